@@ -23,7 +23,7 @@ COLUMNS = (
     *("model", "turn", "ok", "extras"),
 )
 TOPOLOGIES = ("unknown", "centralized", "hierarchical")
-FLOWS = "untrusted text is taken to flow into every later response of its context"
+FLOWS = "untrusted text is assumed to flow into every later response of its context"
 
 
 def _hash(text: str) -> str:

@@ -1,8 +1,8 @@
 """Ways from trace JSONL to three tables in memory, the edge ends resolved to rows of events.
 
 Every peer ends with tables `traces`, `events`, `edges` and refuses an edge whose end is no event. The frame
-engines are told the columns and their types: their best case, in which they lose every key that is not named.
-Libraries are imported inside the peers, so that a process that runs one peer has loaded no other.
+engines are given the columns and their types: their best case, in which they lose every key that is not
+named. Libraries are imported inside the peers, so that a process that runs one peer has loaded no other.
 """
 
 from collections.abc import Callable

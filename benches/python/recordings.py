@@ -64,9 +64,9 @@ def turn_and_agent(corpus: ot.Corpus) -> pl.DataFrame:
 
 
 def rankings(credits: pl.DataFrame) -> tuple[list[str], dict[str, str]]:
-    """The runs that tell turns or agents of some trace apart; of the others why they do not.
+    """The runs that distinguish turns or agents of some trace; for the others, why they do not.
 
-    A null beside a 0 tells nothing apart: it says that a turn is outside of the method.
+    A null beside a 0 distinguishes nothing: it says that a turn is outside the method.
     """
     values = (
         credits.filter(pl.col("unit_id").is_not_null())

@@ -21,8 +21,8 @@ Compare rules within one class of guarantee, the column `guarantee`:
 where the file has them, else steps) that alarms save on failed runs. `gain` is its difference to the package
 of the same class, with a paired bootstrap over problems. An alarm on the last step counts as power and saves
 nothing. `null_power` and `null_far` are means over `--null` permutations of the outcomes, on which everything
-is fitted again. They are equal but for noise (`null_difference`, `null_stderr`), since scores tell nothing of
-outcomes there.
+is fitted again. They are equal but for noise (`null_difference`, `null_stderr`), since scores say nothing
+about outcomes there.
 
 The package is version 1.0.0 of `e-valuator` from the package index. Its input is made run by run, since its
 own `add_judge_probability_series` is quadratic in rows; `fit` and `apply` are the package's. Without it the

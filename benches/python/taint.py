@@ -1,4 +1,4 @@
-"""What flows tell of injected texts: the tables of docs/safety.md.
+"""What flows show about injected texts: the tables of docs/safety.md.
 
     ORCHESTRACE_CORPORA=... python benches/python/taint.py
 

@@ -249,7 +249,7 @@ def _structure(method: str, n: int, given: dict[str, Any]) -> dict[str, Any]:
         if wanted == "parents":
             parents = [NOBODY if p is None else _player("parents", p, n) for p in given["parents"]]
             if len(parents) != n:
-                raise ParameterError(f"parents is about {len(parents)} players, the game has {n}")
+                raise ParameterError(f"parents has {len(parents)} players, the game has {n}")
             return {"parents": parents}
     except ParameterError:
         raise
@@ -286,5 +286,5 @@ def _player(name: str, player: object, n: int) -> int:
     if isinstance(player, bool) or not isinstance(player, int | np.integer):
         raise ParameterError(f"{name} has {player!r}, expected players from 0 to {n - 1}")
     if not 0 <= player < n:
-        raise ParameterError(f"{name} has player {player}, the game has {n}")
+        raise ParameterError(f"{name} names player {player}, the game has {n} players")
     return int(player)

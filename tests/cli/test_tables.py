@@ -203,7 +203,7 @@ def test_from_an_untrusted_tool_to_a_privileged_one_is_one_question(tmp_path: Pa
         error = told(run("taint", path, option, "bask*", code=2))
         assert "unknown tool 'bask*'" in error and "(known: bash, read, web)" in error
     error = told(run("taint", path, "--cut", "--privileged-tool", "bash", code=2))
-    assert error.startswith("--privileged-tool has no part in --cut")
+    assert error.startswith("--privileged-tool has no effect with --cut")
 
 
 def test_lists_are_printed_as_lists(path: Path) -> None:

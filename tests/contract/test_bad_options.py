@@ -137,7 +137,7 @@ def test_anything_like_bytes_is_read(kind) -> None:
     assert ot.read_traces(Stream(kind(recording(3)))).records["used"] == 3
 
 
-@pytest.mark.parametrize(("piece", "message"), [("{}", "binary mode"), (5, "gives int, expected bytes")])
+@pytest.mark.parametrize(("piece", "message"), [("{}", "binary mode"), (5, "returned int, expected bytes")])
 def test_what_is_not_bytes_is_refused(piece, message) -> None:
     with pytest.raises(ot.InputError, match=message):
         ot.read_traces(Stream(piece))
@@ -180,7 +180,7 @@ def test_a_raw_writer_that_takes_nothing_fails(corpus) -> None:
         def write(self, data: bytes) -> None:
             self.data += data
 
-    with pytest.raises(ot.InputError, match="takes no data"):
+    with pytest.raises(ot.InputError, match="accepts no data"):
         corpus.write_jsonl(Raw())
     silent = Silent()
     assert corpus.write_jsonl(silent) == silent.data.count(b"\n") == 2

@@ -48,7 +48,7 @@ def again(corpus, **changed):
         ("value", [None, float("inf")], r"events.value of trace 0 \(row 1\) is inf"),
         ("duration_s", [None, -0.5], r"events.duration_s of trace 0 \(row 1\) is -0.5"),
         ("tokens_out", [None, -1], r"events.tokens_out of trace 0 \(row 1\) is -1"),
-        ("p_actions", [None, [0.5, None]], r"events.p_actions of trace 0 \(row 1\) has null in place 1"),
+        ("p_actions", [None, [0.5, None]], r"events.p_actions of trace 0 \(row 1\) has null at position 1"),
         ("mine", [None, float("nan")], r"events.mine of trace 0 \(row 1\) is NaN"),
         ("x_trace", ["a", "b"], r"events.x_trace"),
         ("extras", [None, "[]"], r"events.extras of trace 0 \(row 1\) is not a JSON object"),
@@ -71,7 +71,7 @@ def test_events_that_could_not_be_written_are_refused(column, values, message):
             r"measures.value of trace 0 \(row 0\)",
         ),
         ({"kind": ["cost"], "name": ["a"], "value": [-1.0]}, r"is -1, expected at least 0"),
-        ({"kind": ["cost"] * 2, "name": ["a"] * 2, "value": [1.0, 2.0]}, r"\(row 1\) is 'a' again"),
+        ({"kind": ["cost"] * 2, "name": ["a"] * 2, "value": [1.0, 2.0]}, r"\(row 1\) repeats 'a'"),
     ],
 )
 def test_measures_that_could_not_be_written_are_refused(rows, message):
@@ -121,7 +121,7 @@ def test_a_conflict_of_groups_follows_the_groups():
     agreed = corpus.with_fields(pl.DataFrame({"trace": [0], "seq": [1], "group_id": ["g"]}))
     assert agreed.findings.collect().height == 0
     other = corpus.with_fields(pl.DataFrame({"trace": [0], "seq": [1], "group_id": ["i"]}))
-    assert other.findings.collect()["message"].to_list() == ["found group_id 'i' beside 'g', which counts"]
+    assert other.findings.collect()["message"].to_list() == ["found group_id 'i' beside 'g'; 'g' is used"]
 
 
 def test_findings_keep_their_own_counts():

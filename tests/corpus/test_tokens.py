@@ -80,7 +80,7 @@ def test_a_contradiction_is_told_and_the_parts_count() -> None:
     found = corpus.findings.select("code", "count", "seq", "message").collect().row(0)
     assert found[:3] == ("usage.conflict", 1, 0)
     assert found[3] == (
-        "tokens_in is 4, but its parts come to 100, tokens is 5, but its parts come to 101; the parts count"
+        "tokens_in is 4, but its parts sum to 100, tokens is 5, but its parts sum to 101; the parts are used"
     )
 
 

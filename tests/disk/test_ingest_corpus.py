@@ -339,7 +339,7 @@ def test_repeats_are_counted_and_reused_ids_are_found(small: None, tmp_path: Pat
     assert findings.height == len(reused) > 0
     first_numbers = {name: found[0] for name, found in numbers(corpus).items()}
     for name, message in zip(reused, findings["message"], strict=True):
-        assert f"'{name}' is already that of trace {first_numbers[name]};" in message
+        assert f"trace {first_numbers[name]} already has the trace_id '{name}';" in message
     assert_tidy(out)
 
 

@@ -113,7 +113,7 @@ def test_too_many_players_are_refused_before_any_work() -> None:
     corpus = read([run(0, 1.0), run(1, 1.0, events, [(n, 30) for n in range(30)])])
     with pytest.raises(
         ot.ParameterError,
-        match=r"1 of 2 traces have more at unit 'agent': up to 31 players, 2\^31 evaluations of 31 events",
+        match=r"1 of 2 traces need more at unit 'agent': up to 31 players, 2\^31 evaluations of 31 events",
     ):
         ot.credit(corpus, method="shapley", unit="agent")
     assert ot.credit(corpus, method="shapley", unit="agent", samples=9).height == 32

@@ -67,7 +67,7 @@ def test_a_pointer_that_is_misspelt_is_told(here: Path) -> None:
     assert found["unread"].rows() == [("/in", "number", 4, 4)]
     corpus = ot.read_traces("log.jsonl", mapping="typo.toml")
     assert_frame_equal(corpus.mapping_counts, found["keys"])
-    told = "keys of the mapping that found no value: step.tokens_in at /tokns/in (0 of 7)"
+    told = "keys of the mapping without any value: step.tokens_in at /tokns/in (0 of 7)"
     assert unused(corpus) == [(1, 1, told)]
     summary = ot.report(corpus)["findings"].filter(code="mapping.unused").row(0, named=True)
     assert (summary["severity"], summary["message"]) == ("warning", told)
@@ -201,24 +201,24 @@ def test_the_command_gives_frames_and_exit_codes(here: Path) -> None:
     assert "0 of 13" in said and "13 quarantined: field.missing /runn" in said
     (here / "bad.toml").write_text("[trace]\n")
     result = run("mapping", "check", "bad.toml", "log.jsonl", code=2)
-    assert result.stderr == "error: bad.toml: trace.id: found nothing, expected where it lies\n"
+    assert result.stderr == "error: bad.toml: trace.id: found nothing, expected a JSON pointer\n"
     assert run("mapping", "check", "house.toml", "gone.jsonl", code=1).stderr.count("\n") == 1
 
 
 def test_other_commands_say_on_stderr_what_found_nothing(here: Path) -> None:
     said = run("report", "log.jsonl", "--mapping", "typo.toml").stderr
     assert said.splitlines()[0] == (
-        "typo.toml: keys of the mapping that found no value: step.tokens_in at /tokns/in (0 of 7);"
+        "typo.toml: keys of the mapping without any value: step.tokens_in at /tokns/in (0 of 7);"
         " to see all keys: orchestrace mapping check typo.toml log.jsonl"
     )
-    assert "found no value" not in run("report", "log.jsonl", "--mapping", "house.toml").stderr
+    assert "without any value" not in run("report", "log.jsonl", "--mapping", "house.toml").stderr
 
 
 def test_an_unknown_format_is_told_of_mapping_files(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"steps": [], "agent": 1}\n{"zzz": 1}\n')
     corpus = ot.read_traces(tmp_path / "a.jsonl")
     likely, unlike = corpus.quarantine.collect()["message"]
-    assert likely.startswith("looks most like atif") and unlike.startswith("nothing in it is of any format")
+    assert likely.startswith("looks most like atif") and unlike.startswith("it matches no known format")
     for message in (likely, unlike):
         assert "a format of your own needs a mapping file (docs/formats/mapping.md)" in message
     assert (

@@ -92,7 +92,7 @@ def test_the_command_line_takes_a_mapping(here: Path) -> None:
     done = run(app, ["report", "log.jsonl", "--mapping", "house.json"])
     assert (done.exit_code, done.output) == (
         2,
-        "error: house.json: trace.id: found nothing, expected where it lies\n",
+        "error: house.json: trace.id: found nothing, expected a JSON pointer\n",
     )
 
 
@@ -159,7 +159,7 @@ def test_a_corpus_keeps_its_mapping(here: Path) -> None:
             {"trace": {"id": float("nan")}},
             "mapping: trace.id is nan, which is not finite, expected a text, a number, a flag or a table",
         ),
-        ({}, "mapping: trace.id: found nothing, expected where it lies"),
+        ({}, "mapping: trace.id: found nothing, expected a JSON pointer"),
         (7, "mapping is of type int, expected the path of a TOML or JSON file, or a dict"),
         ("house.yaml", "mapping 'house.yaml' ends in '.yaml', expected .toml or .json"),
         ("broken.toml", "broken.toml: "),
@@ -183,7 +183,7 @@ def test_what_cannot_be_meant(here: Path) -> None:
         ot.read_traces("log.jsonl", mapping="gone.toml")
     with pytest.raises(ot.ParameterError, match="and format is 'otel': leave one out"):
         ot.read_traces("log.jsonl", mapping=MAPPING, format="otel")
-    with pytest.raises(ot.ParameterError, match="format 'mapping' needs the file"):
+    with pytest.raises(ot.ParameterError, match="format 'mapping' needs a file"):
         ot.read_traces("log.jsonl", format="mapping")
     with pytest.raises(ot.ParameterError, match="unknown key 'stpe'"):
         ot.scan_traces("log.jsonl", mapping={"stpe": {}})

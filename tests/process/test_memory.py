@@ -181,8 +181,8 @@ def test_a_record_beyond_the_budget_names_it(tmp_path: Path) -> None:
     )
     assert ot.ingest(path, tmp_path / "out", memory="64MiB").records["quarantined"] == 2
     rejected = ot.read_corpus(tmp_path / "out").quarantine.collect()
-    assert [message.partition("(what ")[2].partition(")")[0] for message in rejected["message"]] == [
-        "memory='64MiB' has room for: raise memory"
+    assert [message.partition("(set by ")[2].partition(")")[0] for message in rejected["message"]] == [
+        "memory='64MiB': raise memory"
     ] * 2
     # What the caller chose is named as it is.
     ot.ingest(path, tmp_path / "own", memory="64MiB", max_record=1_000)

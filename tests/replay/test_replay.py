@@ -445,11 +445,11 @@ def own(masks: Any, game: Any) -> Any:
         ),
         (
             lambda c: ot.replay(c, ot.interventions.set_value(agent="ann", to=1), outcome=own),
-            "more than presence and absence",
+            "more than the presence of events",
         ),
         (
             lambda c: ot.replay(c, ot.interventions.drop(each="edge"), outcome=own),
-            "more than presence and absence",
+            "more than the presence of events",
         ),
         (
             lambda c: ot.replay(c, ot.interventions.aggregate_by("best") & ot.interventions.concurrency(1)),

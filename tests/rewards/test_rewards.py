@@ -258,7 +258,7 @@ def test_channels_are_told_by_name() -> None:
     [
         (("outcom",), "unknown reward 'outcom'; did you mean 'outcome'?"),
         (([],), "rewards names no rule"),
-        ((["parl", "parl"],), "'parl' is asked for twice"),
+        ((["parl", "parl"],), "'parl' is requested twice"),
         (({"parl": 3},), "rewards['parl'] is 3, expected parameters by name"),
         (({"parl": {"lamda_finish": 1.0}},), "did you mean 'lambda_finish'?"),
         (({"parl": {"anneal": "linaer"}},), "did you mean 'linear'?"),

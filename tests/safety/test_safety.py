@@ -177,7 +177,7 @@ def test_metrics_are_told_of_tools_too() -> None:
     table = ot.metrics(corpus, groups=["taint", "cut"], privileged_tools=["Bash"], **asked)
     assert table.select(columns).rows() == [(2, 3, False, 6.0, 0)]
     assert ot.metrics(corpus, groups=["taint", "cut"]).select(columns).rows() == [(2, 6, True, None, 1)]
-    with pytest.raises(ot.ParameterError, match="trusted_tools has no part in by='agent'"):
+    with pytest.raises(ot.ParameterError, match="trusted_tools has no effect with by='agent'"):
         ot.metrics(corpus, by="agent", trusted_tools=["Read"])
 
 

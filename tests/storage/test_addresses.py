@@ -51,7 +51,7 @@ def test_nobody_is_shown_credentials() -> None:
         ("s3://", "names no bucket"),
         ("az:///a", "names no container"),
         ("https:///a", "names no host"),
-        ("http://h:port/a", "the web address is not one"),
+        ("http://h:port/a", "the web address is invalid"),
         ("s3://KEY:SECRET@lab/a", "the address begins with credentials"),
     ],
 )

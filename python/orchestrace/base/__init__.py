@@ -1,1 +1,1 @@
-"""The ground of every room: errors, schemas, checks of arguments, text, publication of files."""
+"""Foundations of every room: errors, schemas, checks of arguments, text, publication of files."""

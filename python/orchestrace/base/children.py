@@ -1,4 +1,4 @@
-"""Processes of our own that answer lines of JSON with lines of JSON."""
+"""Child processes that answer lines of JSON with lines of JSON."""
 
 import json
 import os

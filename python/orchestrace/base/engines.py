@@ -1,4 +1,4 @@
-"""Engines: what computes a verb in parts, in other processes or on other machines.
+"""Engines, which compute a verb in parts, in other processes or on other machines.
 
 A verb that can be divided has the parameter ``engine`` and the decorator `divided`. If a caller gives an
 engine, the decorator passes the call to the engine instead of running the verb. The room `distributed`, which

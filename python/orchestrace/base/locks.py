@@ -1,4 +1,4 @@
-"""Locks between processes, which end with the process that holds them, by the calls of each system."""
+"""Locks between processes, which end with the process that holds them, on each operating system."""
 
 import os
 import sys

@@ -47,7 +47,7 @@ def polars_has_threads() -> bool:
     try:
         threads = os.listdir("/proc/self/task")
     except OSError:
-        return True  # nobody tells; one that was imported has been used
+        return True  # nothing says so; one that was imported has been used
     for thread in threads:
         try:
             name = Path(f"/proc/self/task/{thread}/comm").read_text().rstrip("\n")

@@ -1,4 +1,4 @@
-"""What to do about each code: how it comes about, and how to mend it."""
+"""Causes and remedies of each code."""
 
 from typing import NamedTuple
 
@@ -107,7 +107,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "trace.id_reused"): Remedy(
         "Every run of a script is called `run`.",
-        "Give runs ids of their own, or tell them apart by the column `trace`.",
+        "Give runs ids of their own, or distinguish them by the column `trace`.",
     ),
     ("finding", "trace.partial"): Remedy(
         "A session that still runs, or whose file was cut.",
@@ -141,7 +141,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "usage.conflict"): Remedy(
         "A total of 100 tokens with parts of 60 and 70.",
-        "Check which count your provider bills; the parts count here.",
+        "Check which count your provider bills; the parts are used here.",
     ),
     ("finding", "value.impossible"): Remedy(
         "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."

@@ -24,7 +24,7 @@ _DTYPES: Final[dict[str, pl.DataType]] = {
     "f64_list": pl.List(pl.Float64()),
 }
 TraceBy = Literal["trace", "conversation"]
-"""What becomes one trace, where a format tells both."""
+"""What becomes one trace, if a format records both."""
 
 LIFTED: Final = ("text", "i64", "f64", "bool")
 """Kinds of columns that a caller may lift."""
@@ -87,9 +87,7 @@ def lifted_kind(name: str, dtype: object) -> str:
         If no lifted column can have this type.
     """
     if "\0" in name:
-        raise ParameterError(
-            f"field {name!r} has a NUL in its name, which no table can have; name it otherwise"
-        )
+        raise ParameterError(f"the name of field {name!r} contains NUL, which tables do not allow: rename it")
     for kind in LIFTED:
         if dtype == _DTYPES[kind]:
             return kind

@@ -102,7 +102,7 @@ class _Column:
     texts: list[str]
     is_number: bool
     is_prose: bool
-    """Texts with blanks, which are folded; others are ids, of which both ends tell."""
+    """Texts with blanks, which are folded; others are ids, of which both ends matter."""
     natural: int
 
     @classmethod

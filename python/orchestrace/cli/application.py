@@ -37,7 +37,7 @@ class _Verbs(typer.core.TyperGroup):
     def _flags(self, ctx: Any) -> dict[str, str]:
         """The options of the command that runs, by the parameters of the library that they stand for.
 
-        Of a group, those of all its commands: which one runs is not told here, and they have them in common.
+        For a group, those of all its commands: which one runs is unknown here, and they share them.
         """
         command = self.commands.get(ctx.invoked_subcommand or "")
         among = [command, *getattr(command, "commands", {}).values()]

@@ -1,4 +1,4 @@
-"""The command that says what codes mean and what to do about them."""
+"""The command that explains codes and their remedies."""
 
 from typing import Annotated
 

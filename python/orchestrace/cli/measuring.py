@@ -82,7 +82,7 @@ def rewards_(
     asked = rule or known.filter(unit="team")["reward"].to_list()
     given = rule_params(param)
     if given and len(asked) != 1:
-        raise ParameterError("--param is about one rule: name it by --rule")
+        raise ParameterError("--param applies to one rule: name it with --rule")
     corpus = usable(recordings)
     frame = compute(
         corpus,
@@ -142,7 +142,7 @@ def taint_(
     """Follow untrusted content: what it reached, where to stop it."""
     if cut and privileged:
         raise ParameterError(
-            "--privileged-tool has no part in --cut, which is about the outcome: drop one of them"
+            "--privileged-tool has no effect with --cut, which concerns the outcome: drop one of them"
         )
     corpus = usable(recordings)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}

@@ -82,7 +82,7 @@ def refuse_unused(corpus: Corpus) -> None:
 
 
 def tell_quarantined(corpus: Corpus, given: RecordingOptions, strict: bool = False) -> None:
-    """Say on stderr what was quarantined and which command tells why; fail if that is asked for."""
+    """Say on stderr what was quarantined and which command says why; fail if that is asked for."""
     if count := corpus.records["quarantined"]:
         told = f"{count:,} of {counted(corpus.records['read'], 'record')} quarantined; to see why:"
         typer.echo(plain(f"{told} orchestrace validate {given.words()}"), err=True)

@@ -1,4 +1,4 @@
-"""What is changed in recorded runs, as options of commands."""
+"""Interventions on recorded runs, as options of commands."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -89,7 +89,7 @@ def _with_task(traces: pl.DataFrame) -> pl.DataFrame:
 def _conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     schema = SCHEMAS[table]
     if odd := [name for name in frame.columns if "\0" in name]:
-        raise SchemaError(f"{table} has a column {odd[0]!r}, whose name has a NUL, which no table can have")
+        raise SchemaError(f"{table} has a column {odd[0]!r}, whose name contains NUL: rename it")
     for name in schema:
         if name in _NEEDED[table] and name not in frame.columns:
             raise SchemaError(f"{table} has no column '{name}' (found: {', '.join(frame.columns)})")

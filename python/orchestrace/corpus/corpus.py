@@ -476,7 +476,7 @@ class Corpus:
         return rejects.height
 
     def identity(self) -> dict[str, object] | None:
-        """What a result depends on beside the call; None where that cannot be told."""
+        """What a result depends on beside the call; None if that is unknown."""
         return None
 
     @public

@@ -12,7 +12,7 @@ from ..base.schema import unknown_name
 from ..base.text import briefly
 from .corpus import Corpus
 
-_SHOWN = 20  # names that an error lists; of more it tells the nearest
+_SHOWN = 20  # names that an error lists; of more it shows the nearest
 
 
 def names_of(what: str, given: object) -> list[str]:

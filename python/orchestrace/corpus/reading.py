@@ -431,7 +431,7 @@ def _folders(top: str) -> Iterator[str]:
 def _special(path: str) -> BinaryIO:
     """A pipe or a device, opened without waiting for its other end; the reader waits, and can be interrupted.
 
-    Linux tells a pipe that nobody has written to from one at its end, other systems do not.
+    Linux distinguishes a pipe that nobody has written to from one at its end, other systems do not.
     """
     expect_an_end(path)
     at_once = 0

@@ -1,1 +1,1 @@
-"""Which unit earned the outcome: the verb, the registry of methods, explanations."""
+"""Credit of units for the outcome: the verb, the registry of methods, explanations."""

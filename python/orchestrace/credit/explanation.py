@@ -1,4 +1,4 @@
-"""What made this number: events, turns, edges, rollouts and the rule behind one credit."""
+"""Explanation of one credit: the events, turns, edges, rollouts and rule behind it."""
 
 import json
 import math
@@ -98,7 +98,7 @@ def explain(
     method = str(row["method"])
     known = described(method)
     if known is None:
-        raise ParameterError(f"method '{method}' is not registered here, so nobody can run it again")
+        raise ParameterError(f"method '{method}' is not registered here, so it cannot run again")
     settings = json.loads(row["params"] or "{}")
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)

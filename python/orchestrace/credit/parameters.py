@@ -1,7 +1,7 @@
 """Parameters of methods written in Python: declarations, given values, values in effect.
 
-The wording is the core's (`rust/orchestrace-core/src/credit/params.rs`), so that a caller cannot tell where a
-method is written.
+The wording is the core's (`rust/orchestrace-core/src/credit/params.rs`), so that a caller does not notice
+where a method is written.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Decisions as rows: what was known, what was done, what it was worth; and contexts that they share."""
+"""Decisions as rows: state, action and effect; and the contexts that they share."""
 
 from .context_keys import contexts
 from .tables.verb import table

@@ -1,4 +1,4 @@
-"""Decisions as rows: what was known before, what was done, how the run ended.
+"""Decisions as rows: state before, action, and outcome of the run.
 
 What the observed counterfactuals compare. Columns that describe the time before a decision may be matched
 and regressed on; what came with it or later (``choice``, ``score``, ``tokens_after``) may not.

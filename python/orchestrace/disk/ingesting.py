@@ -346,7 +346,7 @@ def _check_settled(
             "ingest into another folder"
         )
     if manifest.is_exported:
-        # without an index nobody can tell which recordings are there already
+        # without an index nobody knows which recordings are there already
         raise ParameterError(f"the corpus in '{place}' was written by export: ingest into another folder")
     fields = dict(options.get("fields") or {})
     for what, given, settled in (
@@ -370,8 +370,7 @@ def _check_settled(
 
 
 def _settle_mapping(folder: Path, manifest: Manifest, options: dict[str, Any]) -> None:
-    """One mapping for all of a corpus: what it tells is read again when other inputs come, whatever the call
-    that brings them says."""
+    """One mapping for all of a corpus: its fields are read for later inputs too, whatever that call says."""
     place = manifest.shown(folder)
     given: tuple[str, str] | None = options.get("mapping")
     if given is None:

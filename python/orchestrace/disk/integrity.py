@@ -107,7 +107,7 @@ def _unlisted(manifest: Manifest, files: list[StoredFile]) -> list[Damage]:
 
 
 def _find_in_storage(folder: Path, manifest: Manifest, content: bool) -> list[Damage]:
-    """The same of objects; only those that their tags do not tell to be the same are fetched and compared."""
+    """The same for objects; fetches and compares only those whose tags do not prove them equal."""
     assert manifest.home is not None
     files = list(manifest.stored())
     there = manifest.home.listing()
@@ -247,7 +247,7 @@ def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | 
 
 
 def _unreadable(path: Path, one: StoredFile) -> str | None:
-    """Why a file without a checksum cannot be what was written, as far as decoding it tells."""
+    """Why a file without a checksum cannot be what was written, as far as decoding it shows."""
     try:
         scanned = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         rows = scanned.select(pl.len()).collect().item()

@@ -115,7 +115,7 @@ class Fingerprint:
     size: int
     blake3: str
     etag: str | None = None
-    """What object storage calls this content, so that a listing tells whether an object still has it."""
+    """What object storage calls this content, so that a listing shows whether an object still has it."""
 
 
 @dataclass
@@ -186,7 +186,7 @@ class Manifest:
     labels: list[Part] = field(default_factory=list)
     gathering: Gathering | None = None
     mapping: str | None = None
-    """What tells the fields of its house format, as JSON."""
+    """The mapping of its house format, as JSON."""
     mapping_counts: list[KeyCount] = field(default_factory=list)
     """What its keys found when all records of the format were last read."""
     trace_by: str = "trace"
@@ -421,7 +421,7 @@ def _refused_version(version: str) -> str | None:
 
 
 def _faults(made: Manifest) -> Iterator[str]:
-    """What types alone do not tell, so that no later step trips over it."""
+    """What types alone do not check, so that no later step trips over it."""
     if made.partitions == 0 or not made.key:
         yield "a corpus has at least one partition and a column that divides it"
     for name, kind in made.fields.items():

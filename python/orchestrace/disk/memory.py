@@ -1,4 +1,4 @@
-"""Memory budgets: how they are given and how they are divided."""
+"""Memory budgets: their parsing and their division."""
 
 import re
 from typing import Any, Final

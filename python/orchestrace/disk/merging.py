@@ -1,4 +1,4 @@
-"""Merging: the small parts that batches left become few large ones, in order of trace."""
+"""Merging of the small parts of batches into few large ones, in order of trace."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

@@ -153,7 +153,7 @@ class PartitionedCorpus(Corpus):
         return options
 
     def identity(self) -> dict[str, object] | None:
-        """What a result depends on beside the call; None where that cannot be told."""
+        """What a result depends on beside the call; None if that is unknown."""
         if self._steps:
             return None
         parts = {

@@ -1,4 +1,4 @@
-"""Files of a corpus on disk: written aside, renamed, entered into the manifest.
+"""Files of a corpus on disk: written under another name, renamed, entered into the manifest.
 
 A crash at any point leaves the manifest of before or of after. Files that it does not list are leftovers,
 which the next ingest removes.
@@ -91,7 +91,7 @@ class Staging:
         self._written: dict[Path, tuple[Fingerprint, pl.Schema]] = {}
 
     def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
-        """Write a frame aside; what the file is, told from what the system still holds in memory."""
+        """Write a frame aside; what the file is, derived from what the system still holds in memory."""
         path = self._folder / name
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +152,7 @@ def write_shard(
 ) -> None:
     """Stage the tables of a batch, divided by partition, and enter them into the manifest.
 
-    `counts` are told in place of those of the store.
+    `counts` replace those of the store.
     """
     shard = manifest.next_shard
     name = f"{shard:06}"

@@ -103,7 +103,7 @@ class IngestWork:
 
     def _is_settled(self, number: int) -> bool:
         """Whether an input is of the format that it was of, whatever this call says: it only comes along, or
-        the mapping of the corpus told it, which the call need not name again."""
+        the mapping of the corpus gave it, which the call need not name again."""
         importer = self._manifest.inputs[number].importer
         detected = self._options.get("format", "auto") == "auto"
         return importer is not None and (number in self._along or (importer == "mapping" and detected))
@@ -132,8 +132,8 @@ class IngestWork:
             one = manifest.inputs[number]
             if not self._files.is_there(one.path):
                 raise InputError(
-                    f"{one.path}: the file is gone, and its traces are put together anew with those of the "
-                    "inputs that came: put it back, or ingest into another folder"
+                    f"{one.path}: the file is gone, but its traces have to be gathered again with those of "
+                    "the new inputs: restore it, or ingest into another folder"
                 )
             if number not in todo and not self._files.is_as_read(one):
                 fresh.add(number)

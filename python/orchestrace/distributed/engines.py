@@ -104,7 +104,7 @@ def run(
 
 @dataclass(frozen=True)
 class Crew:
-    """Who runs tasks, as `run` and the engines of verbs are told; it is judged when it is made."""
+    """Who runs tasks, for `run` and the engines of verbs; it is checked when it is made."""
 
     engine: EngineName
     workers: int | None

@@ -26,7 +26,7 @@ State = Literal["done", "missing", "damaged"]
 
 
 class Part(NamedTuple):
-    """What became of a task, as its folder tells."""
+    """What became of a task, from its folder."""
 
     task: int
     state: State

@@ -90,7 +90,7 @@ def plan(
         if arguments or isinstance(corpus, PartitionedCorpus):
             raise ParameterError("a planned ingest takes files, globs or folders, and all else by name")
         return planned_ingest(corpus, folder, tasks, options)
-    verb_of(verb)  # a word that is no verb is told before the corpus is opened
+    verb_of(verb)  # an unknown verb is reported before the corpus is opened
     opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
     place = os.path.abspath(path_of(folder))
     made = planned(*divided_call(opened, verb, Arguments(arguments, options), tasks), place)
@@ -121,7 +121,7 @@ def divided_call(
     if (load(opened._folder) if home is None else load_home(home)) != opened._manifest:
         raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
     text = arguments.text()
-    given = arguments_of(text)  # what a task will be told
+    given = arguments_of(text)  # what a task will receive
     whole = PlannedCorpus(opened)
     modules = modules_of(verb, given)
     asked = known.asked(whole, given)

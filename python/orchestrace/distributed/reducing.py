@@ -22,7 +22,7 @@ from .tasks import Plan, TaskResult, check_engine
 from .verbs import VERBS
 
 _LISTED = 4
-"""Tasks whose fault an error tells; of more it tells the numbers."""
+"""Tasks whose fault an error shows; of more it shows the numbers."""
 
 Work = Plan | str | os.PathLike[str] | Iterable[TaskResult]
 

@@ -1,4 +1,4 @@
-"""Plans, their tasks and what tasks give: plain frozen values, which pickle and JSON keep."""
+"""Plans, their tasks and their results: plain frozen values, which pickle and JSON keep."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Verbs that a plan can divide: what a task is asked, and how the rows of all tasks are put together."""
+"""Verbs that a plan can divide: the call of a task, and how the rows of all tasks are combined."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Views of a corpus on disk: what a plan sees of it, and what one task does."""
+"""Views of a corpus on disk, for a plan and for one task."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

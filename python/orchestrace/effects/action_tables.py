@@ -24,7 +24,8 @@ _WHOLE: Final = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class ActionTable:
-    """``values`` (rows, actions) in the order of ``actions``; ``columns`` say which states are told apart."""
+    """``values`` (rows, actions) in the order of ``actions``; ``columns`` say which states are
+    distinguished."""
 
     actions: tuple[str, ...]
     values: Floats

@@ -1,4 +1,4 @@
-"""Options of off-policy evaluation: checks of their values, and what the estimates hang on."""
+"""Options of off-policy evaluation: checks of their values, and what the estimates depend on."""
 
 import math
 from collections.abc import Sequence

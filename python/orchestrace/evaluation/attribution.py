@@ -202,7 +202,7 @@ def tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _options(facts: list[str | None]) -> dict[str, object]:
-    """Reward and parameters of a run by name; what is not the JSON of `credit` is told by its text."""
+    """Reward and parameters of a run by name; what is not the JSON of `credit` is given by its text."""
     options: dict[str, object] = {}
     for fact in facts:
         try:

@@ -211,7 +211,7 @@ def _pooled(
         else:
             lower, upper = percentiles(boot[:, m], n_tasks, confidence)
             around = NO_INTERVAL if lower is None else Interval(None, lower, upper, None)
-            if lower is not None and lower == upper:  # resamples that all say the same tell no spread
+            if lower is not None and lower == upper:  # resamples that all say the same show no spread
                 around = Interval(None, None, None, "group.degenerate")
         table.append(_row(metric, float(one[0]), around, n_traces, n_tasks))
     return _tidy(table, x.size, n_null)

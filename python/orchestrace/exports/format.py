@@ -1,4 +1,4 @@
-"""The description of one export: what a call asks of it and how much it may write."""
+"""The description of one export: its options, and how much it may write."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -21,7 +21,7 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     key, fields = _division(corpus)
     sizes = corpus._sizes()
     manifest = Manifest(partitions_of(sizes["events"] * EVENT_BYTES, room), key, room, fields)
-    # Pieces do not know what was read for them; it is told once.
+    # Pieces do not know what was read for them; it is reported once.
     counts, done = corpus.record_counts.collect(engine="streaming"), 0
     for piece in corpus.slices():
         _add(folder, manifest, piece._store, counts)

@@ -14,7 +14,7 @@ from .format import VIEWER_BYTES, Export, Request, Sink
 
 _MICROSECONDS: Final = 1e6
 _SAID: Final = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")
-"""What is told of an event where it is known."""
+"""The details of an event, where known."""
 # bytes of a record with names and numbers of one letter each; an edge has two records
 _LEAST_OF_EVENT: Final = len('{"ph":"X","name":"a","cat":"a","ts":0.0,"dur":0.0,"pid":1,"tid":1,"args":{}},')
 _LEAST_OF_EDGE: Final = 2 * len('{"name":"a","cat":"edge","id":0,"pid":1,"ph":"s","ts":0.0,"tid":1},')

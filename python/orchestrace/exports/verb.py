@@ -1,4 +1,4 @@
-"""The verb `export`: checks, measures, writes aside, then renames."""
+"""The verb `export`: checks, measures, writes under another name, then renames."""
 
 import io
 import math

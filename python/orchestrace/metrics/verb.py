@@ -175,7 +175,7 @@ def metrics(
     declared |= {f"{what}_tools": names or None for what, names in tools.items()}
     given = [name for name, value in declared.items() if value is not None]
     if by in _MEMBERS and given:
-        raise ParameterError(f"{given[0]} has no part in by={by!r}: it is about whole traces")
+        raise ParameterError(f"{given[0]} has no effect with by={by!r}: it applies to whole traces")
     if by in _MEMBERS and asked is not None:
         raise ParameterError(f"groups cannot be chosen with by={by!r}: all metrics of a member come together")
     options = {**timing_options(durations, max_gap, program_order), "threads": threads}

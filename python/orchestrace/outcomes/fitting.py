@@ -353,7 +353,7 @@ def _gather(
     rows = pl.concat(tables)
     known = rows["target"].is_not_null()
     if not known.any():
-        raise ParameterError("no trace with an outcome has the reward that was asked for")
+        raise ParameterError("no trace with an outcome has the requested reward")
     odd = rows.filter((pl.col("target") < 0.0) | (pl.col("target") > 1.0))
     if odd.height:
         raise ParameterError(

@@ -179,7 +179,7 @@ def sensitivity(
 
 
 def _labeled(outcomes: Sequence[str | FittedOutcome]) -> dict[str, str | FittedOutcome]:
-    """Models by the name that tells them apart."""
+    """Models by the name that distinguishes them."""
     if isinstance(outcomes, str) or len(outcomes) < 2:
         raise ParameterError("outcomes must be two models or more, as in outcomes=['noisy_or', 'typed']")
     asked: dict[str, str | FittedOutcome] = {}

@@ -73,7 +73,7 @@ def estimate(seen: Observations, task: Task, *, errors: bool = True) -> Estimate
     """Least loss within the bounds; clustered sandwich errors of what is identified."""
     one = np.where(np.arange(N + 1) < N, 0, -1)
     of_one = _Objective(seen, task, one, 1)
-    # the best of a few first: sums that have stopped at 1 everywhere do not tell the way back
+    # the best of a few first: sums that have stopped at 1 everywhere do not show the way back
     common = _least(seen, task, one, np.array([min(_GRID, key=lambda w: of_one(np.array([w]))[0])]))
     groups, reasons = _identified(seen, task, float(common.x[0]))
     starts = [float(common.x[0])]
@@ -220,7 +220,7 @@ def _scoring(objective: _Objective, begin: Floats) -> _Found:
     return _Found(x, value, False)
 
 
-# --- what the data can tell ------------------------------------------------------------------------------
+# --- what the data can show ------------------------------------------------------------------------------
 
 
 def _identified(seen: Observations, task: Task, common: float) -> tuple[Ints, tuple[str | None, ...]]:

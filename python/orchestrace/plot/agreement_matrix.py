@@ -1,4 +1,4 @@
-"""How far credit methods agree, pair by pair."""
+"""Agreement of credit methods, pair by pair."""
 
 from collections.abc import Sequence
 from typing import Any, Final, Literal

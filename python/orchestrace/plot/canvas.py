@@ -1,4 +1,5 @@
-"""One chart on its way: rows by name, titles that say what was left out, text for those who cannot see it."""
+"""One chart under construction: rows by name, titles that say what was left out, text for those who cannot
+see it."""
 
 import math
 import textwrap
@@ -30,7 +31,7 @@ def drawing() -> Any:
 
 
 def labeled(frame: pl.DataFrame) -> bool:
-    """Whether marks have labels for screen readers one by one: thousands tell less than one description."""
+    """Whether marks have labels for screen readers one by one: thousands say less than one description."""
     return frame.height <= 200
 
 

@@ -1,4 +1,4 @@
-"""What rules of stopping reach: quality over cost, or values with intervals."""
+"""Results of stopping rules: quality over cost, or values with intervals."""
 
 from typing import Any, Final
 

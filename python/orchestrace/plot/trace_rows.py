@@ -15,7 +15,7 @@ from .palette import KINDS
 MOST_ROWS: Final = 40
 """Agents that have a row of their own."""
 CARRIED: Final = ("message", "return", "aggregate")
-"""Edges along which one agent tells another something."""
+"""Edges along which one agent informs another."""
 
 
 @dataclass(frozen=True)

@@ -255,8 +255,8 @@ def _own(
     for one, parts in scenarios:
         if not all(_is_boolean(spec) for spec in parts):
             raise ParameterError(
-                f"{one} is more than presence and absence of events, and an outcome of your own is asked"
-                " about no more: name a model, outcome='noisy_or'"
+                f"{one} changes more than the presence of events, and a custom outcome function sees"
+                " nothing else: name a model, outcome='noisy_or'"
             )
     specs = [spec for _, spec in scenarios]
     found = []

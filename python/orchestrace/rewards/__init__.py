@@ -1,4 +1,4 @@
-"""Rewards: what a run, or a unit of it, is paid by a rule, sums of rewards, and how they are gamed."""
+"""Rewards of runs and of their units by rules, sums of rewards, and how they are gamed."""
 
 from .balance import balance
 from .failure_modes import failure_modes

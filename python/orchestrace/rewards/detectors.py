@@ -1,4 +1,4 @@
-"""What detectors of hazards and of failure modes share: windows of training, intervals, rows, alarms."""
+"""Shared parts of detectors of hazards and failure modes: windows of training, intervals, rows, alarms."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How orchestration fails: modes of failure as detectors with intervals."""
+"""Failure modes of orchestration, as detectors with intervals."""
 
 import json
 from collections.abc import Iterator

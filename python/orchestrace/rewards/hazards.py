@@ -1,4 +1,4 @@
-"""How rewards are gamed: the hacking risks of each family, as detectors with intervals."""
+"""Hacking risks of each reward family, as detectors with intervals."""
 
 import json
 from collections.abc import Iterator
@@ -275,7 +275,7 @@ def _total() -> pl.Expr:
 
 
 def _weight_of(params: str, outcome: str | None) -> float | None:
-    """The weight of the outcome in a sum that `mix` made, as its own parameters tell."""
+    """The weight of the outcome in a sum that `mix` made, from its own parameters."""
     told = json.loads(params)
     if told.get("clip") or told.get("normalize") or "weights" not in told:
         return None

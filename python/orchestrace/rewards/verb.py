@@ -1,4 +1,4 @@
-"""The verbs of rewards: the rules, what they pay, what a payment is made of, and payments as measures."""
+"""The verbs of rewards: the rules, their payments, the terms of a payment, and payments as measures."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -296,7 +296,7 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     if smaller.height:
         name, unit = smaller.select(pl.col("reward", "unit").cast(pl.String)).row(0)
         raise ParameterError(
-            f"reward '{name}' pays the unit '{unit}', and a channel is about a whole run: leave it out, or"
+            f"reward '{name}' pays the unit '{unit}', but a channel belongs to a whole run: leave it out, or"
             " give the values to events by corpus.with_fields(frame with trace, seq, reward)"
         )
     paid = rows.filter(pl.col("value").is_not_null())
@@ -321,7 +321,7 @@ def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str
     else:
         listed = names_of("rewards", rewards)
         if twice := [name for name in listed if listed.count(name) > 1]:
-            raise ParameterError(f"reward '{twice[0]}' is asked for twice")
+            raise ParameterError(f"reward '{twice[0]}' is requested twice")
         named = {name: {} for name in listed}
     if not named:
         raise ParameterError("rewards names no rule: ot.rewards.rules() lists them")

@@ -1,4 +1,4 @@
-"""Windows of training: of the traces of a step, how many have two agents or more, in the whole corpus."""
+"""Windows of training: the share of multi-agent traces of each step in the whole corpus."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

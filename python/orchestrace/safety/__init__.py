@@ -1,4 +1,4 @@
-"""Untrusted content: where it went, and where it could have been stopped."""
+"""Untrusted content: its spread, and where it could have been stopped."""
 
 from .tracking import sanitizer_cut, taint, tainted_events
 

@@ -1,4 +1,4 @@
-"""Taint of recorded runs: where untrusted content went, and where it could have been stopped."""
+"""Taint of recorded runs: the spread of untrusted content, and where it could have been stopped."""
 
 from collections.abc import Iterable
 from typing import Any, Final, Literal

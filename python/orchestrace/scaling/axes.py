@@ -72,7 +72,8 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
         UInt32); ``tokens`` (Float64), the sum over events where some event has them, else the recorded cost;
         ``wall_clock_s`` (Float64), from the least ``t`` to the largest ``t`` or ``t_end`` where times are in
         seconds, else the recorded cost; ``group_size`` (UInt32), traces of the corpus with this group_id. A
-        cost of 0 is not told from one that nobody measured: both are null, and so is what is not recorded.
+        cost of 0 is not distinguished from one that nobody measured: both are null, and so is what is not
+        recorded.
 
     Raises
     ------

@@ -66,7 +66,7 @@ def simplest(squares: dict[str, Floats], data: Rows) -> str | None:
     """The simplest model that is within one standard error of the best."""
     if not squares:
         return None
-    # laws that are exact but for rounding are not told apart
+    # laws that are exact but for rounding are not distinguished
     least = 1e-20 * (1.0 if data.relative else float(np.square(data.target).mean()))
     best = min(squares, key=lambda model: float(squares[model].mean()))
     for model, own in squares.items():

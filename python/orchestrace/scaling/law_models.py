@@ -10,7 +10,8 @@ import numpy as np
 
 from ..base.arrays import Floats
 
-# A law whose bend lies this far outside the range of x cannot be told from one without, or from a step.
+# A law whose bend lies this far outside the range of x cannot be distinguished from one without, or from a
+# step.
 _LEAST_BEND: Final = 0.05
 _MOST_BEND: Final = 50.0
 _STARTS: Final = 3
@@ -71,7 +72,7 @@ class Law(Protocol):
         """y at each x, ``(..., m)`` of parameters ``(..., p)``."""
 
     def identified(self, theta: Floats, points: Points) -> bool:
-        """Whether the points tell these parameters from others that they like as much."""
+        """Whether the points distinguish these parameters from others that fit as well."""
 
 
 class Power:

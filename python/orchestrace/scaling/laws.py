@@ -364,7 +364,7 @@ def _rows(
     known = pl.col("x").is_finite() & pl.col("y").is_finite() & pl.col("cluster").is_not_null()
     usable = numbered.filter(known).select("group", "cluster", "x", "y").sort("group", "cluster", "x", "y")
     if cluster is None:
-        # every row is one; equal rows may change places, since nothing tells them apart
+        # every row is one; equal rows may change places, since nothing distinguishes them
         usable = usable.with_columns(cluster=pl.int_range(pl.len()).over("group").cast(pl.String))
     return usable, groups
 

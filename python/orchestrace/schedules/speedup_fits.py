@@ -114,7 +114,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
         return {"n": usable.height, "reason": "field.absent"}
     k, speedup = usable["k"].to_numpy().astype(float), usable["speedup"].to_numpy()
     count = 2 if model == "usl" else 1
-    # At k = 1 every law is 1: that point tells nothing.
+    # At k = 1 every law is 1: that point says nothing.
     if int((k > 1).sum()) < count:
         return {"n": usable.height, "reason": "support.absent"}
     bounds = ([0.0] * count, [1.0, np.inf][:count])
@@ -129,7 +129,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
         xtol=1e-12,
         ftol=1e-12,
         gtol=1e-12,
-        absolute_sigma=exact,  # no residuals are left to tell the scale of errors from
+        absolute_sigma=exact,  # no residuals are left to estimate the scale of errors from
     )
     alpha, beta = float(found[0]), float(found[1]) if count == 2 else 0.0
     errors = [None if exact else math.sqrt(v) if math.isfinite(v) else None for v in np.diag(covariance)]

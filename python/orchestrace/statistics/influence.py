@@ -147,7 +147,7 @@ def interval(
 
     Notes
     -----
-    O(rows log rows). docs/intervals.md tells how often it covers, and where it falls short.
+    O(rows log rows). docs/intervals.md says how often it covers, and where it falls short.
 
     Source: sandwich over clusters, Liang & Zeger 1986; leverage and degrees of freedom, CR2 of Bell &
     McCaffrey 2002, recommended by Imbens & Kolesár 2016 for few or unequal clusters; Wilson 1927 with
@@ -210,7 +210,7 @@ def _ends(
     """The interval of an estimate with this error; `level` is how large the values are."""
     t = t_quantile((1.0 + confidence) / 2.0, df)
     if within is None:
-        # the estimate does not move: that tells nothing of how much it would, had other tasks been drawn
+        # the estimate does not move: that says nothing about how much it would, had other tasks been drawn
         if stderr <= NO_SPREAD * level:
             return Interval(0.0, None, None, "group.degenerate")
         lower, upper = estimate - t * stderr, estimate + t * stderr

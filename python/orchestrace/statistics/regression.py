@@ -14,7 +14,7 @@ import polars as pl
 from ..base.arrays import Floats
 
 MOST_WORDS: Final = 32
-"""Words of a column that are told apart: indicators of all ids of a corpus would fit no memory."""
+"""Words of a column that are distinguished: indicators of all ids of a corpus would fit no memory."""
 
 _STEPS: Final = 50
 
@@ -23,7 +23,8 @@ _STEPS: Final = 50
 class Design:
     """How columns become numbers, learnt on some rows: means fill gaps, words become indicators.
 
-    Of a column with more than `MOST_WORDS` words the most frequent are told apart; the others count as one.
+    Of a column with more than `MOST_WORDS` words the most frequent are distinguished; the others count as
+    one.
     """
 
     numbers: tuple[tuple[str, float, float], ...]  # name, mean, deviation
@@ -69,13 +70,13 @@ class Design:
 
 
 def _frequent(column: pl.Series) -> list[str]:
-    """The words that are told apart, in order; ties by the word itself."""
+    """The words that are distinguished, in order; ties by the word itself."""
     counts = column.cast(pl.String).drop_nulls().alias("word").value_counts(name="n")
     return counts.sort("n", "word", descending=[True, False])["word"].head(MOST_WORDS).sort().to_list()
 
 
 def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
-    """Share of rows whose word is not told apart, of the columns that have such."""
+    """Share of rows whose word is not distinguished, of the columns that have such."""
     found = {}
     for name in columns:
         column = rows[name]

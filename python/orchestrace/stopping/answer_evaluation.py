@@ -1,4 +1,4 @@
-"""What rules of stopping are worth on runs that they have not seen, and how much better any rule could be."""
+"""Values of stopping rules on held-out runs, and how much better any rule could be."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Answers: what it pays to stop at each epoch and hand over what there is, as arrays."""
+"""Answers: the payoff of stopping at each epoch with the current answer, as arrays."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Stops of the recorded policy as censoring: what runs would have been worth beyond them, by weights.
+"""Stops of the recorded policy as censoring: weighted values of runs beyond them.
 
     W_k = Π_{j<k} 1 / (1 - ĥ_j(x_j))        ĥ_j(x_j) = P(K = j | K >= j, x_j)
 
@@ -133,7 +133,7 @@ def claimed(runs: Answers, estimand: Estimand, problem: str) -> Claim:
     if estimand == "uncapped" and problem != "answer":
         raise ParameterError(
             f"estimand is 'uncapped' with problem '{problem}', expected problem 'answer':"
-            " the outcome of a run that goes on is in no recording"
+            " no recording contains the outcome of a continued run"
         )
     deepest = int(runs.length.max(initial=0))
     if estimand == "capped" or not len(runs):

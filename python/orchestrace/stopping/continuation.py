@@ -1,4 +1,4 @@
-"""What going on is worth: regressions of later payoffs on what is known, by backward induction.
+"""Values of continuing: regressions of later payoffs on what is known, by backward induction.
 
     U_K = g_K        U_k = max(g_k, C_k)        C_k = E[U_{k+1} | x_k, K > k]        stop at the first g_k >=
     C_k

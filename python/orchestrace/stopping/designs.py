@@ -1,4 +1,4 @@
-"""What regressions of stopping see of the features: standardized columns with their squares, and cells."""
+"""Design matrices of stopping regressions: standardized columns with their squares, and cells."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

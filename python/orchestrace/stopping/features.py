@@ -1,4 +1,4 @@
-"""What is known at an epoch: scores so far, costs so far, the number of the epoch."""
+"""Features of an epoch: scores so far, costs so far, the number of the epoch."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Evidence for failure as a ratio of densities: what an e-process is made of."""
+"""Evidence for failure as a ratio of densities, the basis of an e-process."""
 
 from dataclasses import dataclass
 from typing import Final

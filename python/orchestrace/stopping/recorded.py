@@ -61,7 +61,7 @@ def epochs(
         One row per run and epoch k = 1..K, in canonical order: ``trace`` (UInt32; of attempts the number of
         the group) ``trace_id task_id group_id`` (String) ``k`` (UInt32) ``seq`` (Int64: the epoch's event)
         ``source`` (Enum) ``q`` (quality if stopped here; null without drafts or attempts) ``s`` (score)
-        ``tokens seconds usd`` (Float64: of all events up to this one, whoever's; null where the run tells
+        ``tokens seconds usd`` (Float64: of all events up to this one, whoever's; null if the run records
         none) ``last`` (Boolean) ``y`` (Float64) ``end`` (``unknown``, or ``budget`` where the recording is
         cut), then features ``x_...`` (Float64) and for each that may be absent ``x_..._missing`` (UInt8).
         ``x_tainted`` is 1 once untrusted content has reached an event that it did not begin at, null until an
@@ -287,7 +287,7 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spent(name: str) -> pl.Expr:
-    """The sum up to each event; null until an event tells any."""
+    """The sum up to each event; null until an event records any."""
     # counts near the largest have no sum that is one
     whole = pl.col(name).cast(pl.Float64).fill_null(0.0).cum_sum().over("trace")
     return pl.when(_so_far(pl.col(name).is_not_null()) > 0).then(whole)

@@ -1,4 +1,4 @@
-"""Runs as arrays: what fits and evaluations of stopping rules compute on."""
+"""Runs as arrays, the input of fits and evaluations of stopping rules."""
 
 from dataclasses import dataclass
 from typing import Any, Final, Literal

@@ -1,4 +1,4 @@
-"""Rules that say when to stop and hand over what there is: simple ones and learned ones."""
+"""Rules for stopping with the current answer: simple ones and learned ones."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
 
 
 def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
-    """The mean payoff of each value, (values,) float64; minus infinity where no run tells it.
+    """The mean payoff of each value, (values,) float64; minus infinity where no run shows it.
 
     A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
     """

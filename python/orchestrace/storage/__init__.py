@@ -1,1 +1,1 @@
-"""Object storage: addresses, listings, and copies of objects on disk; nothing here knows what is in them."""
+"""Object storage: addresses, listings, and copies of objects on disk, whatever their content."""

@@ -105,7 +105,7 @@ def address_of(path: str) -> Address:
             parts = urlsplit(f"{scheme}://{rest}")
             place = (parts.hostname or "") + (f":{parts.port}" if parts.port else "")
         except ValueError as error:
-            raise ParameterError(f"the web address is not one: {error}") from None
+            raise ParameterError(f"the web address is invalid: {error}") from None
         user = parts.netloc.rpartition("@")[0]
         key, query = unquote(parts.path).strip("/"), parts.query
     else:

@@ -1,4 +1,4 @@
-"""The folder of copies that are kept: parts of corpora in object storage, the oldest gone first."""
+"""The cache of parts of corpora in object storage, which drops the oldest first."""
 
 import hashlib
 import os

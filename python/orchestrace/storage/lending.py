@@ -1,4 +1,4 @@
-"""Copies of single objects for as long as the process lives, for what looks at a recording again."""
+"""Copies of single objects for the life of the process, for repeated reads of a recording."""
 
 import atexit
 import shutil

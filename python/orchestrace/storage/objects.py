@@ -17,7 +17,7 @@ _PIECES: Final = re.compile(r"\[!?\]?[^\]]*\]|.", re.DOTALL)
 
 
 class RemoteObject(NamedTuple):
-    """An object as a listing tells it."""
+    """An object as a listing shows it."""
 
     address: Address
     size: int
@@ -33,8 +33,8 @@ class RemoteObject(NamedTuple):
     def version(self) -> int:
         """A number that changes with the content, in place of a file's time.
 
-        Whole seconds of the last change, since listings and answers differ in what they tell below, and in
-        their place a hash of the tag, which tells changes within a second.
+        Whole seconds of the last change, since listings and answers differ in what they give below, and in
+        their place a hash of the tag, which shows changes within a second.
         """
         tag = hashlib.blake2b((self.e_tag or "").encode(), digest_size=8).digest()
         return int(self.modified.timestamp()) * 10**9 + int.from_bytes(tag) % 10**9

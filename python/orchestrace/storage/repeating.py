@@ -1,4 +1,4 @@
-"""Requests that are made again until they succeed."""
+"""Retries of requests until they succeed."""
 
 import random
 import threading

@@ -1,4 +1,4 @@
-"""Objects written and removed: files side by side, and small ones on a condition."""
+"""Writing and removal of objects: files in parallel, and small ones on a condition."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -77,7 +77,7 @@ def replace(address: Address, data: bytes, known: dict[str, Any] | None, store: 
             there = content(address, store)
             if there is not None and there[0] == data:
                 return there[1]
-            raise Overtaken(f"'{address.url}' was written by somebody else meanwhile") from None
+            raise Overtaken(f"'{address.url}' was written by another process in the meantime") from None
 
     return repeated(put, address, doing="write")
 

@@ -288,7 +288,7 @@ def _whole(what: str, given: object) -> int:
 
 
 def _settings(what: str, given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Values as a file has them: what has no text could not be told to a worker, nor found again."""
+    """Values as a file has them: what has no text could not be passed to a worker, nor found again."""
     return {str(name): _setting(f"{name} of {what}", value) for name, value in given.items()}
 
 

@@ -64,7 +64,7 @@ def _status(field: str) -> int | None:
 def extrapolated(points: Sequence[tuple[float, float]], size: float) -> tuple[float, float] | None:
     """Seconds at a size, and the exponent, by a power law through the last points ``(size, seconds)``.
 
-    Least squares on logarithms over the three largest sizes: small ones tell what a call costs, not what an
+    Least squares on logarithms over the three largest sizes: small ones show what a call costs, not what an
     event does. An exponent below 0 is noise and taken for 0. None with fewer than two sizes.
     """
     known = sorted((x, y) for x, y in points if x > 0 and y > 0)[-_LAST_POINTS:]
@@ -85,7 +85,7 @@ class Foretold(NamedTuple):
     """``power``: through measured sizes; ``linear``: in proportion to the events of one size."""
     exponent: float
     lower_bound: bool
-    """Whether it takes at least so much, since what it is told from was stopped, or was one size alone."""
+    """Whether it takes at least so much, since its basis was stopped, or was one size alone."""
     points: int
 
 
@@ -97,7 +97,7 @@ def foretold(
     Without stopped calls by the power law of `extrapolated`. A stopped call took at least what it had taken:
     from the largest of them on it grows with the exponent of the law through it and the measured points,
     which is too small rather than too large, and at least in proportion to events, as does what one measured
-    size tells. None where there is neither.
+    size shows. None where there is neither.
     """
     told = [*points, *stopped]
     known = extrapolated(told, size)

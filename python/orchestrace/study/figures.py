@@ -18,7 +18,7 @@ _HEIGHT: Final = 160
 _APART: Final = 0.013
 """How far methods stand apart at one size, as a share of the axis, so that no interval hides another."""
 _NAMED: Final = 6
-"""Of many methods, how many a figure tells apart."""
+"""Of many methods, how many a figure distinguishes."""
 _SPACING: Final = {"row": 14, "column": 18}
 
 Spec = dict[str, Any]
@@ -42,7 +42,8 @@ def measured_rows(table: pl.DataFrame, unit: str, column: str) -> pl.DataFrame:
     """``preset events method value lower upper few``: what the cells of a unit say of one measure."""
     rows = averaged(table).filter(unit=unit, status=OK)
     if column == "rollouts":
-        rows = rows.filter(pl.col("pooled_lower") > 0)  # what is not told apart from 0 needs no finite number
+        # what is not distinguished from 0 needs no finite number
+        rows = rows.filter(pl.col("pooled_lower") > 0)
     n_tasks = pl.col("pooled_n_tasks" if column in ("pooled", "rollouts") else "rho_n_tasks")
     return rows.drop_nulls(column).select(
         "preset",

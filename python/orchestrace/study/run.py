@@ -208,7 +208,7 @@ class _Known:
         self._slow: set[str] = set()
 
     def learn(self, cell: Cell, found: dict[str, Any]) -> None:
-        """Take in the result of a cell: a call that was stopped tells what it takes at least."""
+        """Take in the result of a cell: a call that was stopped shows what it takes at least."""
         spent, kept = found["cost"].get("stopped_s"), self._stopped
         if found["status"] == OK:
             spent, kept = found["cost"]["seconds"], self._measured

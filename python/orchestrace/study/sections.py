@@ -206,8 +206,8 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
         f"Median over {table['preset'].n_unique()} worlds of the rank correlation (*: of a method that ranks"
         " nothing inside a run, over the rollouts of a task), how many worlds have its interval above 0, and"
         " seconds for one run. Green: most of them. Grey: fewer, nothing to rely on. Orange: beyond the"
-        " budget or refused, with the cost (~) that smaller sizes tell, of exact games that the number of"
-        " coalitions tells; at least so much where a call was stopped, or one size was measured. Synthetic"
+        " budget or refused, with the cost (~) extrapolated from smaller sizes, for exact games from the"
+        " number of coalitions; at least so much if a call was stopped, or one size was measured. Synthetic"
         " runs, intervals over tasks."
     )
     if any(one.kind == FEW for *_, verdicts in found for one in verdicts):

@@ -85,7 +85,7 @@ class Story:
         DataFrame ``trace trace_id action event n_tainted path``: traces in which untrusted content reached an
         action (a decision, a spawn or a privileged call), the most tainted events first. None where no
         recording says what is untrusted. ``n_followed`` counts the events that may follow from it;
-        ``knows_privileged`` says whether anything tells which calls are privileged, ``tools`` what the caller
+        ``knows_privileged`` says whether anything shows which calls are privileged, ``tools`` what the caller
         said of tools.
     runs
         DataFrame ``trace trace_id why``: at most three traces that are most worth opening.
@@ -192,7 +192,7 @@ class Story:
         return f"<table>{rows}</table>"
 
     def _kinds(self) -> list[str]:
-        """Columns of the kinds of tokens that recordings tell."""
+        """Columns of the kinds of tokens that recordings have."""
         kinds = [f"tokens_{name}" for name in TOKENS[:4] if self.tokens[name] is not None]
         return kinds or ["tokens"]
 

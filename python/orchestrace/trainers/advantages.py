@@ -45,7 +45,7 @@ def grpo(
     rewards
         (rollouts,), finite numbers.
     groups
-        (rollouts,), what tells the groups apart: whole numbers or text.
+        (rollouts,), what distinguishes the groups: whole numbers or text.
     ddof
         1 divides the squares by n - 1, 0 by n.
     epsilon
@@ -337,7 +337,7 @@ def _whole(name: str, given: "Codes") -> pl.Series:
 
 
 def _codes(name: str, given: "Codes") -> pl.Series:
-    """Small codes for what tells groups apart; nulls stay, and are refused by the core."""
+    """Small codes for what distinguishes groups; nulls stay, and are refused by the core."""
     series = _series(name, given)
     if not len(series):
         return series.cast(pl.UInt32)

@@ -195,7 +195,7 @@ class _Run:
         adds_up = quantities(runs).to_list()
         if adds_up == [None]:
             raise ParameterError(
-                f"method '{self.method}' is not registered here, so nobody knows if its credit adds up:"
+                f"method '{self.method}' is not registered here, so it is unknown whether its credit adds up:"
                 " give the column 'quantity'"
             )
         self.is_share = adds_up == ["share"]

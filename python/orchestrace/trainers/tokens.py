@@ -116,7 +116,7 @@ def token_credits(
     unknown = names.filter(adds_up.is_null()).drop_nulls()
     if unknown.len():
         raise ParameterError(
-            f"method '{unknown[0]}' is not registered here, so nobody knows if its credit adds up:"
+            f"method '{unknown[0]}' is not registered here, so it is unknown whether its credit adds up:"
             " give the column 'quantity'"
         )
     share = adds_up == "share"
@@ -137,7 +137,7 @@ def token_credits(
             rows["credit"], rows["n_tokens"], rows["after"], rows["tokens"], decaying, strict=True
         )
     ]
-    # as series, since a null may come first, which tells Polars nothing of what follows
+    # as series, since a null may come first, which shows Polars nothing of what follows
     made = [None if one is None else pl.Series(one, dtype=pl.Float64) for one in lists]
     return rows.with_columns(tokens=pl.Series(made, dtype=pl.List(pl.Float64))).drop("after")
 

@@ -1,4 +1,4 @@
-"""Where the events of a run are recorded, and on request what is written there."""
+"""Source records of a run's events, with their text on request."""
 
 from typing import Any, Final
 

@@ -1,6 +1,5 @@
-//! What can go wrong, at three levels: a record ([`Reject`]), an oddity ([`Finding`]), a call
-//! ([`Error`]). Codes are closed and stable; messages say what was found and what was expected and
-//! may change.
+//! Errors at three levels: a record ([`Reject`]), an oddity ([`Finding`]), a call ([`Error`]). Codes are closed and
+//! stable; messages say what was found and what was expected and may change.
 
 use std::borrow::Cow;
 
@@ -37,11 +36,11 @@ codes!(
     /// Why a record was quarantined.
     RejectCode, REJECT_CODES, [
         JsonSyntax = "json.syntax" => "The bytes are not JSON.",
-        JsonDuplicateKey = "json.duplicate_key" => "An object that is read has one key twice.",
+        JsonDuplicateKey = "json.duplicate_key" => "An object that is read contains a key twice.",
         JsonDepth = "json.depth" => "Nesting is deeper than the limit.",
-        JsonTrailing = "json.trailing" => "Something other than white space follows the document.",
+        JsonTrailing = "json.trailing" => "Text other than white space follows the document.",
         Utf8Invalid = "utf8.invalid" => "Not UTF-8, or an escaped surrogate without its other half.",
-        NumberNan = "number.nan" => "NaN or Infinity, which JSON does not have.",
+        NumberNan = "number.nan" => "NaN or Infinity, which JSON does not allow.",
         NumberRange = "number.range" => "A number beyond the range of a 64-bit float.",
         RecordNotObject = "record.not_object" => "The record is JSON but not an object.",
         RecordTooLarge = "record.too_large" => "The record, or a string in it, is longer than the limit.",
@@ -50,13 +49,14 @@ codes!(
         FieldType = "field.type" => "A value of the wrong type.",
         FieldEnum = "field.enum" => "A word outside the closed vocabulary.",
         FieldMinimum = "field.minimum" => "A number below its minimum.",
-        FieldEmpty = "field.empty" => "An empty string or list where one element is needed.",
-        IdDuplicate = "id.duplicate" => "Two events of the trace have one id.",
+        FieldEmpty = "field.empty" => "An empty string or list where at least one element is needed.",
+        IdDuplicate = "id.duplicate" => "Two events of the trace have the same id.",
         EdgeUnknown = "edge.unknown" => "An edge names an event that the trace does not have.",
         InputTruncated = "input.truncated" => "The compressed stream or the document ends early.",
-        InputExpansion = "input.expansion" => "Decompression passes the limit of its ratio or of its size.",
-        ArchiveEntry = "archive.entry" => "An archive, or an entry of it, is damaged, encrypted or of an unknown kind.",
-        FormatUnknown = "format.unknown" => "A record that no importer knows.",
+        InputExpansion = "input.expansion" => "Decompression exceeds the limit of its ratio or size.",
+        ArchiveEntry = "archive.entry" => "An archive or one of its entries is damaged, encrypted or of an unknown \
+                                           kind.",
+        FormatUnknown = "format.unknown" => "A record that no importer recognizes.",
     ]
 );
 
@@ -67,23 +67,23 @@ codes!(
         TimeReversed = "time.reversed" => "An edge leads to an earlier time.",
         NumberRounded = "number.rounded" => "An integer that a 64-bit float cannot hold exactly.",
         FieldIgnored = "field.ignored" => "A known extension field of the wrong type; it stays in extras.",
-        GroupConflict = "group.conflict" => "Events name more than one group; the first by (t, seq) counts.",
+        GroupConflict = "group.conflict" => "Events name more than one group; the first by (t, seq) is used.",
         TraceIdReused = "trace.id_reused" => "Another trace of the corpus has the same `trace_id`.",
         TracePartial = "trace.partial" => "The recording ends before the run did.",
         ClockSkew = "clock.skew" => "Clocks of different hosts disagree.",
-        UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; leaves count.",
+        UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; that of the leaves is used.",
         Utf8Replaced = "utf8.replaced" => "Invalid UTF-8 or a lone surrogate of a foreign format was replaced.",
-        IdRepeated = "id.repeated" => "Two records of the source have one id; the later event has a suffix.",
-        SafetyConservative = "safety.conservative" => "Taint edges are drawn along contexts, an upper bound.",
+        IdRepeated = "id.repeated" => "Two records of the source have the same id; the later event gets a suffix.",
+        SafetyConservative = "safety.conservative" => "Taint edges follow contexts, an upper bound.",
         OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered; results about the outcome are null.",
-        MappingUnused = "mapping.unused" => "Keys of the mapping were looked for in every record and never had a value.",
-        UsageConflict = "usage.conflict" => "Counts of tokens contradict each other; the parts count.",
-        ValueImpossible = "value.impossible" => "A value that nothing can have, such as a negative cost, was left out.",
+        MappingUnused = "mapping.unused" => "Some keys of the mapping never had a value in any record.",
+        UsageConflict = "usage.conflict" => "Token counts contradict each other; the parts are used.",
+        ValueImpossible = "value.impossible" => "An impossible value, such as a negative cost, was dropped.",
     ]
 );
 
 impl FindingCode {
-    /// Whether it follows from the tables of the corpus, so that nobody has to tell it.
+    /// Whether it follows from the tables of the corpus, so that nobody has to record it.
     #[must_use]
     pub fn is_derived(self) -> bool {
         matches!(self, Self::GraphCycle | Self::TimeReversed | Self::TraceIdReused | Self::OutcomeAmbiguous)
@@ -123,31 +123,32 @@ impl FindingCode {
 codes!(
     /// Why a credit or metric is null, or a credit exactly zero.
     Reason, REASONS, [
-        GraphCycle = "graph.cycle" => "The method needs an order and the edges close a cycle.",
+        GraphCycle = "graph.cycle" => "The method needs an order, but the edges close a cycle.",
         FieldAbsent = "field.absent" => "The trace lacks a field that the method reads.",
-        RewardAbsent = "reward.absent" => "The trace lacks a reward channel that was asked for.",
-        OutcomeAbsent = "outcome.absent" => "The trace has no event that is its outcome.",
-        OutcomeSeed = "outcome.seed" => "The outcome is itself where the taint begins.",
-        UnitNone = "unit.none" => "What belongs to no unit has no advantage.",
+        RewardAbsent = "reward.absent" => "The trace lacks a requested reward channel.",
+        OutcomeAbsent = "outcome.absent" => "The trace has no outcome event.",
+        OutcomeSeed = "outcome.seed" => "The outcome is itself a seed of taint.",
+        UnitNone = "unit.none" => "Events that belong to no unit have no advantage.",
         BudgetExceeded = "budget.exceeded" => "The exact value would cost more than the budget.",
         GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: a credit is exactly 0, an interval null.",
-        SupportAbsent = "support.absent" => "The recordings never show what the method would have to compare with.",
-        RewardNotPositive = "reward.not_positive" => "The amount that is divided is not above 0.",
-        PlayerFixed = "player.fixed" => "The unit does not play: it is always there, and nothing is paid for it.",
+        SupportAbsent = "support.absent" => "The recordings lack the data that the method compares with.",
+        RewardNotPositive = "reward.not_positive" => "The amount to divide is not above 0.",
+        PlayerFixed = "player.fixed" => "The unit is not a player: it is always present and gets no credit.",
         ResultRange = "result.range" => "The result is beyond the range of a 64-bit float.",
-        GateUnstable = "gate.unstable" => "Another family of gates turns the sign of the effect, or makes it 0.",
-        SelectionEmpty = "selection.empty" => "The trace has nothing that the intervention would change.",
-        TimeSteps = "time.steps" => "The times of the recording are steps, not seconds; so is the result.",
-        OverlapAbsent = "overlap.absent" => "What was known before made the choice all but certain.",
-        RangeUnknown = "range.unknown" => "Bounds need the least and the greatest possible reward.",
-        RatioEmpty = "ratio.empty" => "The trace has none of what the metric is a share or mean of.",
-        SiblingsAbsent = "siblings.absent" => "No run did anything else there; a replay may answer.",
-        OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered, and the recording does not say who did.",
-        TracePartial = "trace.partial" => "The recording ends before it shows what the question needs.",
+        GateUnstable = "gate.unstable" => "Another family of gates reverses the sign of the effect or makes it 0.",
+        SelectionEmpty = "selection.empty" => "The intervention would change nothing in the trace.",
+        TimeSteps = "time.steps" => "The times of the recording are steps, not seconds, and so is the result.",
+        OverlapAbsent = "overlap.absent" => "The information before the choice made it almost certain.",
+        RangeUnknown = "range.unknown" => "Bounds need the lowest and highest possible reward.",
+        RatioEmpty = "ratio.empty" => "The metric is a share or mean of something that the trace lacks.",
+        SiblingsAbsent = "siblings.absent" => "No run chose otherwise there; a replay may help.",
+        OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered, and the recording does not say \
+                                                   which one did.",
+        TracePartial = "trace.partial" => "The recording ends before the data that the question needs.",
     ]
 );
 
-/// One record fails; the rest goes on.
+/// One record fails; reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reject {
     /// Stable code.
@@ -166,7 +167,7 @@ impl Reject {
     }
 }
 
-/// Odd but valid; everything goes on.
+/// Odd but valid; reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// Stable code.
@@ -186,7 +187,7 @@ pub enum Error {
     /// An input cannot be found or read.
     #[error("{0}")]
     Input(String),
-    /// Tables do not have the shape of the schema.
+    /// Tables do not match the schema.
     #[error("{0}")]
     Schema(String),
     /// An option, method, unit or channel is not one that exists.

@@ -1,5 +1,5 @@
-//! Keyed random streams: what a draw is depends on the user's seed, on what it is for and on how many
-//! draws came before it, never on threads, file order or a generator that others share.
+//! Keyed random streams: a draw depends on the user's seed, its purpose and the number of draws before it, never on
+//! threads, file order or a shared generator.
 //!
 //! `ChaCha8` takes the seed as key and a hash of (label, id) as stream, so a stream can be opened anywhere
 //! at no cost. The conversions to ranges, floats and permutations are ours, because those of the `rand`

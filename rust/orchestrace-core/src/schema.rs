@@ -1,4 +1,4 @@
-//! The one place that spells column names, types, closed vocabularies and the schema version.
+//! Column names, types, closed vocabularies and the schema version, defined in this place alone.
 //!
 //! Python reads its Polars schemas from here through the binding, the writer takes its columns from
 //! here, and the documentation tables are generated from here. Definitions of the fields are in the
@@ -395,7 +395,7 @@ pub static MEASURES: Table = Table {
     ],
 };
 
-/// What annotators said; external ids, so that a label file can be read alone.
+/// Annotators' statements; with external ids, so that a label file can be read alone.
 pub static LABELS: Table = Table {
     name: "labels",
     columns: &[
@@ -409,7 +409,7 @@ pub static LABELS: Table = Table {
     ],
 };
 
-/// Odd but valid: first place and how often.
+/// Oddities of valid traces: first place and count.
 pub static FINDINGS: Table = Table {
     name: "findings",
     columns: &[
@@ -437,7 +437,7 @@ pub static QUARANTINE: Table = Table {
     ],
 };
 
-/// What became of the records that were read, by input: their number is the sum. A record is what the format counts: a
+/// Fates of the records read, by input; the counts sum to their number. A record is what the format counts: a
 /// trace, a line of a session, a span.
 pub static RECORD_COUNTS: Table = Table {
     name: "record_counts",
@@ -471,7 +471,7 @@ pub static CREDITS: Table = Table {
     ],
 };
 
-/// What replay answers: a row for each trace and intervention, and for each unit where every unit is tried in turn.
+/// Answers of replay: a row for each trace and intervention, and for each unit if every unit is tried in turn.
 /// `effect` is `outcome_cf - outcome`.
 pub static REPLAYS: Table = Table {
     name: "replays",
@@ -497,7 +497,7 @@ pub static REPLAYS: Table = Table {
     ],
 };
 
-/// What [`faithfulness`](crate::replay::faithfulness()) finds, a row a trace.
+/// Results of [`faithfulness`](crate::replay::faithfulness()), one row per trace.
 pub static FAITHFULNESS: Table = Table {
     name: "faithfulness",
     columns: &[
@@ -519,14 +519,14 @@ words!(
         Outside = "outside",
     ]
 );
-/// Which times say how long an event took, in code order.
+/// Rules for the durations of events, in code order.
 pub const DURATION_RULES: &[&str] = &["explicit", "mixed", "gap"];
 words!(
     /// What times of a schedule are counted in.
     TimeUnitOf, TIME_UNITS, [Seconds = "seconds", Steps = "steps"]
 );
 
-/// What [`rewards`](crate::rewards::rewards) are paid, a row for each unit; columns of addends follow where they are asked for.
+/// Payments of [`rewards`](crate::rewards::rewards), a row for each unit; columns of addends follow on request.
 pub static REWARDS: Table = Table {
     name: "rewards",
     columns: &[
@@ -540,7 +540,7 @@ pub static REWARDS: Table = Table {
     ],
 };
 
-/// What [`schedule replays`](crate::replay::schedule::replays) find, a row for each trace and scenario.
+/// Results of [`schedule replays`](crate::replay::schedule::replays), a row for each trace and scenario.
 pub static SCHEDULE_REPLAYS: Table = Table {
     name: "schedule_replays",
     columns: &[
@@ -566,7 +566,7 @@ pub static SCHEDULE_REPLAYS: Table = Table {
     ],
 };
 
-/// What a [`schedule`](crate::replay::schedule::schedule()) says, a row for each event.
+/// Results of a [`schedule`](crate::replay::schedule::schedule()), a row for each event.
 pub static SCHEDULES: Table = Table {
     name: "schedules",
     columns: &[

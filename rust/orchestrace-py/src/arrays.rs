@@ -1,4 +1,4 @@
-//! Rules of credit on arrays that never were a recording.
+//! Credit rules on plain arrays.
 
 use std::sync::Arc;
 

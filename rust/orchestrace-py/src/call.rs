@@ -1,4 +1,4 @@
-//! The only way from Python into the core.
+//! The single entry from Python into the core.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -28,9 +28,9 @@ pub(crate) fn check_process(py: Python<'_>) -> PyResult<()> {
     if ORPHANED.load(Ordering::Relaxed) {
         return Err(refused(
             py,
-            "this process was forked from one in which Polars had started its threads, and cannot use Polars without \
-             them: start processes by multiprocessing.get_context('spawn'), as in get_context('spawn').Pool(4) or \
-             DataLoader(..., multiprocessing_context='spawn')",
+            "this process was forked after Polars had started its threads, so it cannot use Polars: start processes \
+             with multiprocessing.get_context('spawn'), as in get_context('spawn').Pool(4) or DataLoader(..., \
+             multiprocessing_context='spawn')",
         ));
     }
     Ok(())

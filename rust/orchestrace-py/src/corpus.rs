@@ -122,7 +122,7 @@ fn input(object: Bound<'_, PyAny>, exchange: &Exchange) -> Input {
 #[pymethods]
 impl PyStore {
     /// Checks tables and takes them over. `judged`: their texts come from a reader that judged them; `set_aside`: what a
-    /// store cannot hold is left out and told, rather than raised.
+    /// store cannot hold is left out and reported, rather than raised.
     #[staticmethod]
     #[pyo3(signature = (tables, *, threads = None, judged = false, set_aside = false))]
     fn from_arrow(

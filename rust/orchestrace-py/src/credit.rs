@@ -1,4 +1,4 @@
-//! Credit: arguments in, the core's columns out.
+//! Credit: conversion of arguments, and the core's columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type};

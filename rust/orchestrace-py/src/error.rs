@@ -1,4 +1,4 @@
-//! Errors of the core as exceptions: one base, one class per cause, each also of the builtin that fits.
+//! Errors of the core as exceptions: one base, and one class per cause that also derives from a builtin.
 
 use orchestrace_core::error::{Error, printable};
 use pyo3::exceptions::{PyException, PyKeyboardInterrupt, PyOSError, PyValueError};
@@ -29,7 +29,7 @@ fn class<'py>(
 }
 
 fn base(py: Python<'_>) -> PyResult<&Py<PyType>> {
-    let doc = "Anything that orchestrace refuses to do, with the reason.";
+    let doc = "Base of all errors that orchestrace raises; the message gives the reason.";
     class(py, &BASE, "OrchestraceError", doc, || PyTuple::new(py, [py.get_type::<PyException>()]))
 }
 
@@ -43,12 +43,12 @@ fn input(py: Python<'_>) -> PyResult<&Py<PyType>> {
 }
 
 fn schema(py: Python<'_>) -> PyResult<&Py<PyType>> {
-    let doc = "Tables do not have the shape of the schema.";
+    let doc = "Tables do not match the schema.";
     class(py, &SCHEMA, "SchemaError", doc, || with_builtin(py, py.get_type::<PyValueError>()))
 }
 
 fn parameter(py: Python<'_>) -> PyResult<&Py<PyType>> {
-    let doc = "An option, method, unit, channel or format is not one that exists.";
+    let doc = "An option, method, unit, channel or format is unknown or invalid.";
     class(py, &PARAMETER, "ParameterError", doc, || with_builtin(py, py.get_type::<PyValueError>()))
 }
 

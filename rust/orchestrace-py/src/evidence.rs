@@ -1,4 +1,4 @@
-//! Evidence of credits: questions about one trace in, the columns of the core out.
+//! Evidence of credits: questions about one trace, and the core's columns.
 
 use orchestrace_core::credit::{self as methods, Method, Params, Question};
 use orchestrace_core::error::Error;

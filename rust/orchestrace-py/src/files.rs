@@ -46,7 +46,7 @@ impl Exchange {
     }
 }
 
-/// `select` and the descriptor, where reading may wait for ever and waiting can be told from reading.
+/// `select` and the descriptor, where reading may wait for ever and waiting can be distinguished from reading.
 type Wait = (Py<PyAny>, i32);
 
 /// Reads from an object with `read(n)`.
@@ -128,7 +128,7 @@ impl Read for PyReader {
             let Some(room) = buffer.get_mut(..piece.len()) else {
                 let (given, asked) = (piece.len(), buffer.len());
                 return Err(io::Error::other(format!(
-                    "the file object gives {given} bytes where {asked} were asked for"
+                    "the file object returned {given} bytes, expected at most {asked}"
                 )));
             };
             room.copy_from_slice(piece);
@@ -143,12 +143,14 @@ fn as_bytes<'py>(piece: &Bound<'py, PyAny>) -> io::Result<Bound<'py, PyBytes>> {
         return Ok(bytes.clone());
     }
     if piece.is_instance_of::<PyString>() {
-        return Err(io::Error::other("the file object gives text, expected bytes: open it in binary mode"));
+        return Err(io::Error::other(
+            "the file object returned text, expected bytes: open it in binary mode",
+        ));
     }
     let copied = PyMemoryView::from(piece).and_then(|view| Ok(view.call_method0("tobytes")?.cast_into()?));
     copied.map_err(|_| {
         let kind = piece.get_type().name().map_or_else(|_| "something else".into(), |n| n.to_string());
-        io::Error::other(format!("the file object gives {kind}, expected bytes"))
+        io::Error::other(format!("the file object returned {kind}, expected bytes"))
     })
 }
 
@@ -179,9 +181,9 @@ impl Write for PyWriter {
             Ok(Some(n)) if n <= buffer.len() => Ok(n),
             Ok(Some(n)) => {
                 let given = buffer.len();
-                Err(io::Error::other(format!("the file object says it wrote {n} bytes of {given}")))
+                Err(io::Error::other(format!("the file object reported {n} written bytes of {given}")))
             }
-            Ok(None) => Err(io::Error::other("the file object is non-blocking and takes no data now")),
+            Ok(None) => Err(io::Error::other("the file object is non-blocking and accepts no data now")),
             Err(error) => Err(self.exchange.keep(OUTPUT, error)),
         })
     }

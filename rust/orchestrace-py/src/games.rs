@@ -1,4 +1,4 @@
-//! Games of a caller's own: a list of values, or a Python function of coalitions.
+//! Custom games: a list of values, or a Python function of coalitions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -163,7 +163,7 @@ pub(crate) fn solve_game<'py>(
     let Method::PerGame(method) = methods::find(&method).map_err(fail)? else {
         let known: Vec<_> = methods::METHODS.iter().filter(|m| matches!(m, Method::PerGame(_))).collect();
         let known: Vec<_> = known.iter().map(|m| m.info().name).collect();
-        let message = format!("method '{method}' solves no games (known: {})", known.join(", "));
+        let message = format!("method '{method}' does not solve games (known: {})", known.join(", "));
         return Err(bad_parameter(py, message));
     };
     let params = checked_params(py, method.info().params, &params)?;

@@ -1,4 +1,4 @@
-//! The generator: arguments in, counts out.
+//! The generator: conversion of arguments, and counts.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Metrics of recordings: what is asked in Python to what the core takes.
+//! Metrics of recordings: conversion of Python's requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::safety::tools_of;
 use crate::schedule::{TimeRequest, word};
 use crate::stream::{Stream, rows_of};
 
-/// What metrics of traces take, beside how times are told.
+/// Options of trace metrics beside those of times.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct MetricsRequest {

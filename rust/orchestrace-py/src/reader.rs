@@ -1,4 +1,4 @@
-//! Reading in batches, and what a corpus on disk has to know to go on.
+//! Reading in batches, and the state with which a corpus on disk resumes.
 
 use std::borrow::Cow;
 use std::path::PathBuf;

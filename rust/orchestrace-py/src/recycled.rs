@@ -1,4 +1,4 @@
-//! Memory of results that were dropped, for those that come next.
+//! Memory of dropped results, reused for later ones.
 //!
 //! Half of the time of a kernel that does little per number is the first touch of the pages that it writes to: the
 //! allocator gives large blocks back as soon as they are free. A trainer asks for as many numbers again and again.

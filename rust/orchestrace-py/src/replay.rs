@@ -48,8 +48,7 @@ pub(crate) fn faithfulness(
     let table = import(py, "credits", credits)?;
     let column: Option<&Float64Array> =
         table.columns().first().and_then(|column| column.as_primitive_opt::<Float64Type>());
-    let credits =
-        column.ok_or_else(|| fail(Error::Schema("table credits has no column of 64-bit floats".into())))?;
+    let credits = column.ok_or_else(|| fail(Error::Schema("table credits has no Float64 column".into())))?;
     let options = Options { structure, steps, orders, seed, program_order };
     let store = &store.0;
     rows_of(py, threads, progress.as_ref(), |run| replay::faithfulness(store, credits, &options, run))

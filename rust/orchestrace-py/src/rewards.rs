@@ -1,4 +1,4 @@
-//! Rewards by rules: what is asked in Python to what the core takes.
+//! Rewards by rules: conversion of Python's requests.
 
 use orchestrace_core::error::{Error, unknown_name};
 use orchestrace_core::rewards::{self as rules, Asked, REWARDS, Request, Reward, Window, Windows};
@@ -23,7 +23,7 @@ pub(crate) struct RuleRequest<'py> {
     channels: Bound<'py, PyDict>,
 }
 
-/// Which rules, and what is told of the corpus that the store is a part of.
+/// The rules to apply, and facts about the corpus that the store is a part of.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct RewardRequest<'py> {

@@ -1,4 +1,4 @@
-//! Taint and cuts: what is asked in Python to what the core takes.
+//! Taint and cuts: conversion of Python's requests.
 
 use std::collections::BTreeMap;
 
@@ -33,13 +33,14 @@ fn named(store: &Store, names: &[String]) -> Named {
     }
 }
 
-/// What is said of tools: lists of names under `untrusted`, `trusted`, `privileged`.
+/// Statements about tools: lists of names under `untrusted`, `trusted`, `privileged`.
 pub(crate) fn tools_of(store: &Store, said: &BTreeMap<String, Vec<String>>) -> Tools {
     let of = |what: &str| named(store, said.get(what).map_or(&[][..], Vec::as_slice));
     Tools { untrusted: of("untrusted"), trusted: of("trusted"), privileged: of("privileged") }
 }
 
-/// What is asked of every trace. `carry` says which edges carry, `probabilistic` are the chances of a transmission and a leak.
+/// Options of the closure. `carry` says which edges carry, `probabilistic` are the chances of a transmission and a
+/// leak.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct TaintRequest {
@@ -112,7 +113,7 @@ pub(crate) fn sanitizer_cut(
     let table = costs.map(|costs| import(py, "costs", costs)).transpose()?;
     let column = table.as_ref().map(|table| {
         let column = table.columns().first().and_then(|column| column.as_primitive_opt::<Float64Type>());
-        column.ok_or_else(|| fail(Error::Schema("table costs has no column of 64-bit floats".into())))
+        column.ok_or_else(|| fail(Error::Schema("table costs has no Float64 column".into())))
     });
     let costs: Option<&Float64Array> = column.transpose()?;
     let store = &store.0;

@@ -1,4 +1,4 @@
-//! Schedules of recordings: what is asked in Python to what the core takes.
+//! Schedules of recordings: conversion of Python's requests.
 
 use orchestrace_core::error::{Error, unknown_name};
 use orchestrace_core::replay::schedule::{
@@ -14,7 +14,7 @@ use crate::corpus::PyStore;
 use crate::error::{bad_parameter, to_python};
 use crate::stream::{Stream, rows_of};
 
-/// How times are told: what schedules and metrics of time ask alike.
+/// Options of times that schedules and metrics of time share.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct TimeRequest {

@@ -1,4 +1,4 @@
-//! Record batches to and from anything that speaks the Arrow C stream interface.
+//! Record batches to and from objects with the Arrow C stream interface.
 
 use std::sync::Arc;
 
@@ -87,10 +87,7 @@ impl Stream {
 /// A table that somebody hands in, in one batch.
 pub(crate) fn import(py: Python<'_>, name: &str, object: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     let table: PyTable = object.extract().map_err(|e| {
-        to_python(
-            py,
-            &Error::Schema(format!("table {name} does not give an Arrow stream of record batches: {e}")),
-        )
+        to_python(py, &Error::Schema(format!("table {name} is not an Arrow stream of record batches: {e}")))
     })?;
     let (batches, schema) = table.into_inner();
     combine(&batches, &schema).map_err(|e| to_python(py, &e))

@@ -1,4 +1,4 @@
-//! Structural replay: interventions in, the core's columns out.
+//! Structural replay: conversion of interventions, and the core's columns.
 
 use orchestrace_core::error::{Error, Result, unknown_name};
 use orchestrace_core::graph::weights::N_TYPES;
@@ -14,7 +14,7 @@ use crate::corpus::PyStore;
 use crate::error::to_python;
 use crate::stream::{Stream, rows_of};
 
-/// The structure that outcomes are said to come from, and what is told of it.
+/// The structure that outcomes are said to come from, and its options.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct ReplayRequest {
@@ -140,7 +140,7 @@ fn selector(py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<Selector> {
         };
         if found.replace(one).is_some() {
             return Err(fail(Error::Parameter(
-                "an intervention selects by one thing: compose two with &".into(),
+                "an intervention takes one selector: combine two interventions with &".into(),
             )));
         }
     }
@@ -151,7 +151,7 @@ fn selector(py: Python<'_>, spec: &Bound<'_, PyDict>) -> PyResult<Selector> {
     match (found, edge) {
         (Some(one), None) => Ok(one),
         (None, Some((from, to))) => Ok(Selector::Edge(from, to)),
-        _ => Err(fail(Error::Parameter("an intervention selects by exactly one thing".into()))),
+        _ => Err(fail(Error::Parameter("an intervention takes exactly one selector".into()))),
     }
 }
 

@@ -1,7 +1,7 @@
-"""Where the amount of one row of a credit method comes from, for `explain`.
+"""The terms of one row's amount in a credit method, for `explain`.
 
 Every finding with a weight is a term: the terms of a part sum to its amount. Findings without one stand
-beside. Methods of the core tell their own terms; what is here are words for games, and terms of methods that
+beside. Methods of the core report their own terms; this room has words for games, and terms of methods that
 are written in Python.
 """
 

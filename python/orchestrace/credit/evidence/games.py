@@ -1,4 +1,4 @@
-"""Values of games: what one player's number is, in the words of its method."""
+"""Values of games: the terms of one player's value, by its method."""
 
 from typing import Any, Final
 

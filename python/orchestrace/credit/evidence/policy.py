@@ -71,9 +71,9 @@ class PolicyRows:
         self, own: _Decision, made: dict[str, list[_Decision]], share: dict[str, float], silent: bool
     ) -> Iterator[_Term]:
         rule = (
-            "amount = Q of the action less the mean of Q over the policy's actions"
+            "amount = Q of the action - mean of Q over the policy's actions"
             if self._table
-            else "amount = own outcome less what the policy could expect, by what other rollouts did instead"
+            else "amount = own outcome - the policy's expected outcome, from what other rollouts did instead"
         )
         for action, rows in made.items():
             if self._table or action == own.action:

@@ -1,4 +1,4 @@
-"""What is asked about one credit: its trace, those it is compared with, and the method's own rows."""
+"""A question about one credit: its trace, those it is compared with, and the method's own rows."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ...corpus.reward import Reward
 from ...corpus.units import TraceEvents
 from .policy import POLICY, PolicyRows
 
-#: What is told of parts: ``seq`` names an event of the trace, ``other`` what else a finding is about.
+#: Columns of parts: ``seq`` names an event of the trace, ``other`` what else a finding is about.
 SCHEMA: Final[dict[str, Any]] = {
     "part": pl.UInt32,
     "kind": pl.String,
@@ -87,7 +87,7 @@ class Question:
         return [(seq if seq in decided else None, None) for seq in range(len(self.trace))]
 
     def terms(self, parts: list[Part]) -> pl.DataFrame:
-        """What the amounts of parts are made of, as the core tells it."""
+        """What the amounts of parts are made of, as the core reports it."""
         return pl.DataFrame(_core.terms(self.piece._store, [part.seq for part in parts], **self.asked))
 
     def names(self, seqs: pl.Series) -> Iterator[str | None]:

@@ -76,7 +76,7 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
 
 
 def _policy(known: pl.DataFrame) -> pl.DataFrame:
-    """What each row's context tells, a row for each of `known`: the value by either rule and its parts.
+    """What each row's context gives, a row for each of `known`: the value by either rule and its parts.
 
     Columns ``table`` and ``own`` (the two values, NaN where an alternative has no outcome), ``complete``
     (what was taken is all that the policy had) and ``silent`` (all outcomes of the context are alike, and
@@ -188,7 +188,7 @@ def compared(
 
 @credit_method(
     "aristocrat",
-    summary="the outcome less what the policy could expect here, by what other rollouts did instead",
+    summary="outcome - the policy's expected outcome here, from what other rollouts did instead",
     quantity="advantage",
     axioms=(),
     params=(CONTEXT,),
@@ -213,7 +213,7 @@ def aristocrat(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], se
 
 @credit_method(
     "coma",
-    summary="value of the action taken less the mean over the policy's actions, in one context",
+    summary="value of the action taken - mean over the policy's actions, in one context",
     quantity="advantage",
     axioms=(),
     params=(

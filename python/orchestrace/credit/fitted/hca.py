@@ -1,7 +1,7 @@
 """Hindsight credit, return-conditional: `A(x,a) = E_Z[(1 - π(a|x) / h(a|x,Z)) Z | x, a]`.
 
-h tells how likely the action was, given how it ended; an action that the outcome says nothing about has h =
-π and earns nothing. x is the field `state_key`, else (owner's role, type, ⌊log2(1 + position)⌋); π is
+h is the probability of the action, given how the run ended; an action that the outcome says nothing about has
+h = π and earns nothing. x is the field `state_key`, else (owner's role, type, ⌊log2(1 + position)⌋); π is
 `p_behavior`; the expectation is over the recorded decisions with the same x and a. With the true h this is Q
 - V, provided that h(a|x,z) > 0 for every z that is possible from x. Where a return was seen from x but never
 with a, it is biased, and the value is null. O(decisions log decisions). Reference: A. Harutyunyan et al.,
@@ -236,7 +236,7 @@ def _hindsight(x: Ints, z: Ints, a: Ints, n: tuple[int, int], params: dict[str, 
 def _quality(
     x: Ints, z: Ints, a: Ints, n: tuple[int, int], fold: Ints, folds: int, params: dict[str, Any]
 ) -> dict[str, object]:
-    """How much better h tells the action than π(a|x), by squared error: 0 where returns say nothing."""
+    """How much better h predicts the action than π(a|x), by squared error: 0 if returns say nothing."""
 
     def error(rule: Conditional, context: Ints, action: Ints) -> Floats:
         return 1.0 - 2.0 * rule.of(context, action) + rule.square(context)
@@ -269,7 +269,7 @@ def _quality(
     quantity="advantage",
     params=(
         Param("bins", 8, "buckets of the return; distinct values where they are no more", low=2, high=1000),
-        Param("by_task", False, "tell states of different tasks apart"),
+        Param("by_task", False, "distinguish states of different tasks"),
         Param(
             "fit",
             "count",

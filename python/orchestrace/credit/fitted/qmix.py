@@ -4,7 +4,7 @@ R never falls in a q.
 
 `q` is that of `vdn`; the mixing weights, one per role, are the non-negative least squares solution on the
 team's summed q by role. It is the monotone mix of QMIX with one layer and without a state: what a
-hypernetwork would learn from a simulator, a few thousand recordings do not tell. Credit is `w q(x_i)` less
+hypernetwork would learn from a simulator, a few thousand recordings do not show. Credit is `w q(x_i)` less
 its mean. O(agents · p² + folds · (agents · p + traces · roles² + p³)).
 Reference: T. Rashid et al., arXiv 1803.11485, equation 5.
 Axiom: efficiency.

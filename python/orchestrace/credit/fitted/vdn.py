@@ -180,7 +180,7 @@ CENTRE = Param(
 
 @credit_method(
     "vdn",
-    summary="a sum over agents of a utility fitted to the reward; each less the mean",
+    summary="utility of an agent - mean utility; the sum over agents is fitted to the reward",
     quantity="share",
     axioms=("efficiency",),
     params=(ALPHA, CENTRE, FOLDS),

@@ -1,4 +1,4 @@
-"""What recordings say of the effect of each decision, by the estimate that its kind has.
+"""Effects of decisions from recordings, by the estimator of each kind.
 
 Each function adds ``effect lower upper n_action n_other tier reason`` to decisions, in their order, and says
 what the numbers rest on.

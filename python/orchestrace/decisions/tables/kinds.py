@@ -1,4 +1,4 @@
-"""Which recorded events are decisions of a kind, what was done there, and what siblings did instead."""
+"""Recorded decisions of each kind, their actions, and the alternatives that siblings took."""
 
 from typing import Final
 
@@ -61,7 +61,7 @@ def _facts(corpus: Corpus) -> tuple[pl.DataFrame, pl.DataFrame]:
     facts = pl.DataFrame(_core.ownership(corpus._store)).select(
         pl.col("trace", "seq").cast(pl.Int64), "is_root", own_turn="turn"
     )
-    # a role on an event of their own tells who is not of the team (D4)
+    # a role on an event of their own marks who is not of the team (D4)
     by_role = pl.col("role").cast(pl.String).is_in(_OUTSIDE)
     acting = ~pl.col("type").cast(pl.String).is_in(["spawn", "despawn"])
     outside = (

@@ -1,4 +1,4 @@
-"""What was known before a decision, as columns, from the events before it alone."""
+"""The state before a decision as columns, from the events before it alone."""
 
 from collections.abc import Callable
 from typing import Final
@@ -51,7 +51,7 @@ def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFr
 
     Notes
     -----
-    Numbers count the events before this one in canonical order. ``x_role`` is the role as told up to the
+    Numbers count the events before this one in canonical order. ``x_role`` is the role as recorded up to the
     event, by the rule of definition D4, ``x_depth`` that by the spawns before it. O(events log events), and
     rows times the depth of the deepest tree of agents.
 
@@ -121,7 +121,7 @@ def _parents(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_depth(events: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """How many agents stand above the owner, as told before the event; a spawn may name who acts already."""
+    """How many agents stand above the owner, recorded before the event; a spawn may name who acts already."""
     at = events.select(
         "trace", "owner", "place", x_depth=pl.when(pl.col("owner").is_not_null()).then(pl.lit(0, pl.Int64))
     )
@@ -140,7 +140,7 @@ def _with_depth(events: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_role(events: pl.DataFrame) -> pl.DataFrame:
-    """The role of the owner as told so far: on an event of its own, else on a spawn that names it."""
+    """The role of the owner as recorded so far: on an event of its own, else on a spawn that names it."""
     by_itself = (
         (pl.col("agent") == pl.col("owner"))
         & ~pl.col("type").is_in(["spawn", "despawn"])

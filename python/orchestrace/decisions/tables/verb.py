@@ -1,4 +1,4 @@
-"""The table of decisions: what was known, what was done, what else could have been, what it was worth."""
+"""The table of decisions: state, action, alternatives and effect."""
 
 from typing import Any, Final, Literal
 

@@ -1,4 +1,4 @@
-//! Parsed blocks to a store: dictionaries merged in input order, codes remapped in place, numbers given.
+//! Assembly of parsed blocks: merges dictionaries in input order, remaps codes in place and numbers traces.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -80,8 +80,8 @@ pub fn assemble(
     let counts = counted(&raw, &maps, &file_codes, importers);
     if let Some(names) = interners.iter().map(Interner::text_bytes).find(|bytes| *bytes > i32::MAX as usize) {
         return Err(Error::TooLarge(format!(
-            "distinct names of one kind take {names} bytes, which do not fit a corpus in memory (limit {}); read \
-             the inputs in parts",
+            "distinct names of one kind take {names} bytes and do not fit a corpus in memory (limit {}); read the \
+             inputs in parts",
             i32::MAX
         )));
     }

@@ -1,5 +1,4 @@
-//! What a store knows of its traces beyond what was written in them: who acts, and what is odd about the
-//! graph. Computed once, when a chunk is made.
+//! Derived tables of a store: agents, and findings about the graph. Computed once, when a chunk is made.
 
 use arrow_array::RecordBatch;
 
@@ -49,8 +48,7 @@ pub(crate) fn derive(
         out.agents.extend(rows.drain(..).map(|row| (i as u32, row)));
         note_oddities(&view, i as u32, &mut out.findings);
         if outcome::outcome(&view, &owners) == Err(Reason::OutcomeAmbiguous) {
-            let message =
-                "several agents could have answered, and nothing says which of them the human heard";
+            let message = "several agents could have answered, and the recording does not say which one the human heard";
             let finding =
                 Finding { code: FindingCode::OutcomeAmbiguous, count: 1, seq: None, message: message.into() };
             out.findings.push((i as u32, finding));
@@ -73,7 +71,7 @@ fn note_oddities(view: &TraceView<'_>, trace: u32, findings: &mut Vec<(u32, Find
     }
     if let Some((src, dst)) = first {
         let message = format!(
-            "an edge leads back in time, from '{}' at {} to '{}' at {}",
+            "an edge goes back in time, from '{}' at {} to '{}' at {}",
             id(src),
             view.t[src as usize],
             id(dst),

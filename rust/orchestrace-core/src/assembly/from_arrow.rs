@@ -1,5 +1,5 @@
-//! A store from tables that come from elsewhere: another engine, or a corpus whose columns were changed.
-//! Everything that reading promises is checked again.
+//! A store from external tables: from another engine, or from a corpus with changed columns.
+//! It repeats all checks of reading.
 
 use std::collections::HashSet;
 
@@ -61,10 +61,10 @@ pub struct Tables {
     pub record_counts: Option<RecordBatch>,
 }
 
-/// How tables are taken over; by default nobody has looked at them, and what is wrong with one trace fails the call.
+/// How tables are taken over; by default they are unchecked, and an error in one trace fails the call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Taking {
-    /// Traces that the store cannot hold are left out, and told in [`Store::set_aside`].
+    /// Traces that the store cannot hold are left out, and listed in [`Store::set_aside`].
     pub set_aside: bool,
     /// Texts are known to be UTF-8 and codes to have a word, since a reader of files judged them.
     pub judged: bool,
@@ -93,7 +93,7 @@ impl Store {
         let numbers = traces.u32s("trace")?;
         if let Some(i) = (1..numbers.len()).find(|i| numbers[i - 1] >= numbers[*i]) {
             return Err(Error::Schema(format!(
-                "traces.trace goes from {} to {}, expected ascending and distinct numbers",
+                "traces.trace goes from {} to {}, expected ascending, distinct numbers",
                 numbers[i - 1],
                 numbers[i]
             )));
@@ -156,7 +156,7 @@ impl Tables {
                 {
                     let what = printable(&error.to_string()).into_owned();
                     return Err(Error::Schema(format!(
-                        "{}.{} is no valid text: {what}; expected UTF-8",
+                        "{}.{} is not valid text: {what}; expected UTF-8",
                         table.name,
                         printable(field.name())
                     )));
@@ -310,7 +310,7 @@ impl Builder<'_> {
         if let Some(pair) = seen.windows(2).find(|p| (p[0].0, p[0].1) == (p[1].0, p[1].1)) {
             let (kind, name, row) = pair[1];
             let what = format!(
-                "is '{}' again, which is already a {} of the trace in row {}",
+                "repeats '{}', already a {} of the trace in row {}",
                 out.block.dicts[Dict::Measure as usize].name(name).escape_debug(),
                 MeasureKind::from_code(kind).map_or("measure", MeasureKind::as_str),
                 pair[0].2
@@ -434,7 +434,7 @@ impl Builder<'_> {
                 let null = (0..list.len()).find(|i| list.is_null(*i));
                 if let Some(i) = null.or_else(|| gate::odd_element(list.values())) {
                     let found = if list.is_null(i) { "null".into() } else { list.value(i).to_string() };
-                    return Err(format!("has {found} in place {i}, expected a finite number"));
+                    return Err(format!("has {found} at position {i}, expected a finite number"));
                 }
                 out.set(field, Value::List(list.values()));
             }
@@ -484,7 +484,7 @@ impl Builder<'_> {
                     clash = Some(format!("has the key '{}' twice", key.escape_debug()));
                 } else if EventField::parse(key).is_some_and(|f| !f.is_extension()) {
                     clash =
-                        Some(format!("has the key '{}', which events has as a column", key.escape_debug()));
+                        Some(format!("has the key '{}', which is a column of events", key.escape_debug()));
                 } else if self.is_written(key, row) {
                     replaced = true;
                 } else {
@@ -543,7 +543,7 @@ fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
         .map(|field| {
             if field.name().contains('\0') {
                 return Err(Error::Schema(format!(
-                    "column events.{} has a NUL in its name, which no table can be exported with",
+                    "the name of column events.{} contains NUL, so no table with it can be exported",
                     printable(field.name())
                 )));
             }
@@ -553,7 +553,7 @@ fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
                 ));
             }
             if !seen.insert(field.name()) {
-                return Err(Error::Schema(format!("column events.{} is there twice", field.name())));
+                return Err(Error::Schema(format!("column events.{} occurs twice", field.name())));
             }
             let kind = match field.data_type() {
                 DataType::Float64 => LiftKind::F64,
@@ -562,7 +562,8 @@ fn lifted_fields(events: &RecordBatch) -> Result<Vec<(String, LiftKind)>> {
                 kind if is_text(kind) => LiftKind::Text,
                 kind => {
                     return Err(Error::Schema(format!(
-                        "column events.{} is not of the schema and is {kind}, expected text, Int64, Float64 or Boolean",
+                        "column events.{} is not in the schema and has type {kind}, expected text, Int64, Float64 or \
+                         Boolean",
                         field.name()
                     )));
                 }

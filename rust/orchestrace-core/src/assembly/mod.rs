@@ -1,4 +1,4 @@
-//! Chunks of columns into a store: dictionaries merged, traces numbered, agents and findings derived.
+//! Assembly of column chunks into a store: dictionaries, trace numbers, agents and findings.
 //!
 //! [`assemble`] takes what importers wrote; a store of Arrow tables goes the same way.
 

@@ -1,4 +1,4 @@
-//! One block's tables while they grow: what importers have written of it, and the buffers they borrow.
+//! The growing tables of one block: rows that importers have written, and buffers that they borrow.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]

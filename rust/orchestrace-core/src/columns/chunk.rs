@@ -137,7 +137,6 @@ impl RawChunk {
 
 /// The finding on a trace whose id an earlier one has.
 pub(crate) fn reused_id(trace_id: &str, earlier: u32) -> Finding {
-    let message =
-        capped(format!("trace_id '{trace_id}' is already that of trace {earlier}; join on 'trace'"));
+    let message = capped(format!("trace {earlier} already has the trace_id '{trace_id}'; join on 'trace'"));
     Finding { code: FindingCode::TraceIdReused, count: 1, seq: None, message }
 }

@@ -1,4 +1,4 @@
-//! The event columns of one block while they grow.
+//! The growing event columns of one block.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]

@@ -1,5 +1,5 @@
-//! What the store holds, whoever emits it: the one judgment of values. Importers meet it in [`TraceWriter`], tables of
-//! others in `from_arrow`, native documents in their reader, each with its own words for where a value stands.
+//! Limits of stored values, the same for every writer. [`TraceWriter`] applies them for importers, `from_arrow` for
+//! external tables, the native reader for its documents; each describes a value's place in its own words.
 //!
 //! [`TraceWriter`]: super::writer::TraceWriter
 

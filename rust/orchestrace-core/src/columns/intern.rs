@@ -1,4 +1,4 @@
-//! Names to codes: one small dictionary per vocabulary and block, merged in block order afterwards.
+//! Codes of names: one small dictionary per vocabulary and block, merged later in block order.
 //!
 //! Codes are handed out in order of first appearance, so they do not depend on how many threads
 //! worked or how the input was cut.
@@ -106,7 +106,7 @@ impl Interner {
     }
 }
 
-/// Where the codes of short names that were met a moment ago are: a trace names the same few agents, roles
+/// A cache of the codes of recent short names: a trace names the same few agents, roles
 /// and tools over and over, and for up to sixteen bytes comparing head and length compares the names.
 #[derive(Debug)]
 pub struct Recent {

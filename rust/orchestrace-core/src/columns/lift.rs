@@ -1,4 +1,4 @@
-//! Columns that unknown event keys are lifted into.
+//! Columns for unknown event keys that the caller asked for.
 
 use crate::error::{Error, Result, unknown_name};
 use crate::schema::Kind;

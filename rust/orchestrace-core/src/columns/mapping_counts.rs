@@ -1,6 +1,6 @@
-//! Counts of what a reading found of a mapping, as they travel with the columns.
+//! Counts of the values that a mapping found, passed along with the columns.
 
-/// What a reading found of a mapping.
+/// Counts of the values that a mapping found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MappingCounts {
     /// In the order of the file's sections.

@@ -1,4 +1,4 @@
-//! Columns of a block of records while they are written: events, edges, facts, dictionaries, rejects.
+//! Columns of a block of records during writing: events, edges, facts, dictionaries, rejects.
 //!
 //! An importer fills a [`writer::TraceWriter`], record by record; what a block holds at its end is a [`RawChunk`], which
 //! [`assembly`](crate::assembly) makes a chunk of the store.

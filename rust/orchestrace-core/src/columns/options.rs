@@ -1,10 +1,10 @@
-//! Options that decide what of a record becomes columns.
+//! Options that choose which parts of a record become columns.
 
 use super::{LiftKind, Projection};
 use crate::json::Limits;
 use crate::schema::TimeBasis;
 
-/// What of a record becomes columns.
+/// Options of which parts of a record become columns.
 #[derive(Debug, Clone)]
 pub struct RecordOptions {
     /// Limits within a record.

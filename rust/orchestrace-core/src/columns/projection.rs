@@ -1,4 +1,4 @@
-//! The projection of a read: what is stored. Everything is judged alike, whatever is kept.
+//! The projection of a read: the tables and columns to store. Validation is the same, whatever is kept.
 
 use crate::error::{Error, Result, unknown_name};
 use crate::schema::{EVENTS, EventField, TABLES};

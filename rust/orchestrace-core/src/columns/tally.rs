@@ -1,4 +1,4 @@
-//! Counts of the records that were read, by input, importer, status and kind.
+//! Counts of the records read, by input, importer, status and kind.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

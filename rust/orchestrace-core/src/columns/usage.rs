@@ -1,4 +1,4 @@
-//! Relations between the counts of tokens of an event (D18).
+//! Relations between the token counts of an event (D18).
 //!
 //! ```text
 //! tokens_in = tokens_fresh + tokens_cached + tokens_cache_write
@@ -6,9 +6,9 @@
 //! tokens_reasoning is a part of tokens_out
 //! ```
 //!
-//! What is absent counts as 0. The parts are told from what is recorded, and the total is never absent beside them. Where
-//! counts contradict each other the parts count: a source whose input is less than what its cache gave and took has told the
-//! input without the cache, one whose output is less than its reasoning has told it without that.
+//! What is absent counts as 0. The parts are derived from what is recorded, and the total is never absent beside them.
+//! Where counts contradict each other the parts count: a source whose input is less than what its cache gave and took
+//! has recorded the input without the cache, one whose output is less than its reasoning has recorded it without that.
 
 use super::event_columns::{FIRST_OPTIONAL, OptionalColumn};
 use super::writer::TraceWriter;
@@ -88,10 +88,10 @@ impl Counts {
 fn contradiction(told: &Counts, now: &Counts) -> String {
     let spell = |(at, field): (usize, &EventField)| {
         let (told, now) = (told.counts[at]?, now.counts[at]?);
-        (told != now).then(|| format!("{} is {told}, but its parts come to {now}", field.as_str()))
+        (told != now).then(|| format!("{} is {told}, but its parts sum to {now}", field.as_str()))
     };
     let odd: Vec<String> = EventField::TOKENS.iter().enumerate().filter_map(spell).collect();
-    format!("{}; the parts count", odd.join(", "))
+    format!("{}; the parts are used", odd.join(", "))
 }
 
 impl TraceWriter<'_> {
@@ -187,10 +187,10 @@ mod tests {
             // the total is another
             ([s(10), no, no, no, s(3), no, s(99)], [s(10), s(10), no, no, s(3), no, s(13)]),
             ([no, no, no, no, s(3), no, s(2)], [no, no, no, no, s(3), no, s(3)]),
-            // the input was told without the cache
+            // the input was recorded without the cache
             ([s(4), no, s(90), s(6), s(1), no, no], [s(100), s(4), s(90), s(6), s(1), no, s(101)]),
             ([s(4), s(3), s(9), no, no, no, no], [s(12), s(3), s(9), no, no, no, s(12)]),
-            // the output was told without the reasoning
+            // the output was recorded without the reasoning
             ([no, no, no, no, s(3), s(5), no], [no, no, no, no, s(8), s(5), s(8)]),
         ] {
             assert_eq!(settled(told), (want, false), "{told:?}");

@@ -1,4 +1,4 @@
-//! Checks beyond a schema: event ids are unique in their trace and edges name events of it.
+//! Checks beyond the schema: unique event ids per trace, and edges between existing events.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]

@@ -1,4 +1,4 @@
-//! Where importers write: a trace at a time, into the growing columns of a block. A trace that fails leaves
+//! The writer of importers: one trace at a time, into the growing columns of a block. A trace that fails leaves
 //! nothing behind.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
@@ -83,7 +83,7 @@ pub(crate) struct CarriedLabel {
     pub weight: Option<f64>,
 }
 
-/// What an annotator said about a trace: of an event, a turn or an agent of it, or of the whole.
+/// An annotator's statement about a trace: one of its events, turns or agents, or the whole.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Label<'a> {
     /// Who says it.
@@ -100,7 +100,7 @@ pub struct Label<'a> {
     pub weight: Option<f64>,
 }
 
-/// What every event has.
+/// The required fields of an event.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     /// Unique in the trace.
@@ -193,7 +193,9 @@ impl TraceWriter<'_> {
     /// Notes that a value was left out, since the store holds none of its kind.
     #[cold]
     fn refuses(&mut self, seq: Option<u32>, what: &str, refusal: &str) {
-        self.finding(FindingCode::ValueImpossible, seq, || format!("{what} {refusal}; it is left out"));
+        self.finding(FindingCode::ValueImpossible, seq, || {
+            format!("{what} {refusal}; the value was dropped")
+        });
     }
 
     /// Adds an event; its `seq`. Without an id, an agent or a time from 0 on the trace is rejected.
@@ -493,7 +495,7 @@ impl TraceWriter<'_> {
             self.block.group_id.set(row, &group);
             for (seq, other) in others {
                 self.finding(FindingCode::GroupConflict, Some(seq as u32), || {
-                    format!("found group_id '{other}' beside '{group}', which counts")
+                    format!("found group_id '{other}' beside '{group}'; '{group}' is used")
                 });
             }
         } else {

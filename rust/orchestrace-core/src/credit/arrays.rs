@@ -1,4 +1,4 @@
-//! Advantages on plain arrays, as trainers hold them: rewards, codes of groups, critics in; one number per row out.
+//! Advantages on plain arrays of trainers: rewards, group codes and critics in; one number per row out.
 //!
 //! The rules are those of `group.rs` and `returns.rs`; here nothing stands between them and the numbers.
 
@@ -17,7 +17,7 @@ fn same_length(name: &str, n: usize, other: &str, of_other: usize) -> Result<()>
     if n == of_other {
         return Ok(());
     }
-    Err(Error::Parameter(format!("{name} has {n} rows, {other} {of_other}: expected as many")))
+    Err(Error::Parameter(format!("{name} has {n} rows and {other} {of_other}, expected equal numbers")))
 }
 
 #[cfg(test)]

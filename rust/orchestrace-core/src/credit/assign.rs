@@ -1,4 +1,4 @@
-//! One trace, or one group, through a method and up to a unit.
+//! Credit of one trace or one group by a method, rolled up to a unit.
 
 use super::method::{CreditMethod, Quantity, Values};
 use super::params::Params;
@@ -76,7 +76,7 @@ pub fn assign_trace(
     }
 }
 
-/// What became of the rows of one trace when its group was compared.
+/// Results of the rows of one trace from the comparison of its group.
 #[derive(Debug, Clone, Copy)]
 pub struct Judged<'a> {
     /// One value per row, NaN where there is none.

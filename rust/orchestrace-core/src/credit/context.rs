@@ -1,4 +1,4 @@
-//! What an actor had seen when it decided: decisions that share it are siblings.
+//! Contexts of decisions: what the actor had seen; decisions with the same context are siblings.
 //!
 //! A recorded context is the event's own key. A computed one is a Merkle class of the causal history:
 //!
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Predecessors are those by edges, by program order, and by what the actor [heard](crate::graph::hearing). Where the
-//! recording does not tell who heard a message, everybody may have: the context then rests on an assumption.
+//! recording does not say who heard a message, everybody may have: the context then rests on an assumption.
 //!
 //! Two events have one context exactly when their histories unfold alike, whatever their ids, times and order in the
 //! document. An event that carries text (message, return, call, result, intervention, decision, aggregate) and has no
@@ -38,7 +38,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 /// Parameters of [`contexts`].
 pub static PARAMS: &[Param] = &[CONTEXT];
 
-/// Contexts of the events of a trace; a buffer that is used for one trace after the other.
+/// Contexts of the events of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Contexts {
     /// Context of every event; none where it is unknown.
@@ -140,8 +140,8 @@ impl Contexts {
     }
 }
 
-/// What an event does, whoever does it: type, addressee, tool and text. None where there should be a text and no key
-/// tells which.
+/// What an event does, independent of its actor: type, addressee, tool and text. None where there should be a text and
+/// no key says which.
 #[must_use]
 pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> {
     let kind = view.event_type(v);
@@ -157,7 +157,7 @@ pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> 
     Some(key_of(&[kind as u64, to, tool, u64::from(key.is_some()), a, b]))
 }
 
-/// What tells one text from another.
+/// The key that distinguishes texts.
 #[must_use]
 pub fn content_key<'a>(view: &TraceView<'a>, v: usize) -> Option<&'a str> {
     view.content_hash.get(v).or_else(|| view.content_ref.get(v))
@@ -173,7 +173,7 @@ fn carries_text(kind: EventType) -> bool {
 /// Types of events that are choices of their owner.
 pub static DECISIONS: [EventType; 6] = [OrchestratorDecision, Message, Return, Spawn, ToolCall, Aggregate];
 
-/// Whether an event is a decision of somebody: what credit among siblings is about.
+/// Whether an event is a decision, the subject of credit among siblings.
 #[must_use]
 pub fn is_decision(kind: EventType, owner: u32) -> bool {
     owner != NOBODY && DECISIONS.contains(&kind)

@@ -17,7 +17,7 @@ use crate::store::view::TraceView;
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-/// What to compute.
+/// The options of the computation.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// What a trace is paid: a sum of weighted reward channels for each result.
@@ -37,8 +37,8 @@ pub struct Request<'a> {
 /// A table: batches and their schema.
 pub type Table = (Vec<RecordBatch>, SchemaRef);
 
-/// Credits of all traces, a batch for each chunk of the store; one table for each of the rewards that are asked for, in one
-/// pass over the traces.
+/// Credits of all traces, a batch for each chunk of the store; one table for each requested reward, in one pass over
+/// the traces.
 ///
 /// Columns that are null throughout are left out of the batches; the schema says which are there. At unit
 /// `event` the ids and numbers are the store's own buffers. O(events + edges) a trace, plus the method.

@@ -1,11 +1,11 @@
-//! The rows that a method compares across traces, and what it sees of a group.
+//! The rows that a method compares across traces, and its view of a group.
 
 use crate::graph::NO_UNIT;
 use crate::schema::{Dict, Reason};
 use crate::store::Store;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// Hashes of the names of a store, so that keys of rows do not hang on its codes.
+/// Hashes of the names of a store, so that keys of rows do not depend on its codes.
 #[derive(Debug, Default)]
 pub struct Vocabulary {
     agents: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Parts of the credit of one trace: own rows of the method, and the terms of some of them, as columns.
+//! Parts of one trace's credit as columns: the method's own rows, and the terms of selected ones.
 //!
 //! For whoever shows where a number came from, so that nobody has to know again what methods compute.
 
@@ -23,7 +23,7 @@ use crate::schema::{Column, Dict, EVENT_TYPES, Kind, Reason, Unit};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
 
-/// What is asked about a trace.
+/// A question about a trace.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// Number of the trace.

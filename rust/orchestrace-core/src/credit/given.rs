@@ -1,4 +1,4 @@
-//! Values that were found elsewhere, rolled up to a unit by the same rules as those of every method here.
+//! Roll-up of values computed elsewhere, by the rules of the built-in methods.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::run::Run;
 use crate::schema::{Reason, Unit};
 use crate::store::Store;
 
-/// What was found for the events of a store, in corpus order.
+/// Given values of the events of a store, in corpus order.
 #[derive(Debug)]
 pub struct GivenEvents {
     /// Values.
@@ -39,7 +39,7 @@ impl GivenEvents {
     }
 }
 
-/// What was found for the traces of a store, in corpus order.
+/// Given values of the traces of a store, in corpus order.
 #[derive(Debug)]
 pub struct GivenTraces {
     /// The amount that was divided; null where there is none.
@@ -66,7 +66,7 @@ pub fn roll_up(
     let of_traces = [traces.amount.len(), traces.remainder.len(), traces.reasons.len()];
     if of_events.iter().any(|&n| n != store.n_events()) || of_traces.iter().any(|&n| n != store.n_traces()) {
         return Err(Error::Parameter(format!(
-            "{of_events:?} values of events and {of_traces:?} of traces for a corpus of {} events and {} traces",
+            "found {of_events:?} values of events and {of_traces:?} of traces, expected {} and {}",
             store.n_events(),
             store.n_traces()
         )));
@@ -98,7 +98,7 @@ pub fn roll_up(
         });
         if let Some(trace) = lacking {
             return Err(Error::Parameter(format!(
-                "a share must value every event: an event of trace {trace} has none"
+                "an event of trace {trace} has no value, expected one for every event (quantity 'share')"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! Methods that compare traces: rows of every trace, then every group at once.
+//! The driver of methods that compare traces: rows of every trace, then each group as a whole.
 //!
 //! ```text
 //! decide   parallel over chunks     own rows of every trace

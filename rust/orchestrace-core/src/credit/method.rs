@@ -1,4 +1,4 @@
-//! What a credit method is.
+//! The traits of credit methods, and their descriptions.
 
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::game::GameMethod;
@@ -39,7 +39,7 @@ impl Axiom {
     }
 }
 
-/// Which traces a method must see together.
+/// The traces that a method must see together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// One at a time.
@@ -62,7 +62,7 @@ impl Scope {
     }
 }
 
-/// What is known about a method without running it.
+/// The description of a method.
 #[derive(Debug)]
 pub struct MethodInfo {
     /// Name, as options spell it.
@@ -109,7 +109,7 @@ impl MethodInfo {
     }
 }
 
-/// Values of one trace, before they are rolled up; a buffer that is used for one trace after the other.
+/// Values of one trace, before they are rolled up; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Values {
     /// One value per event, or per own row of the method where `row_of` is filled. NaN: the row has none.

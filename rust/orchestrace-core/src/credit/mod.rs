@@ -3,7 +3,7 @@
 //! A method is one file. [`CreditMethod`] sees one trace and values every event, or own row, of it; [`GroupMethod`]
 //! says what the rows of a trace are and compares those of all rollouts of a group. [`assign`] rolls the values up to a
 //! [`Unit`](crate::schema::Unit) by the rules of docs/reference/definitions.md, D11, and appends them to [`Rows`]. Each
-//! method also tells the [`terms`] that its values are made of, which [`evidence`] hands out for one trace.
+//! method also reports the [`terms`] of its values, which [`evidence`] returns for one trace.
 //!
 //! Methods are in [`methods`], a file each.
 
@@ -39,7 +39,7 @@ pub use terms::{Asked, RowKind, Subject, Term, TermKind, Terms};
 
 use crate::error::{Error, Result, unknown_name};
 
-/// The method of a name; the error names the nearest one.
+/// The method with this name; the error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Method> {
     METHODS.iter().find(|m| m.info().name == name).ok_or_else(|| {
         let known: Vec<_> = METHODS.iter().map(|m| m.info().name).collect();

@@ -1,4 +1,4 @@
-//! Parameters of methods: what exists, what was given, what is in effect.
+//! Parameters of methods: declared, given and effective values.
 //!
 //! A method lists its parameters once; checking, the docs and the column `params` follow from the list.
 
@@ -32,7 +32,7 @@ impl Value {
     }
 }
 
-/// What values a parameter takes.
+/// The values that a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ParamKind {
     /// A flag.
@@ -67,15 +67,15 @@ pub const WEIGHT: Param = Param {
     name: "weight",
     kind: ParamKind::Choice(&["rows", "tokens_out"]),
     default: Value::Text(Cow::Borrowed("rows")),
-    doc: "weight of a row in the mean of a larger unit: 1, or the tokens it wrote",
+    doc: "weight of a row in the mean of a larger unit: 1, or its output tokens",
 };
 
-/// What the rows of a method along time are.
+/// The rows of a method along time.
 pub const ROWS: Param = Param {
     name: "rows",
     kind: ParamKind::Choice(&["turns", "events"]),
     default: Value::Text(Cow::Borrowed("turns")),
-    doc: "turns of agents, or single events, unowned ones included, as steps of their own",
+    doc: "steps: turns of agents, or single events, including events without an owner",
 };
 
 /// Discount per turn or event.
@@ -86,7 +86,7 @@ pub const GAMMA: Param = Param {
     doc: "discount per row",
 };
 
-/// Weight of later differences, of the methods with a critic.
+/// Weight of later differences, for methods with a critic.
 pub const LAMBDA: Param = Param {
     name: "lambda_",
     kind: ParamKind::Float(0.0, 1.0),
@@ -102,7 +102,7 @@ pub const DDOF: Param = Param {
     doc: "1 divides the squares by n - 1, 0 by n",
 };
 
-/// What keeps a quotient finite.
+/// A constant that keeps a quotient finite.
 pub const EPSILON: Param = Param {
     name: "epsilon",
     kind: ParamKind::Float(0.0, f64::MAX),
@@ -123,16 +123,16 @@ pub const NORM: Param = Param {
     name: "norm",
     kind: ParamKind::Choice(&["mean", "mean_std"]),
     default: Value::Text(Cow::Borrowed("mean")),
-    doc: "mean: subtract it; mean_std: divide by the standard deviation, too",
+    doc: "mean: subtract the mean; mean_std: also divide by the standard deviation",
 };
 
-/// Where the context of a decision comes from.
+/// The source of a decision's context.
 pub const CONTEXT: Param = Param {
     name: "context",
     kind: ParamKind::Choice(&["auto", "recorded", "computed"]),
     default: Value::Text(Cow::Borrowed("auto")),
-    doc: "key of what the actor had seen: recorded in the trace, computed from its causal history, or recorded \
-          where the trace has any",
+    doc: "key of what the actor had seen: recorded in the trace, computed from its causal history, or (auto) recorded \
+          if the trace has any",
 };
 
 /// Whether consecutive events of one owner are joined.

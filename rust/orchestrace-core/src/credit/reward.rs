@@ -1,4 +1,4 @@
-//! What a trace is paid: a weighted sum of reward channels.
+//! The reward of a trace: a weighted sum of reward channels.
 //!
 //! ```text
 //! R = Σ weight_c value_c   over the channels c, in the order of their names
@@ -21,7 +21,7 @@ use crate::store::view::{ChunkView, TraceView};
 /// The code of a channel that no trace of this store has.
 const NOT_HERE: u32 = u32::MAX;
 
-/// The weighted sum of channels whose values are told by their place; null if one of them is absent or the sum is beyond
+/// The weighted sum of channels whose values are given by place; null if one of them is absent or the sum is beyond
 /// the float range.
 fn sum(weights: impl Iterator<Item = f64>, mut value: impl FnMut(usize) -> Option<f64>) -> Option<f64> {
     let mut sum = 0.0;
@@ -31,16 +31,16 @@ fn sum(weights: impl Iterator<Item = f64>, mut value: impl FnMut(usize) -> Optio
     sum.is_finite().then_some(sum)
 }
 
-/// Refuses what is no weighted sum.
+/// Rejects an empty list of channels and weights that are not finite.
 fn check(reward: &[(String, f64)]) -> Result<()> {
     if reward.is_empty() {
         return Err(Error::Parameter("reward names no channel".into()));
     }
     match reward.iter().find(|(_, weight)| !weight.is_finite()) {
         None => Ok(()),
-        Some((name, weight)) => {
-            Err(Error::Parameter(format!("the weight of reward '{name}' is {weight}, expected a number")))
-        }
+        Some((name, weight)) => Err(Error::Parameter(format!(
+            "the weight of reward '{name}' is {weight}, expected a finite number"
+        ))),
     }
 }
 
@@ -102,7 +102,7 @@ pub fn measures(store: &Store, wanted: MeasureKind, names: usize) -> Vec<bool> {
     is_channel
 }
 
-/// What each of `traces` is paid, where rewards are rows `(trace, channel, value)` of a table: the columns `trace` and
+/// The rewards of `traces`, from rows `(trace, channel, value)` of a table: the columns `trace` and
 /// `reward`. It takes no events, so that a corpus on disk is asked without reading them. O(traces + rows).
 pub fn rewards<'a>(
     traces: &[u32],

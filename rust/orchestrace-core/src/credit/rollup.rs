@@ -1,4 +1,4 @@
-//! From values of events to values of units (D11).
+//! Roll-up of event values to unit values (D11).
 //!
 //! Shares are summed, so that the rows of a level, the one without a unit included, sum to the amount divided.
 //! Advantages are weighted means of the method's rows, never sums; their row without a unit is null. Sums run in
@@ -331,7 +331,7 @@ impl Sums {
     }
 }
 
-/// Rows of a trace that cannot be served: all that it would have had, null, with the reason.
+/// Rows of a trace that a method cannot serve: all its rows, null, with the reason.
 pub fn refused(
     view: &TraceView<'_>,
     quantity: Quantity,

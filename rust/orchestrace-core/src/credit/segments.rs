@@ -1,4 +1,4 @@
-//! Rows by key: the segmented kernel that every rule over groups shares.
+//! Rows grouped by key: the segmented kernel of all rules over groups.
 //!
 //! O(n log n) for n rows; the order within a segment is that of the rows, so that sums do not move.
 

@@ -1,4 +1,4 @@
-//! Sums whose error does not grow with the number of terms and whose order never changes.
+//! Compensated sums in a fixed order, whose error does not grow with the number of terms.
 
 /// A running sum that carries its rounding error (Neumaier 1974).
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

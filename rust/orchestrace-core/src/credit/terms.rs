@@ -1,4 +1,4 @@
-//! Terms that an amount is made of, as the method itself tells them.
+//! Terms of an amount, reported by the method itself.
 //!
 //! Terms with a weight sum to the amount: Σ weight × amount. Terms without one stand beside: the mean, the divisor, counts.
 
@@ -10,7 +10,7 @@ use super::params::Params;
 use super::segments::{Scale, center};
 use crate::store::view::TraceView;
 
-/// What a term is.
+/// The kind of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TermKind {
     /// The reward of the trace.
@@ -60,7 +60,7 @@ impl TermKind {
     }
 }
 
-/// What an own row of a method stands for: how it is called.
+/// The kind of a method's own row, which names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowKind {
     /// One event.
@@ -77,7 +77,7 @@ pub enum RowKind {
     Text,
 }
 
-/// Whom a term is about.
+/// The subject of a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Subject {
     /// Nobody in particular.
@@ -85,13 +85,13 @@ pub enum Subject {
     Nothing,
     /// What comes from the second of two events of the trace to the first.
     Edge(u32, u32),
-    /// An own row of the trace, told at its first event.
+    /// An own row of the trace, placed at its first event.
     OwnRow(u32),
     /// A rollout of the group, by its place.
     Rollout(u32),
     /// A row of the group, by its place.
     Row(u32),
-    /// A row of the group, told at its first event where that is in the trace.
+    /// A row of the group, placed at its first event if that is in the trace.
     PlacedRow(u32),
 }
 
@@ -114,7 +114,7 @@ pub struct Term {
     pub note: Cow<'static, str>,
 }
 
-/// Terms as they are found.
+/// The terms found so far.
 #[derive(Debug, Default)]
 pub struct Terms {
     list: Vec<Term>,
@@ -180,7 +180,7 @@ impl Terms {
     }
 }
 
-/// What is asked about one trace.
+/// A question about one trace.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// The trace.

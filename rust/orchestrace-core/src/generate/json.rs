@@ -1,4 +1,4 @@
-//! Writes a run as one JSON document. Keys are constants and names are already escaped, so that nothing is
+//! A run as one JSON document. Keys are constants and names are already escaped, so that nothing is
 //! allocated but the growth of the buffer.
 
 use super::literals::{fixed, flag, hash, hex, padded, put, scatter, signed, uint, word};

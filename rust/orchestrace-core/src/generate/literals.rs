@@ -1,5 +1,4 @@
-//! JSON literals from integers: the decimal point is placed, never computed, so that no float formatting
-//! can move a byte.
+//! JSON number literals from integers: the decimal point is placed, so float formatting cannot change a byte.
 
 /// A bijection that scatters (the finalizer of `SplitMix64`), so that ids made of counters stay unique.
 pub(super) fn scatter(number: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! Size mixes: how many events and agents a trace has.
+//! Size mixes: numbers of events and agents per trace.
 
 use crate::error::{Error, Result, unknown_name};
 use crate::rng::Stream;
@@ -24,7 +24,7 @@ pub enum Preset {
     Tail,
 }
 
-/// What a preset is called and holds.
+/// The description of a preset.
 #[derive(Debug, Clone, Copy)]
 pub struct PresetInfo {
     /// The preset.
@@ -33,7 +33,7 @@ pub struct PresetInfo {
     pub name: &'static str,
     /// One line for a list.
     pub summary: &'static str,
-    /// Traces if the caller asks for no number.
+    /// Traces if the caller gives no number.
     pub default_traces: u64,
 }
 
@@ -41,7 +41,7 @@ static PRESETS: [PresetInfo; 4] = [
     PresetInfo {
         preset: Preset::Mixed,
         name: "mixed",
-        summary: "of 64 tasks 58 academic, 5 tail, 1 deploy; about 130 events per trace",
+        summary: "58 academic, 5 tail and 1 deploy of 64 tasks; about 130 events per trace",
         default_traces: 1024,
     },
     PresetInfo {

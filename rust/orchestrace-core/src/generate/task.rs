@@ -1,5 +1,4 @@
-//! What the rollouts of one task have in common: the team, the system that recorded them, and which of
-//! the optional fields that system knows.
+//! Facts that the rollouts of one task share: the team, the recording system, and the optional fields of that system.
 
 use super::names;
 use crate::rng::Stream;

@@ -1,4 +1,4 @@
-//! Adjacency of one trace in compressed rows, both ways.
+//! Adjacency of one trace in compressed rows, in both directions.
 //!
 //! Parallel edges merge: an edge counts once in degrees and paths, and its weight is the sum over all rows that
 //! were merged, exact repeats included (D3). Rows of predecessors stand in the order in which the document names
@@ -13,7 +13,7 @@ use super::weights::N_TYPES;
 use crate::schema::EdgeType;
 use crate::store::view::TraceView;
 
-/// In which order a trace lists its edges.
+/// The order in which a trace lists its edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listing {
     /// Every edge leads to a later row, so that document order is a topological one.
@@ -52,7 +52,7 @@ pub(crate) fn has_parallel(view: &TraceView<'_>) -> bool {
     false
 }
 
-/// The graph of one trace; a buffer that is used for one trace after the other.
+/// The graph of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct CsrGraph {
     n: usize,
@@ -64,7 +64,7 @@ pub struct CsrGraph {
     succ_weight: Vec<f64>,
     successors_known: bool,
     ascending: bool,
-    // where the latest edge from each source stands; stale entries are told by what stands there
+    // where the latest edge from each source stands; stale entries are detected by what stands there
     place: Vec<u32>,
     // edges sorted by destination, where the document does not have them so
     sorted_at: Vec<u32>,

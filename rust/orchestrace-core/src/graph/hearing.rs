@@ -1,13 +1,13 @@
-//! Who heard what, beyond the recorded edges: what the contexts of decisions are made of
+//! Hearing beyond the recorded edges, the basis of decision contexts
 //! (docs/reference/definitions.md, "Contexts").
 //!
 //! An event that names an agent of the trace in `to` is heard at that agent's next event in canonical order, unless an edge
-//! leads from it to an event of that agent. With one agent, whatever somebody outside says is said to that one.
+//! leads from it to an event of that agent. With one agent, everything that outsiders say is addressed to it.
 //!
 //! A message, return or intervention without an addressee, and without an edge to anybody else's event, was heard by nobody
-//! if the trace tells of others like it (same type, sent from the team or from outside alike) which other agent heard them.
-//! If it tells that of none, everybody may have heard it: everybody's next event then comes after it, and what comes
-//! later in the trace, but for the sender's own, rests on an assumption. O(|V| + |E|).
+//! if the trace records for others like it (same type, sent from the team or from outside alike) which other agent
+//! heard them. If it records that for none, everybody may have heard it: everybody's next event then comes after it,
+//! and what comes later in the trace, but for the sender's own, rests on an assumption. O(|V| + |E|).
 
 use super::owner::{NOBODY, Owners};
 use crate::schema::EVENT_TYPES;
@@ -21,7 +21,7 @@ pub struct Hearing {
     assumed: Vec<bool>,
     /// Position of the agent that an event is addressed to.
     addressee: Vec<u32>,
-    /// How far the edges of an event tell who heard it.
+    /// How far the edges of an event show who heard it.
     told: Vec<Told>,
     /// By position: the next event of each, going back in time.
     next: Vec<u32>,
@@ -206,7 +206,7 @@ mod tests {
         // of returns nothing follows for messages, of a message to the user neither
         t.event(EventType::Return, "c").to("a").event(Message, "a").to("user");
         assert_eq!(heard(&t).1.len(), 7);
-        // a recording that tells who hears messages tells it of all
+        // a recording that says who hears messages says so for all
         t.event(Message, "a").to("b");
         assert_eq!(heard(&t), (vec![(9, 10)], vec![]));
     }

@@ -1,4 +1,4 @@
-//! The graph of one trace and what is derived from it (docs/reference/definitions.md).
+//! The graph of one trace and everything derived from it (docs/reference/definitions.md).
 //!
 //! Everything here works on a [`TraceView`](crate::store::view::TraceView) and keeps its buffers from trace to
 //! trace: a worker makes one [`TraceGraph`] and feeds it all its traces. Positions are `seq` throughout, agents

@@ -13,7 +13,7 @@ use super::csr::CsrGraph;
 use crate::error::{Finding, FindingCode};
 use crate::store::view::TraceView;
 
-/// Which of two events comes first in canonical order.
+/// The canonical order of two events.
 #[must_use]
 #[inline]
 pub fn canonical_cmp(t: &[f64], a: u32, b: u32) -> Ordering {

@@ -23,7 +23,7 @@ use super::owner::{Evidence, NOBODY, Name, Owners};
 use crate::schema::{EventType, Reason};
 use crate::store::view::TraceView;
 
-/// Where a trace's outcome sits.
+/// The place of a trace's outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// At an event.
@@ -168,7 +168,7 @@ pub(crate) fn in_order(t: &[f64]) -> bool {
     t.iter().zip(t.iter().skip(1)).fold(true, |ordered, (a, b)| ordered & (a <= b))
 }
 
-/// [`outcome`] of the usual trace, which tells it by its types: no human speaks, everybody is of the team, an agent that
+/// [`outcome`] of the usual trace, whose types decide it: no human speaks, everybody is of the team, an agent that
 /// nobody spawns decides or spawns first and answers. `None` where owners are needed.
 pub(crate) fn quick(view: &TraceView<'_>, in_order: bool) -> Option<Outcome> {
     const HUMAN: u8 = EventType::HumanIntervention as u8;

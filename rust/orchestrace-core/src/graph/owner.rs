@@ -76,7 +76,7 @@ impl Name {
     }
 }
 
-/// How the root was found.
+/// The evidence by which the root was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Evidence {
     /// The human addressed it, or agents that work for it.
@@ -109,7 +109,7 @@ pub struct AgentRow {
     pub n_events: u32,
 }
 
-/// Owners of a trace; a buffer that is used for one trace after the other.
+/// Owners of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Owners {
     order: CanonicalOrder,
@@ -176,7 +176,7 @@ impl Owners {
         }
     }
 
-    /// Who is not of the team, by the first role that tells it.
+    /// Who is not of the team, by the first role that says so.
     fn find_outsiders(&mut self, view: &TraceView<'_>) {
         let user = view.user.and_then(|code| self.slots.get(code));
         if let Some(user) = user {
@@ -450,7 +450,7 @@ impl Owners {
         self.root
     }
 
-    /// How the root was found.
+    /// The evidence by which the root was found.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         self.evidence

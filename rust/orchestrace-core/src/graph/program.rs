@@ -1,4 +1,4 @@
-//! Program order: what one owner did, one thing after the other (D3).
+//! Program order: edges between consecutive events of one owner (D3).
 //!
 //! A temporal edge from each event to the next of the same owner in canonical order, unless an edge of any type
 //! joins the two in either direction. It never adds an edge that exists, and nothing where an importer has drawn its

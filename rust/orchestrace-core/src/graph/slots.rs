@@ -1,4 +1,4 @@
-//! Small numbers for dictionary codes, one trace at a time.
+//! Dense numbers for the dictionary codes of one trace.
 //!
 //! Codes belong to the whole store and are large; a trace names few of them. The table is indexed by code and
 //! stamped with the trace's epoch, so that beginning the next trace costs nothing, whatever the dictionary's size.

@@ -1,5 +1,5 @@
-//! What the definitions of a trace's graph say of each event, as columns: whose it is, which turn and unit it belongs to,
-//! whether it is the root's and whether it is the outcome (D4 to D6). For what names the events of a number, so that nobody derives them again.
+//! Owner, turn, unit, root and outcome flags of each event as columns (D4 to D6). Explanations take them from here and
+//! never derive them again.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ fn known(code: u32) -> Option<u32> {
     Some(code).filter(|&code| code != NOBODY)
 }
 
-/// Whose each event is: `trace seq owner role call turn is_outcome is_root`. O(events + edges).
+/// Owners of the events: `trace seq owner role call turn is_outcome is_root`. O(events + edges).
 pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     over(store, run, &OWNERSHIP, |graph, chunk, view| {
         let rows = chunk.events.num_rows();
@@ -75,7 +75,8 @@ pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRe
     })
 }
 
-/// To which unit of a level each event belongs: `trace seq unit_id`, null where it belongs to none. O(events + edges).
+/// The unit of a level that each event belongs to: `trace seq unit_id`, null where it belongs to none. O(events +
+/// edges).
 pub fn unit_ids(store: &Store, level: Unit, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     over(store, run, &UNIT_IDS, |graph, chunk, view| {
         let mut ids = StringViewBuilder::with_capacity(chunk.events.num_rows());

@@ -1,4 +1,4 @@
-//! Everything derived from one trace that kernels share, computed at most once and only when asked for.
+//! Derived data of one trace that kernels share, each computed once and on demand.
 
 use super::csr::CsrGraph;
 use super::hearing::Hearing;
@@ -12,7 +12,7 @@ use crate::schema::Reason;
 use crate::store::view::TraceView;
 use crate::surrogate::{Structure, Surrogate};
 
-/// Which graph a kernel wants.
+/// The graph that a kernel needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GraphOptions<'a> {
     /// Whether consecutive events of one owner are joined (D3).
@@ -73,8 +73,8 @@ impl TraceGraph {
         &self.canonical
     }
 
-    /// Outcome of the trace, or why it has none that is known. Most traces tell it by types alone; only the others cost
-    /// owners.
+    /// Outcome of the trace, or why it has none that is known. In most traces types alone decide it; only the others
+    /// cost owners.
     pub fn outcome(&mut self, view: &TraceView<'_>) -> Result<Outcome, Reason> {
         match outcome::quick(view, outcome::in_order(view.t)) {
             Some(outcome) => Ok(outcome),

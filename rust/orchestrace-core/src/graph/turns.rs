@@ -13,7 +13,7 @@ use super::owner::{NOBODY, Owners};
 use crate::schema::EventType;
 use crate::store::view::TraceView;
 
-/// How a turn is named.
+/// The name of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnLabel {
     /// The recorded number.
@@ -40,7 +40,7 @@ struct Agent {
     received: bool,
 }
 
-/// Turns of a trace; a buffer that is used for one trace after the other.
+/// Turns of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Turns {
     of_event: Vec<u32>,

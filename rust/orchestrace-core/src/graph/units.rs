@@ -1,4 +1,4 @@
-//! The units that credit is reported for (D4): at every level a partition of the events of a trace.
+//! The units that credit is reported for (D4); each level partitions the events of a trace.
 //!
 //! An event belongs to one unit of the level or to none; what belongs to none is the row without a unit. Units are
 //! numbered by their first event in document order, turns by their first event in canonical order. O(|V|).
@@ -16,7 +16,7 @@ use super::turns::{TurnLabel, Turns};
 /// In place of a unit's number: the event belongs to none.
 pub const NO_UNIT: u32 = u32::MAX;
 
-/// What a unit is called.
+/// The name of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnitName {
     /// The team.
@@ -52,7 +52,7 @@ impl UnitName {
     }
 }
 
-/// The partition of a trace at one level; a buffer that is used for one trace after the other.
+/// The partition of a trace at one level; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Partition {
     n_events: usize,

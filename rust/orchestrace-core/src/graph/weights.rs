@@ -1,4 +1,4 @@
-//! Weights of edges by type, for kernels that ask for them (D3).
+//! Weights of edges by type (D3).
 
 /// Number of edge types.
 pub const N_TYPES: usize = crate::schema::EDGE_TYPES.len();

@@ -1,4 +1,4 @@
-//! Agent Lightning: the spans that its store keeps of rollouts, one a line. They are OpenTelemetry spans with the
+//! Agent Lightning: the rollout spans of its store, one per line. They are OpenTelemetry spans with the
 //! rollout, the attempt at it, and their number in the attempt; spans of their own carry rewards.
 //!
 //! An item is a span or the record of an attempt; its key is rollout and attempt. Each attempt is a trace; its task,

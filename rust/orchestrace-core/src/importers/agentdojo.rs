@@ -1,4 +1,4 @@
-//! `AgentDojo` (arXiv 2406.13352): runs of one agent, with prompt injections and what became of them.
+//! `AgentDojo` (arXiv 2406.13352): runs of one agent, with prompt injections and their results.
 //!
 //! One file is one run and one trace. What was injected is known, so that `safety_flow` edges are exact: they are
 //! drawn where the injected text was found again in what the agent read, and where the agent then did what it asks for
@@ -93,7 +93,7 @@ impl<'a> Ids<'a> {
             user_task: text("user_task_id").unwrap_or("unknown"),
             attack: text("attack_type").unwrap_or("none"),
             // The fields of a run with an injected memory are those of the run with the same text in a tool's output;
-            // its file is told apart by this suffix.
+            // this suffix distinguishes its file.
             injection_task: if memory && injection_task != "none" {
                 injection_task + "_memory_injection"
             } else {

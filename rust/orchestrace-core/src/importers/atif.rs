@@ -1,5 +1,5 @@
-//! ATIF, the agent trajectory interchange format: one JSON document per agent, whose steps are messages of users and
-//! answers of the agent with the results of their calls.
+//! ATIF, the agent trajectory interchange format: one JSON document per agent, whose steps are user messages and agent
+//! answers with call results.
 //!
 //! An item is a step; its context says of which document it is. Documents that refer to each other (sub-agents), that
 //! go on where another one ends (`…cont-1`) or that are of one session are one trace.
@@ -119,7 +119,7 @@ impl Document<'_, '_> {
         names
     }
 
-    /// What its steps are told to belong to: its head, without what is long. Two copies of a file have the same.
+    /// The document that its steps belong to: its head, without what is long. Two copies of a file have the same.
     fn context(&self) -> String {
         let mut head = ObjectText::new();
         for key in ["session_id", "trajectory_id", "final_metrics", "continued_trajectory_ref"] {

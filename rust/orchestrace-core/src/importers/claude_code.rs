@@ -100,7 +100,7 @@ impl SpreadImporter for ClaudeCode {
         }
         let Some(kind) = head.kind.as_deref() else {
             if head.agent_type {
-                // Equal files are of different agents: the name is what tells them apart.
+                // Equal files are of different agents: the name distinguishes them.
                 match (key, agent_of(record.path)) {
                     (Some(key), Some(agent)) => out.item(key, record.text, agent),
                     _ => out.ignored("claude_code.meta_file"),

@@ -2,8 +2,8 @@
 //!
 //! The thread of a line is that of its file: the uuid in the name of the file, or the file itself, which then is the
 //! thread that its first `session_meta` names. The driver puts the threads of a family together (`Items::together`);
-//! what a forked thread repeats of the one it was forked from is left out ([`threads`]); then each thread is told as
-//! a stream ([`describe`]).
+//! what a forked thread repeats of the one it was forked from is left out ([`threads`]); then each thread is converted
+//! as a stream ([`describe`]).
 
 use super::items::{Items, TraceItems};
 use super::recording::Recording;
@@ -27,7 +27,7 @@ pub struct Codex;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "codex",
-    summary: "Codex rollouts: one line per record, one file per thread, sub-agents in files of their own",
+    summary: "Codex rollouts: one line per record, one file per thread, also for sub-agents",
     evidence: &["type", "payload"],
     suffixes: &[".jsonl", ".jsonl.zst"],
     lenient: true,
@@ -77,7 +77,7 @@ impl SpreadImporter for Codex {
                 }
             }
         }
-        // The context tells the thread of what two threads have in common word for word.
+        // The context names the thread of lines that two threads have in common word for word.
         out.item(&key, record.text, &key);
         Ok(())
     }

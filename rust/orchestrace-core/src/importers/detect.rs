@@ -1,4 +1,4 @@
-//! Detection of the format of an input from its first records, and the message if nobody knows it.
+//! Detection of an input's format from its first records, and the message if no importer matches.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub(crate) fn detect_sure<'a>(records: impl Iterator<Item = &'a [u8]>, path: &st
 }
 
 /// A record without most of its long texts and lists, so that its keys can be looked at in little memory however long
-/// it is. Formats are told by keys, by short texts and by the first elements of lists.
+/// it is. Formats are detected by keys, by short texts and by the first elements of lists.
 fn shortened(record: &[u8]) -> Vec<u8> {
     /// Bytes of a text, and elements of a list, that are kept.
     const TEXT: usize = 256;
@@ -120,7 +120,7 @@ fn beginning(text: &[u8]) -> &[u8] {
 fn of_record(text: &str, path: &str) -> Option<Format> {
     let keys = outer_keys(text);
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-    // Native records, of which there may be a million files, are told before anything is parsed.
+    // Native records, of which there may be a million files, are detected before anything is parsed.
     if Native.sniff(&keys) == Confidence::Yes {
         return Some(IMPORTERS[0]);
     }
@@ -235,7 +235,7 @@ fn unknown_message(keys: &[&str]) -> String {
         || {
             let names: Vec<&str> = IMPORTERS.iter().map(|format| format.info().name).collect();
             let names = names.join(", ");
-            format!("nothing in it is of any format that is known ({names}); {OWN}")
+            format!("it matches no known format ({names}); {OWN}")
         },
         |info| {
             let quoted = |has: bool| {
@@ -245,7 +245,7 @@ fn unknown_message(keys: &[&str]) -> String {
             let lacks = quoted(false);
             let lacks = if lacks.is_empty() { String::new() } else { format!(", lacks {lacks}") };
             format!(
-                "looks most like {}: has {}{lacks}; if it is that, say format='{}', else {OWN}",
+                "looks most like {}: has {}{lacks}; if it is, pass format='{}', else {OWN}",
                 info.name,
                 quoted(true),
                 info.name
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn what_no_importer_recognizes_is_not_called_native() {
         let good = br#"{"trace_id":"a","task_id":"b","events":[{"id":"e","t":0,"type":"message","agent":"x"}],"edges":[],"rewards":{"team":1},"costs":{"tokens":0,"wall_clock_s":0}}"#;
-        // The first good record comes too late to tell the format.
+        // The first good record comes too late to detect the format.
         let text = [b"noise\n".repeat(20).as_slice(), good.as_slice(), b"\n"].concat();
         let store = read_bytes(unknown(), &[("a.jsonl", &text)], &ReadOptions::default(), 1);
         assert_eq!(column(&store, "traces", "importer"), ["native"]);

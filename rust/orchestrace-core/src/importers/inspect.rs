@@ -3,7 +3,8 @@
 //! A `.json` log is one object with all samples. A `.eval` log is an archive with one entry for each sample; the entry
 //! that describes the evaluation comes with every other one as [`Record::header`], and a log of a run that was killed
 //! has it only in its journal. A bare object with `events` is read as a sample of its own. What a sample did lies in
-//! its flat list of `events`; [`transcript`] finds out who did what in it, [`describe`] tells it, [`scores`] judges it.
+//! its flat list of `events`; [`transcript`] finds out who did what in it, [`describe`] converts it, [`scores`] adds
+//! its scores.
 
 use super::hex::hex;
 use super::object_text::ObjectText;
@@ -63,7 +64,7 @@ impl SpreadImporter for Inspect {
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        // A log that was converted or copied tells a sample more than once: the fullest telling counts.
+        // A log that was converted or copied contains a sample more than once: the fullest copy counts.
         let fullest = (0..items.len()).rev().max_by_key(|i| items.as_slice()[*i].text.len());
         let Some(fullest) = fullest else { return };
         (0..items.len()).filter(|i| *i != fullest).for_each(|i| items.duplicate(i));

@@ -1,5 +1,5 @@
-//! Formats whose traces are spread over records and files: what an importer cuts records into, and what it gets
-//! back, gathered by trace.
+//! Items of formats that spread traces over records and files: cut from records by the importer, returned to it by
+//! trace.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -52,14 +52,14 @@ struct Part {
 
 impl LeftOut {
     /// A value that is read by nobody: what a model was given is most of many recordings. A hash of it stands in its
-    /// place, so that items are still told apart by it; short ones stay.
+    /// place, so that it still distinguishes items; short ones stay.
     pub(crate) fn hash(&mut self, (from, to): (usize, usize)) {
         if to - from > LEAST_LEFT_OUT {
             self.0.push(Part { from, to, hashed: true });
         }
     }
 
-    /// Members of an object, with the comma behind each, that tell an item from no other: nothing stands in their place.
+    /// Members of an object, with the comma behind each, that do not distinguish items: nothing stands in their place.
     pub(crate) fn drop(&mut self, (from, to): (usize, usize)) {
         self.0.push(Part { from, to, hashed: false });
     }
@@ -181,8 +181,8 @@ struct Mark {
     together: usize,
 }
 
-/// Where [`SpreadImporter::items`](super::SpreadImporter::items) puts what it cuts a record into. Every part of the
-/// record that the format counts is put once: as an item, as ignored, or as rejected.
+/// The sink into which [`SpreadImporter::items`](super::SpreadImporter::items) puts the items of a record. Every part
+/// of the record that the format counts is put once: as an item, as ignored, or as rejected.
 #[derive(Debug)]
 pub struct Items<'w> {
     columns: &'w mut ItemColumns,
@@ -237,8 +237,8 @@ impl<'w> Items<'w> {
         self.position.offset
     }
 
-    /// Cuts a record that is JSON by `cut`. One that is broken is cut up to where it breaks, which tells the traces that
-    /// lack it, and rejected.
+    /// Cuts a record that is JSON by `cut`. One that is broken is cut up to where it breaks, which identifies the
+    /// traces that lack it, and rejected.
     pub fn cut(
         &mut self,
         text: &str,
@@ -555,7 +555,7 @@ impl<'a> TraceItems<'a> {
     }
 
     /// Says that these items make one more trace than those that were asked for so far: a copy of a run that went
-    /// on by itself cannot be told from what it copies without it, and yet is another run.
+    /// on by itself cannot be distinguished from what it copies without it, and yet is another run.
     pub fn another(&self) {
         self.another.set(true);
     }

@@ -1,5 +1,5 @@
-//! Langfuse: traces with their observations and scores, as the application exports them, as its API lists them, and as
-//! its blob exports write them, one a line.
+//! Langfuse: traces with observations and scores, from exports of the application, answers of its API, and blob
+//! exports, one per line.
 //!
 //! An item is an observation, a score, or a trace without both; its key is the id of the trace. An export has its
 //! observations inside the trace, beside it, or both: of several versions of one observation the fullest counts, and

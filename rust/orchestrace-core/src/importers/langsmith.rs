@@ -1,5 +1,5 @@
-//! LangSmith: runs as its API and its exports give them, one a line, in pages, in batches of creations and updates, or
-//! as trees of `child_runs`; and feedback.
+//! LangSmith: runs from its API and its exports, one per line, in pages, in batches of creations and updates, or as
+//! trees of `child_runs`; and feedback.
 //!
 //! An item is a run without its children, or a feedback; its key is the id of the trace. What is recorded of one run as
 //! it begins and again as it ends is one run ([`run`]). A run whose parent is missing hangs below the nearest ancestor
@@ -113,7 +113,7 @@ impl SpreadImporter for LangSmith {
         spans.describe(&|_, _| false, &mut |item, fate| match fate {
             Fate::Duplicate => items.duplicate(item as usize),
             Fate::Ignored(kind) => {
-                // A run that was told in several records gives nothing in any of them.
+                // A run that is spread over several records gives nothing in any of them.
                 let run = runs.iter().find(|run| run.item() == item);
                 run.iter().flat_map(|run| run.items()).for_each(|item| items.ignored(item as usize, kind));
             }

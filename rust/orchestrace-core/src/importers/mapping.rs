@@ -1,4 +1,4 @@
-//! House formats, told by a mapping file: JSON pointers to fields and tables of words, no code
+//! House formats, described by a mapping file of JSON pointers to fields and tables of words, no code
 //! (docs/formats/mapping.md).
 //!
 //! An item is a step: a record, or an element of the lists of steps in it. Its key is the id of its trace. What steps
@@ -31,7 +31,7 @@ pub const NAME: &str = "mapping";
 
 static INFO: ImporterInfo = ImporterInfo {
     name: NAME,
-    summary: "House formats, told by a mapping file: JSON pointers to fields",
+    summary: "House formats, described by a mapping file of JSON pointers to fields",
     evidence: &[],
     suffixes: &[".json", ".jsonl"],
     lenient: true,
@@ -59,7 +59,7 @@ impl Mapping {
     /// let error = Mapping::named(r#"{"trace": {"id": "run"}, "step": {"kind": "/k"}}"#, "house.toml");
     /// assert_eq!(
     ///     error.unwrap_err().to_string(),
-    ///     "house.toml: trace.id: found 'run', expected a JSON pointer, which begins with '/'"
+    ///     "house.toml: trace.id: found 'run', expected a JSON pointer that begins with '/'"
     /// );
     /// ```
     pub fn named(text: &str, file: &str) -> Result<&'static Self> {
@@ -122,14 +122,14 @@ impl SpreadImporter for Unmapped {
     }
 
     fn items(&self, _record: &Record<'_>, _out: &mut Items<'_>) -> std::result::Result<(), Reject> {
-        let message = "found no mapping, expected the file that tells the fields of a house format";
+        let message = "found no mapping, expected a file that describes the fields of the house format";
         Err(Reject::new(RejectCode::FormatUnknown, "", message))
     }
 
     fn trace(&self, _items: &TraceItems<'_>, _out: &mut TraceWriter<'_>) {}
 }
 
-/// A format of others that a mapping of ours tells.
+/// A foreign format that a built-in mapping describes.
 #[derive(Debug)]
 pub struct BuiltIn {
     info: &'static ImporterInfo,
@@ -141,7 +141,7 @@ pub struct BuiltIn {
 }
 
 impl BuiltIn {
-    /// A format: how it is told from others, and its mapping.
+    /// A format: how it is detected, and its mapping.
     #[must_use]
     pub const fn new(
         info: &'static ImporterInfo,
@@ -390,11 +390,11 @@ impl<'a, 't> Cut<'a, 't> {
         if let Sort::Kind(kind) = &sort
             && kind.needs_other()
         {
-            // Of a step that stays it is counted when it is told.
+            // For a step that stays it is counted during its conversion.
             let found = fields.find(Key::To, scope.uncounted());
             if found.word().is_none() {
                 let found = fields.find(Key::To, scope);
-                let message = format!("found {}, expected the agent that it concerns", found.shown());
+                let message = format!("found {}, expected the agent concerned", found.shown());
                 let path = fields.get(Key::To).map_or("", |field| field.place.as_str());
                 return Err(Reject::new(RejectCode::FieldMissing, path, message));
             }

@@ -195,7 +195,7 @@ pub trait SpreadImporter: Sync {
     fn info(&self) -> &'static ImporterInfo;
 
     /// Whether a record at the start of an input is of this format; the end of a long record may be missing. The
-    /// path is a hint only. Unless a format knows better, its evidence tells: all keys, or all but one, are there.
+    /// path is a hint only. Unless a format knows better, its evidence decides: all keys, or all but one, are present.
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
         shape::sure_by_keys(record, self.info().evidence)
     }

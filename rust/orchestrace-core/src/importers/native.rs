@@ -1,4 +1,4 @@
-//! The survey's trace JSON (arXiv 2605.02801, `trace_schema.json`), judged completely while it is read.
+//! The survey's trace JSON (arXiv 2605.02801, `trace_schema.json`), validated completely during reading.
 //!
 //! A document is accepted exactly when it passes the published schema and the survey validator's extra
 //! rules, except where JSON itself is ambiguous (docs/reference/tables.md, "What is valid").
@@ -34,7 +34,7 @@ pub struct Native;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "native",
-    summary: "orchestration trace of the survey (arXiv 2605.02801): one JSON object per file, line or array element",
+    summary: "Orchestration traces of the survey (arXiv 2605.02801): a JSON object per file, line or element",
     evidence: &["events", "edges", "rewards", "costs"],
     suffixes: &[".json", ".jsonl", ".ndjson"],
     lenient: false,

@@ -1,4 +1,4 @@
-//! A JSON object while it is written, member by member.
+//! A writer of JSON objects, member by member.
 
 use crate::json::write_string;
 

@@ -1,5 +1,5 @@
-//! OpenAI Agents SDK: the records that its trace processors export, one a line, or in the batches that go to the
-//! server. A trace is told first, each span when it ends.
+//! OpenAI Agents SDK: the records of its trace processors, one per line or in the batches sent to the server. A trace
+//! comes first, each span when it ends.
 //!
 //! An item is a trace or a span; its key is the id of the trace. Agents that take over from each other lie side by side
 //! below the trace, and one that the conversation comes back to is the same agent again; an agent that serves as a

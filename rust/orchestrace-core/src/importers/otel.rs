@@ -50,7 +50,7 @@ enum Container {
 
 /// The container of a record, by the keys that only it has.
 fn container(root: Value<'_>) -> Option<Container> {
-    #[allow(clippy::type_complexity)] // how a container is told, and which
+    #[allow(clippy::type_complexity)] // how a container is detected, and which
     let tests: [(fn(Value<'_>) -> bool, Container); 5] = [
         (otlp::is, Container::Otlp),
         (jaeger::is, Container::Jaeger),
@@ -173,11 +173,11 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
     match ids {
         (Some(trace), Some(_)) => out.item(&trace, text, context),
         (Some(trace), None) => {
-            let message = "a span without an id";
+            let message = "the span has no id";
             out.reject_in(&trace, text, Reject::new(RejectCode::FieldMissing, "", message));
         }
         (None, _) => {
-            let message = "a span without the id of its trace";
+            let message = "the span has no trace id";
             out.reject(text, Reject::new(RejectCode::FieldMissing, "", message));
         }
     }

@@ -1,10 +1,10 @@
-//! A foreign recording before it is a graph: agents, responses, calls and results, in source order.
+//! A foreign recording before graph construction: agents, responses, calls and results, in source order.
 //!
 //! Importers describe; [`Recording::write`] alone makes events and edges of it, so that every format yields the same
 //! kind of trace (docs/reference/importer-rules.md, R1 to R9). Texts lie in one buffer, entries in one list: what is
 //! described costs no allocation of its own.
 //!
-//! A *stream* is what one agent said and was told, in the order of its source. The order in a stream is kept whatever
+//! A *stream* is what one agent said and received, in the order of its source. The order in a stream is kept whatever
 //! its times say; streams are merged by time, ties in the order of description.
 
 use memchr::memmem;
@@ -118,12 +118,12 @@ pub struct Response {
 }
 
 /// Usage of one answer, in the words of R7 and D18: all that was read, cache included; all that was written, reasoning
-/// included. What follows of the rest is told where events are written.
+/// included. What follows of the rest is derived where events are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Usage {
     /// Everything the model read.
     pub tokens_in: Option<i64>,
-    /// Of what was read, what no cache gave or took, where the source tells that instead of all.
+    /// Input that no cache gave or took, if the source records that instead of all input.
     pub fresh: Option<i64>,
     /// Everything it wrote.
     pub tokens_out: Option<i64>,
@@ -372,7 +372,7 @@ pub struct TraceInfo {
     pub exact_flows: bool,
 }
 
-/// One trace, as its format tells it.
+/// One trace, as its format records it.
 #[derive(Debug, Default)]
 pub struct Recording {
     /// Ids and facts of the trace.
@@ -440,7 +440,8 @@ impl Recording {
     /// something else, is left out, with a finding.
     pub fn extra(&mut self, extras: Text, key: &str, json: &str) -> Text {
         if OWN_EXTRAS.contains(&key) || !gate::may_be_extra(key) || self.has_extra(extras, key) {
-            let message = format!("'{key}' is told beside another value of that name, which counts");
+            let message =
+                format!("'{key}' is given beside another value of that name; the other value is used");
             self.findings.push((FindingCode::FieldIgnored, None, message));
             return extras;
         }

@@ -1,5 +1,5 @@
-//! rLLM: episodes as its episode logger writes them, a document each, or as `Episode.to_dict` gives them, a line each:
-//! trajectories of named agents, their steps, rewards of both, and whether the episode was solved.
+//! rLLM: episodes from its episode logger, one per document, or from `Episode.to_dict`, one per line: trajectories of
+//! named agents, their steps, rewards of both, and whether the episode was solved.
 //!
 //! Read by a mapping, as a house format is. What the logger says of a batch has no episode in it and is counted.
 

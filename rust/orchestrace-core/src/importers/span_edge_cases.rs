@@ -15,7 +15,7 @@ use crate::store::{Store, text_at};
 /// 2026-03-01T10:00:00Z.
 const T0: i64 = 1_772_359_200;
 
-/// A span, as every format tells one: first and last second, if it has times.
+/// A span, as every format records one: first and last second, if it has times.
 #[derive(Clone)]
 struct Told {
     id: &'static str,

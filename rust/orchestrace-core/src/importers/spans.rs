@@ -1,4 +1,4 @@
-//! Spans, as every tracing system records them, to a [`Recording`].
+//! Conversion of spans, as every tracing system records them, to a [`Recording`].
 //!
 //! A format that records spans reads each of them into a [`Span`]: who worked, when, below what, and what the work was
 //! ([`Work`]), whatever its attributes are called. [`Spans::describe`] then finds out what no single span says: which
@@ -7,7 +7,7 @@
 //! A format that uses it fills one [`Spans`] per trace:
 //!
 //! 1. texts are kept by `spans.recording.text(..)`, contents are only hashed ([`super::recording::hash`]);
-//! 2. the calls and the scores that a span tells are put by [`Spans::call`] and [`Spans::evaluation`] **before** the
+//! 2. the calls and the scores that a span records are put by [`Spans::call`] and [`Spans::evaluation`] **before** the
 //!    span itself goes to [`Spans::push`], which takes them; links likewise;
 //! 3. `spans.recording.trace` gets the ids of the trace;
 //! 4. [`Spans::describe`], then labels (with [`Spans::entry_of`]), then `spans.recording.write(out)`.
@@ -48,7 +48,7 @@ pub struct Span {
     pub item: u32,
 }
 
-/// What a span did, in the words that all dialects share.
+/// The work of a span, in terms that all dialects share.
 #[derive(Debug, Clone, Copy, Default)]
 pub enum Work {
     /// An agent at work: all that is below is its own, but for what is below agents below.
@@ -68,7 +68,7 @@ pub enum Work {
     Nothing,
 }
 
-/// Who an agent is, as a span says it.
+/// The identity of an agent, from its span.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Who {
     /// Name.
@@ -107,7 +107,7 @@ pub struct Generation {
     pub extras: Text,
 }
 
-/// How a tool is used.
+/// The role of a tool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ToolKind {
     /// Because a model asked for it.
@@ -151,7 +151,7 @@ pub struct Declared {
     pub hands_to: Text,
 }
 
-/// What became of the record of a span, unless it was used.
+/// The fate of a span's record that was not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It repeats another one.
@@ -177,7 +177,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Puts a call that the next span tells.
+    /// Puts a call that the next span records.
     pub fn call(&mut self, call: Declared) {
         self.calls.push(call);
     }
@@ -187,7 +187,7 @@ impl Spans {
         self.links.push((self.spans.len() as u32, to));
     }
 
-    /// Puts a score that the next span tells: of itself if it is a generation, else of the whole.
+    /// Puts a score that the next span records: of itself if it is a generation, else of the whole.
     pub fn evaluation(&mut self, name: Text, score: f64) {
         self.evaluations.push((self.spans.len() as u32, name, score));
     }
@@ -228,7 +228,7 @@ impl Spans {
         self.spans.is_empty()
     }
 
-    /// Describes the trace. `same` says whether two records are equal, `fate` is told what becomes of records that
+    /// Describes the trace. `same` says whether two records are equal, `fate` receives what becomes of records that
     /// give nothing. O(n log n) in spans.
     pub fn describe(&mut self, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) {
         activities::describe(self, same, fate);

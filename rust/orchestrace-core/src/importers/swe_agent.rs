@@ -145,7 +145,7 @@ fn task(stem: &str) -> &str {
     stem.strip_suffix(".traj").unwrap_or(stem)
 }
 
-/// Runs of one task lie in files of one name: what tells them apart is what is in them.
+/// Runs of one task lie in files of one name: their content distinguishes them.
 fn short_hash(texts: &[&str]) -> String {
     let all: Vec<u8> = texts.iter().flat_map(|text| hash(text)).collect();
     let all = if texts.len() == 1 { all } else { Sha256::digest(&all).to_vec() };
@@ -159,11 +159,11 @@ struct Run<'r> {
     model: Text,
     /// Calls that have no result yet, with their ids in the source.
     pending: VecDeque<(String, Text, Text)>,
-    /// Whether usage is told with the responses.
+    /// Whether usage is recorded with the responses.
     counted: bool,
     /// Whether the last thing done was to hand in.
     submitted: bool,
-    /// Whether the end was told.
+    /// Whether the end was recorded.
     ended: bool,
 }
 
@@ -274,7 +274,7 @@ impl<'r> Run<'r> {
         }
         let attempts = record.get("attempts").len();
         if attempts > 1 {
-            let message = format!("{attempts} attempts were made; the one that was chosen is told");
+            let message = format!("{attempts} attempts were made; only the chosen one is recorded");
             self.out.finding(FindingCode::FieldIgnored, None, message);
         }
         self.end(Some(record.get("info")));

@@ -125,7 +125,7 @@ fn id(value: Value<'_>) -> Option<&str> {
     value.some_str().or_else(|| value.i64().map(|_| value.raw()))
 }
 
-/// The key of a run: the name of its trace, and what tells apart runs of one name that are not the same.
+/// The key of a run: the name of its trace, and a key that distinguishes runs of one name that are not the same.
 fn key(run: Value<'_>, record: &Record<'_>) -> String {
     let task = id(run.get("task_id")).unwrap_or_default();
     let trial = id(run.get("trial")).unwrap_or("0");

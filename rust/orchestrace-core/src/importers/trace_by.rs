@@ -1,6 +1,6 @@
-//! The choice of what becomes one trace, if a format has traces and conversations.
+//! The choice of the unit that becomes one trace, for formats with traces and conversations.
 
-/// What becomes one trace where a format tells both.
+/// What becomes one trace if a format records both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TraceBy {
     /// What the source calls a trace: one request, one turn.

@@ -1,4 +1,4 @@
-//! TRL: the tables of completions that its trainers log (`log_completions=True`), a row each as JSON: prompt and
+//! TRL: the completion tables that its trainers log (`log_completions=True`), one JSON row per line: prompt,
 //! completion, a column for each reward function, the advantage.
 //!
 //! TRL writes Parquet; `polars.read_parquet(...).write_ndjson(...)` makes these lines of it. Read by a mapping, as a

@@ -1,5 +1,5 @@
-//! verl: rollouts as its trainer dumps them (`trainer.rollout_data_dir`, `trainer.validation_data_dir`), a line each in
-//! `<step>.jsonl`: prompt and answer as decoded text, ground truth, score, and what the reward function told beside it.
+//! verl: rollout dumps of its trainer (`trainer.rollout_data_dir`, `trainer.validation_data_dir`), one line each in
+//! `<step>.jsonl`: prompt and answer as decoded text, ground truth, score, and extra values of the reward function.
 //!
 //! Read by a mapping, as a house format is. A dump has no ids: a rollout is known by its step, a hash of its line and
 //! where that lies, since two rollouts of one prompt may well be the same text.
@@ -10,7 +10,7 @@ use crate::json::tree::Value;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "verl",
-    summary: "verl rollout and validation dumps: prompt, answer and score a line",
+    summary: "verl rollout and validation dumps: prompt, answer and score on each line",
     evidence: &["input", "output", "gts", "score", "step"],
     suffixes: &[".jsonl"],
     lenient: true,

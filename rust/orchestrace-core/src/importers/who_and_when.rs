@@ -1,6 +1,6 @@
 //! Who&When (arXiv 2505.00212): runs that failed, with the agent and the turn that an annotator blames.
 //!
-//! Two shapes, told apart by the entries of `history`. In a group chat they carry a `name`; everybody hears
+//! Two shapes, distinguished by the entries of `history`. In a group chat they carry a `name`; everybody hears
 //! everybody, and `Computer_terminal` executes code. In an orchestrated run they carry a `role`, to which the
 //! orchestrator adds in parentheses what it does. A turn is an index into `history` and also the time; the k-th
 //! event of turn n has the id `n:k`. Texts are hashed, never kept.
@@ -248,7 +248,7 @@ fn entry(
     turn.map(|turn| Turn { name, role, ..turn }).ok_or_else(|| missing("content"))
 }
 
-/// The text of a string; a surrogate without its other half has become U+FFFD, which is told.
+/// The text of a string; a surrogate without its other half has become U+FFFD, which is a finding.
 fn unescaped<'s>(text: Str<'s>, scratch: &'s mut Scratch, out: &mut TraceWriter<'_>) -> &'s str {
     let raw = text.raw();
     let text = text.text(&mut scratch.text);

@@ -1,5 +1,5 @@
-//! Archives: inputs of many entries, each of which is read like a file of its own. ZIP and tar are told by their
-//! bytes; what an entry may become is bounded as for compressed inputs.
+//! Archives: inputs with many entries, each read as a separate file. ZIP and tar are detected by their bytes; what an
+//! entry may become is bounded as for compressed inputs.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -33,7 +33,7 @@ pub(super) fn is_zip(magic: &[u8]) -> bool {
 
 pub(super) use tar::is_tar;
 
-/// What a record of an entry is told of where it stands.
+/// The position that a record of an entry receives.
 #[derive(Debug)]
 pub(super) struct Entry {
     /// Name of the archive, `/`, name of the entry.
@@ -54,7 +54,7 @@ pub(super) struct EntryBlock {
 /// Entries that describe all others, the best one first.
 const HEADERS: [&str; 2] = ["header.json", "_journal/start.json"];
 
-/// Entries that are looked at to tell the format.
+/// Entries that are inspected to detect the format.
 const LOOKED_AT: usize = 20;
 
 /// Entries that are no recordings which are counted by one block: there may be more of them than of anything else.

@@ -1,4 +1,4 @@
-//! Inputs that are no text, told by their first bytes: nothing in them is a record, and what to do instead is known.
+//! Binary inputs, detected by their first bytes, and advice on converting them.
 
 use crate::error::{Reject, RejectCode};
 
@@ -22,13 +22,13 @@ const KINDS: &[(&[u8], &str, &str)] = &[
         "if it has one record a row, write JSON lines with polars.read_ipc(FILE).write_ndjson(OUT) and read those; if \
          it is a table of traces or events, read it with Polars and call Corpus.from_arrow",
     ),
-    (b"SQLite format 3", "an SQLite database", "write its records as JSON lines, and read those"),
+    (b"SQLite format 3", "an SQLite database", "write its records as JSON lines and read those"),
     (UTF_16[0], "text in UTF-16", "save it as UTF-8"),
     (UTF_16[1], "text in UTF-16", "save it as UTF-8"),
-    (b"BZh", "compressed by bzip2", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
-    (b"\xfd7zXZ", "compressed by xz", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
-    (b"7z\xbc\xaf", "a 7z archive", "unpack it, or pack it again as ZIP or tar"),
-    (b"\x04\x22\x4d\x18", "compressed by LZ4", "unpack it, or pack it again as gzip, zstd, ZIP or tar"),
+    (b"BZh", "compressed by bzip2", "unpack it, or repack it as gzip, zstd, ZIP or tar"),
+    (b"\xfd7zXZ", "compressed by xz", "unpack it, or repack it as gzip, zstd, ZIP or tar"),
+    (b"7z\xbc\xaf", "a 7z archive", "unpack it, or repack it as ZIP or tar"),
+    (b"\x04\x22\x4d\x18", "compressed by LZ4", "unpack it, or repack it as gzip, zstd, ZIP or tar"),
 ];
 
 /// Why an input that begins with `head` is one rejected record as a whole, if it is: it is binary and of a kind that

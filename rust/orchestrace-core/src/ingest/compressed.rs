@@ -1,4 +1,4 @@
-//! Compressed inputs: told by their first bytes, read member by member.
+//! Compressed inputs, detected by their first bytes and read member by member.
 
 use std::io::{self, BufRead, Read};
 use std::sync::Arc;
@@ -125,7 +125,8 @@ impl<R: Read> Read for Expanding<R> {
             let consumed = self.consumed.load(Ordering::Relaxed).max(1);
             if self.decoded / consumed > self.limit.ratio {
                 return Self::refuse(format!(
-                    "{consumed} compressed bytes gave {} so far, the limit is a ratio of {} (option max_expansion)",
+                    "{consumed} compressed bytes have expanded to {} so far, the limit is a ratio of {} (option \
+                     max_expansion)",
                     self.decoded, self.limit.ratio
                 ));
             }
@@ -136,7 +137,7 @@ impl<R: Read> Read for Expanding<R> {
             return match self.inner.read(&mut [0])? {
                 0 => Ok(0),
                 _ => Self::refuse(format!(
-                    "the stream goes on after {} decompressed bytes, which is the limit (option max_decompressed)",
+                    "the stream continues after {} decompressed bytes, the limit (option max_decompressed)",
                     self.limit.total
                 )),
             };

@@ -1,4 +1,4 @@
-//! Records as they stand in their input, found again by their place: what was quarantined, to be mended.
+//! Original records of an input by position, so that users can repair quarantined ones.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

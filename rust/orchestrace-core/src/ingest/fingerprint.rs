@@ -1,4 +1,4 @@
-//! The fingerprint of a file: BLAKE3, so that a second reading knows whether it is the same.
+//! The BLAKE3 fingerprint of a file, which shows whether it has changed.
 
 use std::fs::File;
 use std::io::Read;

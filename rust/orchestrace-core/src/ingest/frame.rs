@@ -15,7 +15,7 @@ pub(crate) enum Framing {
     Document,
 }
 
-/// What is looked at first to tell the framing and the format of an input.
+/// What is inspected first to detect the framing and the format of an input.
 pub(crate) const HEAD: usize = 1 << 20;
 
 /// Records, and lines after a bracket, that are looked at.
@@ -42,7 +42,7 @@ impl<R: Read> Beginning for KeptBeginning<R> {
 }
 
 /// What `look` finds in the first mebibyte of an input or, while it is not sure, in a beginning twice as long, up to
-/// the longest record. It is told whether the beginning is all there is. How long the beginnings are does not depend
+/// the longest record. It learns whether the beginning is all there is. How long the beginnings are does not depend
 /// on how the input is read.
 pub(crate) fn look_on<T>(
     beginning: &mut impl Beginning,
@@ -77,7 +77,7 @@ pub(crate) fn is_space(byte: u8) -> bool {
 
 /// The framing of an input that begins with `head`, which may be the `whole` of it, and whether that is clear.
 ///
-/// A text that begins with `[` is an array unless its lines tell otherwise ([`bracketed`]). A text that begins with
+/// A text that begins with `[` is an array unless its lines show otherwise ([`bracketed`]). A text that begins with
 /// `{` is one document over several lines if its first line does not close the object, the next one goes on inside it
 /// (with a key or a closing brace) and no line is a record that follows another; else it is one record a line, so that
 /// a broken first line costs itself alone.
@@ -148,7 +148,7 @@ fn has_records_in_a_row(text: &[u8]) -> bool {
     })
 }
 
-/// The records at the start of an input, for telling its format.
+/// The records at the start of an input, for detecting its format.
 pub(crate) fn head_records(head: &[u8], framing: Framing) -> Vec<&[u8]> {
     let head = &head[bom(head)..];
     match framing {

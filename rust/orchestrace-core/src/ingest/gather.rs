@@ -1,5 +1,5 @@
-//! Traces that are spread over records and inputs, put together: items are collected block by block, numbered by
-//! their trace in order of first appearance, and handed out again trace by trace.
+//! Gathering of traces that are spread over records and inputs: collects items block by block, numbers traces by first
+//! appearance, and returns items trace by trace.
 //!
 //! Beyond its budget the text goes to a temporary file, and from there once more, cut into buckets of consecutive
 //! traces that fit the memory. What is held whatever the size is a hash and a number for each trace. Nothing that

@@ -1,6 +1,6 @@
 //! The index of traces: repeated exports, reused ids, and the number of each trace.
 //!
-//! A trace is known by two 64-bit hashes, of its `trace_id` and of its record's bytes. Both together tell a
+//! A trace is known by two 64-bit hashes, of its `trace_id` and of its record's bytes. Both together identify a
 //! repeated export (wrongly once in 2^128 pairs), the first alone a reused id (wrongly once in 2^64 pairs, which
 //! costs a finding and no data). Some 70 bytes a trace, whatever the ids and the records are.
 

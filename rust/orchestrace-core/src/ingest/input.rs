@@ -1,4 +1,4 @@
-//! Inputs as they are named, looked at once: how they are stored, framed and cut, and by which importer.
+//! Named inputs, inspected once: storage, framing, block size and importer.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -28,7 +28,7 @@ pub(super) struct Source {
     pub lines: u64,
     /// Bytes on disk, where they are known.
     pub size: u64,
-    /// The format, if it need not be told.
+    /// The format, if it need not be detected.
     pub forced: Option<Format>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Body {
 /// A stream of which the framing is settled, or an archive of such streams.
 pub(super) struct Opened {
     stream: Stream,
-    /// Bytes on disk that progress has been told of.
+    /// Bytes on disk that were reported as progress.
     pub told: u64,
 }
 
@@ -66,7 +66,7 @@ pub(super) enum Raw {
     Stream(Box<dyn Read + Send>),
 }
 
-/// A block, and what its records are told.
+/// A block, and facts for its records.
 pub(super) struct Given {
     pub block: Block,
     pub format: Format,
@@ -76,7 +76,8 @@ pub(super) struct Given {
     pub ignored: u64,
 }
 
-/// Where the reading of an input is taken up again: [`super::SourcePart::position`] of a reading with the same options.
+/// The position at which the reading of an input resumes: [`super::SourcePart::position`] of a reading with the same
+/// options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReadPosition {
     /// First byte, of the decompressed stream, that was not read.
@@ -172,8 +173,8 @@ impl Opened {
         // Where records too long to be held are cut out depends on what is too long, and with it where blocks end.
         if opened.offset() != from.offset {
             return Err(std::io::Error::other(format!(
-                "reading stopped at byte {} and cannot go on there with another max_record (or memory, which \
-                 bounds it)",
+                "reading stopped at byte {} and cannot resume there with another max_record (or memory, which bounds \
+                 it)",
                 from.offset
             )));
         }
@@ -223,7 +224,7 @@ impl Opened {
         if is_tar(stream.head(HEAD, run)?) {
             return match again {
                 Again::File(file) => archive(file, false),
-                // As it came, compressed or not: what is wrong with it is then told as it is of a file.
+                // As it came, compressed or not: its errors are then reported like those of a file.
                 Again::Stream(noted) => archive(spill::copied(noted.once_more(), folder, run)?, false),
             };
         }
@@ -306,7 +307,7 @@ struct Told {
 }
 
 /// Looks at the beginning of an input: the first mebibyte, and where a record of it is so long that nothing in it
-/// tells the framing or the format, on up to the length that a record may have.
+/// decides the framing or the format, on up to the length that a record may have.
 fn told(
     beginning: &mut impl Beginning,
     options: &ReadOptions,
@@ -375,7 +376,7 @@ fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io:
         return Ok(None);
     }
     bytes.clear();
-    // Room for one byte more tells the end without another look.
+    // Room for one byte more shows the end without another read.
     bytes.reserve(len + 1);
     file.take(len as u64 + 1).read_to_end(&mut bytes)?;
     let plain = compression(&bytes) == Compression::None && !is_zip(&bytes) && !is_tar(&bytes);
@@ -387,7 +388,7 @@ fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io:
 }
 
 /// The format of each input, by its first bytes or as the options say; of an archive, that of its entries. Streams
-/// cannot be looked at without reading them and are refused.
+/// cannot be inspected without reading them and are refused.
 pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Vec<Format>> {
     let forced = forced(options)?;
     let one = |input: Input| {
@@ -395,7 +396,9 @@ pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<V
             Input::Path(path) => (path.to_string_lossy().into_owned(), path),
             Input::Named { name, path } => (name, path),
             Input::Stream { name, .. } => {
-                return Err(Error::Input(format!("'{name}' is a stream, of which nothing is known yet")));
+                return Err(Error::Input(format!(
+                    "'{name}' is a stream; its format is unknown before it is read"
+                )));
             }
         };
         run.check()?;

@@ -1,4 +1,4 @@
-//! A record that may be longer than anybody wants to hold.
+//! A record that may exceed the length limit.
 
 use memchr::memchr_iter;
 

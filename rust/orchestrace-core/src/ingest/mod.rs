@@ -33,7 +33,7 @@ pub use input::{ReadPosition, formats};
 pub use reader::{Batch, SourcePart, TraceReader, read};
 pub use sought::{EventPlace, Sought, locate, record_bytes};
 
-/// Where records come from.
+/// A source of records.
 pub enum Input {
     /// A file, whole or compressed.
     Path(PathBuf),
@@ -53,7 +53,7 @@ pub enum Input {
     },
 }
 
-/// What `max_record` can be at most: the text columns of a block, which may be one record and some more, have
+/// The largest value of `max_record`: the text columns of a block, which may be one record and some more, have
 /// 31-bit offsets.
 pub const MAX_RECORD: u64 = 2_000_000_000;
 
@@ -64,7 +64,7 @@ pub struct ReadOptions {
     pub format: String,
     /// What the format `mapping` stands for.
     pub mapping: Option<&'static Mapping>,
-    /// What of a record becomes columns.
+    /// Options of which parts of a record become columns.
     pub records: RecordOptions,
     /// Bytes that a worker takes at a time; no result depends on it.
     pub block_size: usize,
@@ -77,9 +77,9 @@ pub struct ReadOptions {
     pub max_expansion: u64,
     /// Most bytes that one compressed input may become.
     pub max_decompressed: u64,
-    /// What becomes one trace of formats that tell conversations.
+    /// What becomes one trace in formats that record conversations.
     pub trace_by: TraceBy,
-    /// Whether records are hashed, so that repeated exports can be told.
+    /// Whether records are hashed, so that repeated exports can be detected.
     pub digests: bool,
     /// Whether the fields are counted that no key of the mapping reads.
     pub unread_fields: bool,
@@ -118,8 +118,7 @@ impl ReadOptions {
         match self.mapping {
             Some(of) if name == mapping::NAME => Ok(Format::Spread(of)),
             None if name == mapping::NAME => Err(Error::Parameter(
-                "format 'mapping' needs the file that tells the fields of the house format: mapping='FILE' \
-                 (--mapping FILE)"
+                "format 'mapping' needs a file that describes the fields: mapping='FILE' (--mapping FILE)"
                     .into(),
             )),
             _ => importers::find(name),

@@ -1,4 +1,4 @@
-//! The records of one block, each by itself: trimmed, measured, checked for UTF-8, given to the importer.
+//! Parsing of one block, record by record: trims, measures, checks UTF-8 and calls the importer.
 
 use std::borrow::Cow;
 
@@ -342,12 +342,12 @@ pub(super) fn quarantine_row(
 ) -> QuarantineRow {
     // Private data: messages quote what was found, so without an excerpt the code has to do.
     if options.records.excerpt == 0 {
-        reject.message = format!("{} (excerpt=0: what was found is not shown)", reject.code.meaning());
+        reject.message = format!("{} (excerpt=0: the value found is not shown)", reject.code.meaning());
         reject.path = public_path(&reject.path);
     }
     if let (RejectCode::RecordTooLarge, Some((memory, limits))) = (reject.code, &options.set_by_memory) {
         for limit in limits {
-            let room = format!("(what memory={memory} has room for: raise memory)");
+            let room = format!("(set by memory={memory}: raise memory)");
             reject.message = reject.message.replace(&format!("(option {limit})"), &room);
         }
     }

@@ -1,4 +1,4 @@
-//! Reads and writes of a file at a place, and files that nobody else can open: what systems call differently.
+//! Positional file reads and writes, and private files, on each operating system.
 //!
 //! On Windows such a call moves the file's cursor, on Unix it does not: a file that is read here is never read through
 //! its cursor at the same time.

@@ -1,4 +1,4 @@
-//! The driver: what workers made of the inputs is handed on in input order, all at once or batch by batch.
+//! The reading driver: returns the workers' results in input order, all at once or batch by batch.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,7 @@ pub struct TraceReader {
     spread: BTreeSet<usize>,
 }
 
-/// What a batch has of one input.
+/// The part of a batch from one input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourcePart {
     /// Records found: the sum of the four below.
@@ -111,7 +111,7 @@ impl TraceReader {
         for (name, _) in &options.records.fields {
             if crate::schema::EVENTS.index(name).is_some() {
                 return Err(Error::Parameter(format!(
-                    "fields names '{name}', which is already a column of events"
+                    "fields contains '{name}', which is already a column of events"
                 )));
             }
         }

@@ -1,5 +1,5 @@
-//! Where the events of one trace lie: its inputs are read once more, and what its events were made of is noted. The
-//! tables themselves say so of traces alone; nobody who reads pays for a question that is seldom asked.
+//! Source positions of one trace's events, found by reading its inputs again. The tables hold positions of traces only,
+//! so ordinary reads do not pay for this rare question.
 
 use std::fs::File;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::importers::IMPORTERS;
 use crate::run::Run;
 use crate::store::Store;
 
-/// The trace that a reading is after, as the table `traces` names it.
+/// The trace that a reading looks for, as the table `traces` names it.
 #[derive(Debug)]
 pub struct Sought {
     trace_id: String,
@@ -27,7 +27,7 @@ pub struct Sought {
     places: Mutex<Vec<EventPlace>>,
 }
 
-/// Where the record lies that an event was made of.
+/// The position of the record of an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventPlace {
     /// Its input, or the entry of an archive, as the tables name it.
@@ -87,8 +87,8 @@ impl Sought {
     }
 }
 
-/// Reads inputs for one trace: a store of nothing else, and where each of its events lies, or one place for all. Both are
-/// empty if it is not where it was.
+/// Reads inputs for one trace: a store of it alone, and the position of each event, or one position for all. Both are
+/// empty if the trace is no longer there.
 pub fn locate(
     inputs: Vec<Input>,
     sought: Sought,

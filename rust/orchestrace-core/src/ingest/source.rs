@@ -1,4 +1,4 @@
-//! Inputs to blocks of whole records, with their place in the decompressed stream.
+//! Cutting of inputs into blocks of whole records, with positions in the decompressed stream.
 //!
 //! Plain line files are read by the workers themselves, a range each; everything else (compressed files,
 //! arrays, documents, streams) is read front to back by one worker, which shares the parsing.
@@ -52,7 +52,7 @@ pub(crate) struct Broken {
     pub head: Vec<u8>,
 }
 
-/// Bytes that are held of a record that breaks off or is too long, at least: enough to tell which trace lacks it.
+/// Bytes that are held of a record that breaks off or is too long, at least: enough to find out which trace lacks it.
 pub(crate) const HELD: usize = 4096;
 
 /// Reads the records that begin in `start..end` of a plain line file. The last one may go on beyond the range; if
@@ -66,7 +66,7 @@ pub(crate) fn read_range(
     mut bytes: Vec<u8>,
 ) -> io::Result<(Block, Option<Block>)> {
     const STEP: usize = 64 << 10;
-    // One byte before the range tells whether a record begins exactly at `start`.
+    // One byte before the range shows whether a record begins exactly at `start`.
     let from = start.saturating_sub(1);
     // Not cleared before: bytes of the block before are as good as zeros to be read over.
     bytes.resize((end - from) as usize, 0);
@@ -267,7 +267,7 @@ impl BlockStream {
         self.broken
     }
 
-    /// The first `size` bytes, for telling framing and format. A fault is met again when blocks are read.
+    /// The first `size` bytes, for detecting framing and format. A fault is met again when blocks are read.
     pub(crate) fn head(&mut self, size: usize, run: &Run) -> io::Result<&[u8]> {
         let mut head = std::mem::take(&mut self.ahead);
         let filled = self.fill(run, &mut head, size)?;

@@ -1,4 +1,4 @@
-//! Items beyond memory, in a temporary file that nobody else sees.
+//! Items that exceed memory, in a private temporary file.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -89,7 +89,7 @@ impl Spill {
 
     /// Reads a piece back.
     pub(super) fn read(&self, place: Place) -> Result<Piece> {
-        let damaged = || io::Error::other("the temporary file is not as it was written");
+        let damaged = || io::Error::other("the temporary file was changed or damaged after it was written");
         let read = || -> io::Result<Piece> {
             let mut head = vec![0; place.head];
             read_exact_at(&self.file, &mut head, place.at)?;
@@ -134,7 +134,7 @@ fn put(head: &mut Vec<u8>, value: usize) {
 }
 
 fn refused(folder: &Path, source: io::Error) -> Error {
-    let path = format!("{} (temporary file for traces that are spread over files)", folder.display());
+    let path = format!("{} (temporary file for traces spread over files)", folder.display());
     Error::Io { path, source }
 }
 

@@ -1,5 +1,5 @@
-//! The workers of one batch: they claim blocks in input order and parse them in parallel, until the batch is full or
-//! the inputs are at their end.
+//! The workers of one batch: they claim blocks in input order and parse them in parallel until the batch is full or the
+//! inputs end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -107,7 +107,7 @@ pub(super) struct Work<'a> {
     /// Name and stem of each input.
     names: Vec<(String, String)>,
     options: &'a ReadOptions,
-    /// Formats that need not be told.
+    /// Formats that need not be detected.
     forced: Vec<Option<Format>>,
     run: &'a Run,
     limit: usize,
@@ -210,7 +210,7 @@ impl<'a> Work<'a> {
                 Task::Streams(run) => self.streams(scope, run),
             };
             if let Err(error) = result {
-                // The first failure is the one that is told.
+                // The first failure is the one that is reported.
                 let _later = self.failure.set(error);
             }
         }

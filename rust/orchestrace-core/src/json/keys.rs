@@ -1,4 +1,4 @@
-//! Keys of objects that are looked for, told apart by their first bytes and length.
+//! Lookup of expected object keys by their first bytes and length.
 
 // Part of the parser's short ways, whose results stay in registers only if nothing is called (measured).
 #![allow(clippy::inline_always)]
@@ -29,7 +29,7 @@ pub(super) const fn head(key: &str) -> u32 {
     head
 }
 
-/// Keys that are looked for together.
+/// Keys that are looked up together.
 #[derive(Debug)]
 pub struct Keys<const N: usize> {
     all: [&'static str; N],

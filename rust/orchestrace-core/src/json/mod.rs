@@ -1,4 +1,4 @@
-//! A pull parser over one JSON record: the only module that knows how JSON is spelled.
+//! A pull parser over one JSON record: the only module that knows JSON syntax.
 //!
 //! It was chosen by measurement (`benches/`, "JSON parsers on trace records"): the input is known to be
 //! UTF-8, so strings without escapes are slices of it; strings are scanned sixteen bytes at a time, digits
@@ -22,7 +22,7 @@ pub mod tree;
 use crate::error::{Reject, RejectCode};
 use scan::{digits, each, escape_from, escaped_by, lowest, plain_run, stops, stops_of};
 
-/// Why a record cannot be read, with the place.
+/// The reason why a record cannot be read, with its position.
 #[derive(Debug)]
 pub struct Fault {
     /// Stable code.
@@ -35,12 +35,12 @@ pub struct Fault {
     pub message: String,
 }
 
-/// How the message of a fault begins when the record ended before its JSON did.
+/// The start of the message if a record ends before its JSON does.
 pub const END_OF_RECORD: &str = "found the end of the record";
 
-/// What [`Limits::depth`] can be at most. Trees are built and walked by functions that call themselves, a level a call,
-/// on the 2 MiB of stack that threads have by default: a level may take 2 KB of them, and takes some hundred bytes, more
-/// where nothing is optimized. Python's own `json` goes no deeper either.
+/// The largest value of [`Limits::depth`]. Trees are built and walked by functions that call themselves, a level a
+/// call, on the 2 MiB of stack that threads have by default: a level may take 2 KB of them, and takes some hundred
+/// bytes, more where nothing is optimized. Python's own `json` goes no deeper either.
 pub const MAX_DEPTH: usize = 1_000;
 
 /// Faults are rare and large: boxed, so that results stay in registers.
@@ -93,7 +93,7 @@ pub struct Limits {
     pub lenient: bool,
 }
 
-/// What kind of value comes next.
+/// The kind of the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -274,7 +274,7 @@ impl Words {
         let (head, len) = (word.head(), word.len());
         let mut slot = Self::slot(head, len);
         while let Some(found) = self.slots[slot].checked_sub(1) {
-            // A head holds the zeros behind a shorter word, so that it tells the length too.
+            // A head holds the zeros behind a shorter word, so it encodes the length too.
             if self.heads[found as usize % 64] == head {
                 return (len <= 16 || self.all[found as usize].as_bytes() == word.bytes()).then_some(found);
             }

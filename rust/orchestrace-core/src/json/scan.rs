@@ -1,4 +1,4 @@
-//! Bytes looked at sixteen at a time, where the next string ends and the next digits stop.
+//! Scans of sixteen bytes at a time for the end of a string or of digits.
 //!
 //! Values of a trace are short: nearly every one ends within the first sixteen bytes, so one vector
 //! comparison finds its end, and the bytes that were loaded for it are the key to everything that is

@@ -1,4 +1,4 @@
-//! A record of a foreign format as a tree that borrows its text.
+//! A tree over a record of a foreign format; it borrows the record's text.
 //!
 //! Formats that others define have many optional fields in any place, and what a field means depends on its
 //! neighbors: a pull parser over them would be a parser for each. Native traces, which are read by the gigabyte,
@@ -26,7 +26,7 @@ struct Node {
     /// Number of the string among those with escapes; [`PLAIN`] where it is as written. Of an object the lower half of
     /// [`Node::marks`].
     text: u32,
-    /// Of a string its first four bytes as written, zeros where it is shorter: nearly all keys are told apart by these
+    /// Of a string its first four bytes as written, zeros where it is shorter: nearly all keys differ in these
     /// and their length. Of an object the upper half of its marks.
     head: u32,
 }
@@ -96,7 +96,7 @@ pub struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Parses a whole record; what is no JSON is a fault with its place.
+    /// Parses a whole record; invalid JSON is a fault with its position.
     ///
     /// ```
     /// use orchestrace_core::json::Limits;
@@ -113,7 +113,7 @@ impl<'a> Tree<'a> {
         judged.map(|()| tree)
     }
 
-    /// What a text shows up to its end or to what is wrong with it: for telling the format of a long record by its
+    /// What a text shows up to its end or to its first error: for detecting the format of a long record by its
     /// beginning.
     #[must_use]
     pub fn head(source: &'a str, limits: Limits) -> Self {
@@ -276,7 +276,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// A value of a tree, or the absence of one: whatever is asked of it, there is an answer.
+/// A value of a tree, or its absence; every accessor accepts both.
 #[derive(Debug, Clone, Copy)]
 pub struct Value<'t> {
     tree: &'t Tree<'t>,

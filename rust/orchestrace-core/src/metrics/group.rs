@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::subject::Subject;
 use crate::error::Reason;
 
-/// What a metric counts, which decides its column's type.
+/// The quantity of a metric, which decides its column's type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
     /// A number of things: Int64.
@@ -58,7 +58,7 @@ pub struct Metric {
     pub summary: &'static str,
 }
 
-/// What a group costs.
+/// The cost of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cost {
     /// O(events + edges), up to logarithms: part of the default.
@@ -78,7 +78,7 @@ impl Cost {
     }
 }
 
-/// What a group of metrics says of itself.
+/// The description of a group of metrics.
 #[derive(Debug, Clone, Copy)]
 pub struct GroupInfo {
     /// The word that selects it.
@@ -91,12 +91,12 @@ pub struct GroupInfo {
     pub metrics: &'static [Metric],
 }
 
-/// What metrics may be asked for; docs/metrics.md says why the defaults are what they are.
+/// Options of metrics; docs/metrics.md explains the defaults.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Join consecutive events of one owner by temporal edges (D3).
     pub program_order: bool,
-    /// How durations are told (D7).
+    /// The rule of durations (D7).
     pub lengths: crate::replay::schedule::Lengths,
     /// Subtasks that a task is rightly divided into, by `task_id`.
     pub subtasks: Arc<BTreeMap<String, BTreeSet<String>>>,
@@ -108,7 +108,7 @@ pub struct Options {
     pub intervention_at: Option<f64>,
 }
 
-/// What a harness lets agents do. What is not declared is not judged; names are codes of the store, ascending.
+/// The actions that a harness allows. Undeclared kinds are not judged; names are codes of the store, ascending.
 #[derive(Debug, Clone, Default)]
 pub struct Harness {
     /// Types of events.
@@ -151,7 +151,7 @@ impl<'a> Row<'a> {
         Self { values, reasons }
     }
 
-    /// Writes the metric at a place of the group; what is no finite number is null (`result.range`).
+    /// Writes the metric at a place of the group; a value that is not finite is null (`result.range`).
     pub fn set(&mut self, at: usize, value: f64) {
         let finite = value.is_finite();
         // the sum of no numbers is -0.0, and no metric means that

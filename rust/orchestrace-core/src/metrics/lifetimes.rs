@@ -19,7 +19,7 @@ use crate::run::Run;
 use crate::schema::{Dict, EventType};
 use crate::store::Store;
 
-/// From when to when the agents and spawned names of a trace are there (D19).
+/// Lifetimes of the agents and spawned names of a trace (D19).
 #[derive(Debug, Default)]
 pub struct Lifetimes {
     /// First and last time of each.
@@ -105,16 +105,16 @@ static PRESENCE: [Metric; 2] = [
     Metric {
         name: "present_from",
         count: Count::Clock,
-        summary: "first spawn that names it, else its first event",
+        summary: "the first spawn that names it, else its first event",
     },
     Metric {
         name: "present_to",
         count: Count::Clock,
-        summary: "its last return or despawn, else the end, or its last event",
+        summary: "its last return or despawn, else the end of the trace or its last event",
     },
 ];
 
-/// From when to when the agents and spawned names of every trace are there (D19): `trace trace_id agent present_from
+/// Lifetimes of the agents and spawned names of every trace (D19): `trace trace_id agent present_from
 /// present_to`, in the unit of `t`.
 pub fn lifetimes(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
     let all: Vec<&Metric> = PRESENCE.iter().collect();

@@ -1,4 +1,4 @@
-//! The agents or roles of a trace, a row for each: what they did, what it cost, what of it was of use.
+//! Metrics per agent or role of a trace: activity, cost and usefulness.
 //!
 //! A row without a member holds the events that nobody owns (D4), so that counts, tokens and work add up to those of the
 //! trace; of tokens and prices, those of the team (D18). O(|V|+|E|).
@@ -12,7 +12,7 @@ use crate::graph::NOBODY;
 use crate::graph::slots::Slots;
 use crate::schema::EventType;
 
-/// Whose rows.
+/// The kind of members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberKind {
     /// A row an agent.
@@ -31,18 +31,18 @@ pub static MEMBER_METRICS: &[Metric] = &[
     Metric {
         name: "n_messages_sent",
         count: Count::Things,
-        summary: "messages and returns to another agent",
+        summary: "messages and returns sent to other agents",
     },
     Metric {
         name: "n_messages_received",
         count: Count::Things,
-        summary: "messages and returns of another agent to them",
+        summary: "messages and returns received from other agents",
     },
     Metric { name: "n_tool_calls", count: Count::Things, summary: "tool calls" },
     Metric {
         name: "n_tool_errors",
         count: Count::Things,
-        summary: "tool results with ok = false; null where none has ok",
+        summary: "tool results with ok = false; null if none has ok",
     },
     Metric { name: "tokens", count: Count::Tokens, summary: "tokens of their events" },
     usage::TOKENS[0],
@@ -57,17 +57,17 @@ pub static MEMBER_METRICS: &[Metric] = &[
         count: Count::Time,
         summary: "durations of their events on the critical path",
     },
-    Metric { name: "critical_share", count: Count::Ratio, summary: "critical_work over the span" },
+    Metric { name: "critical_share", count: Count::Ratio, summary: "critical_work / span" },
     Metric { name: "slack_min", count: Count::Time, summary: "least slack of their events" },
     Metric {
         name: "utilization",
         count: Count::Ratio,
-        summary: "their events with a path to the outcome, of all of theirs",
+        summary: "share of their events that have a path to the outcome",
     },
     Metric {
         name: "lifetime",
         count: Count::Clock,
-        summary: "from spawn to last return or despawn, in the unit of t; summed over agents",
+        summary: "time from spawn to last return or despawn, in the unit of t, summed over agents",
     },
 ];
 

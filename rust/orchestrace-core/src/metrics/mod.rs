@@ -1,12 +1,12 @@
-//! Metrics of orchestration: what a recording says of itself, a row for each trace.
+//! Metrics of orchestration from a recording alone, one row per trace.
 //!
-//! - [`subject`]: what all metrics of a trace share, computed once: graph, owners, turns, times, stages
-//! - [`group`]: the trait that a file of metrics implements, and what a metric is called and counted in
+//! - [`subject`]: shared data of all metrics of a trace: graph, owners, turns, times, stages
+//! - [`group`]: the trait that a file of metrics implements, and the names and units of metrics
 //! - [`table`]: all metrics of a store, as columns
 //! - [`groups`]: one file for each group of metrics
 //! - [`members`]: the same kind of numbers for the agents or roles of a trace
 //!
-//! A metric that a recording cannot tell is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
+//! A metric that a recording does not determine is null, with a [`Reason`](crate::error::Reason); 0 is a finding.
 
 mod event_rows;
 pub mod group;

@@ -1,4 +1,4 @@
-//! The subject of metrics: what all metrics of a trace share, computed once.
+//! The subject of metrics: data that all metrics of a trace share, computed once.
 
 use super::groups::stages::StageTable;
 use crate::error::Reason;

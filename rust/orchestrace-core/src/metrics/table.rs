@@ -1,7 +1,8 @@
 //! Metrics of all traces of a store, as columns.
 //!
 //! Beside every metric stands a column `<metric>.reason`, null where the metric has a value. Rows are traces, in their
-//! order, or the members of traces, traces in their order. A worker takes a trace at a time, so that threads do not show.
+//! order, or the members of traces, traces in their order. A worker takes a trace at a time, so results do not depend
+//! on the number of threads.
 
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Room for a row, and what is said of its times.
+    /// Room for a row, and the units of its times.
     pub(super) fn open(
         &mut self,
         trace: u32,

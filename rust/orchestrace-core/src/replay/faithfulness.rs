@@ -1,4 +1,4 @@
-//! Faithfulness: whether the events that a method credits most are those that the outcome needs.
+//! Faithfulness: whether the outcome needs the events that a method credits most.
 //!
 //! ```text
 //! deletion:   v after the first ⌊k n/S⌋ events in order of credit are taken out of all, k = 0..S
@@ -32,7 +32,7 @@ use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Store, word_array};
 use crate::surrogate::{MAX_SETS, Structure, Surrogate};
 
-/// What to compute.
+/// The options of the computation.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The surrogate.
@@ -90,7 +90,7 @@ pub struct Curves {
 
 impl Curves {
     /// Areas in the order of credit and, as a mean, in random orders. `credit` has a value for every event of `view`;
-    /// a null or what is no number refuses the trace, negative infinity is below every credit.
+    /// a null or NaN refuses the trace, negative infinity is below every credit.
     pub fn areas(
         &mut self,
         view: &TraceView<'_>,
@@ -198,7 +198,7 @@ pub fn faithfulness(
     store.expect_whole()?;
     if credits.len() != store.n_events() {
         return Err(Error::Parameter(format!(
-            "there are {} credits, expected one for each of {} events",
+            "found {} credits, expected one for each of {} events",
             credits.len(),
             store.n_events()
         )));

@@ -1,4 +1,4 @@
-//! The basis for fits of outcome models: predictions of recorded targets, and their slopes in the weights.
+//! The basis for fits of outcome models: predictions of recorded targets, and their gradients by weight.
 //!
 //! ```text
 //! noisy_or 1 - (1-λ) Π(1 - w x)    noisy_and Π(1 - w (1 - x))    linear min(1, λ + Σ w x)
@@ -39,7 +39,7 @@ const LEAK: usize = N_TYPES;
 /// Traces that a worker takes at a time.
 const BLOCK: usize = 64;
 
-/// What is predicted.
+/// The targets of predictions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Targets {
     /// The score of every event that has one, and inputs.
@@ -62,7 +62,7 @@ impl Targets {
     }
 }
 
-/// Where a prediction belongs.
+/// The place of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Target {
     /// Number of the trace.
@@ -185,7 +185,7 @@ struct Part {
     n_unanswered: u32,
 }
 
-/// Everything that the targets of a store hang on.
+/// Everything that the targets of a store depend on.
 #[derive(Debug)]
 pub struct Gates {
     parts: Vec<Part>,

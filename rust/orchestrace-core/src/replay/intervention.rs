@@ -1,4 +1,4 @@
-//! Interventions on a recorded run, and the scenarios that they compose to.
+//! Interventions on a recorded run, and scenarios composed of them.
 //!
 //! | action | what becomes of the run |
 //! |---|---|
@@ -78,7 +78,7 @@ impl Level {
     }
 }
 
-/// What an action is about.
+/// The target of an action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
     /// The event of this id.
@@ -115,7 +115,7 @@ impl Selector {
     }
 }
 
-/// What is lost with what is dropped.
+/// The events that a drop takes along.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing more.
@@ -126,7 +126,7 @@ pub enum Mode {
     Any,
 }
 
-/// Where a run is cut off.
+/// The point where a run is cut off.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cut {
     /// After this time, counted from the trace's first event.
@@ -148,7 +148,7 @@ pub enum Action {
     Truncate(Cut),
 }
 
-/// Changes that are made at once; with [`Selector::Each`] one scenario for each unit.
+/// Simultaneous changes; with [`Selector::Each`] one scenario for each unit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scenario {
     /// The changes.
@@ -185,22 +185,22 @@ impl Scenario {
             matches!(action, Action::Drop(Selector::Each(_), _) | Action::Set(Selector::Each(_), _))
         };
         if self.actions.iter().filter(each).count() > 1 {
-            return fail(
-                "an intervention has two each=, expected one: replay the other one on its own".into(),
-            );
+            return fail("an intervention has two each=, expected one: replay the other separately".into());
         }
         for action in &self.actions {
             match action {
                 Action::Set(what, _) if !what.is_events() => {
                     return fail(
-                        "a value can be set for events, not for a message or an edge: drop it".into(),
+                        "a value can be set for events only: drop a message or an edge instead".into(),
                     );
                 }
                 Action::Set(_, to) if !(0.0..=1.0).contains(to) => {
                     return fail(format!("to is {to}, expected a value from 0 to 1"));
                 }
                 Action::Truncate(Cut::At(at)) if !at.is_finite() || *at < 0.0 => {
-                    return fail(format!("at is {at}, expected a time of at least 0 after the first event"));
+                    return fail(format!(
+                        "at is {at}, expected a time of at least 0, counted from the first event"
+                    ));
                 }
                 _ => {}
             }

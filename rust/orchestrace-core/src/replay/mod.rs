@@ -1,4 +1,4 @@
-//! Counterfactuals on recorded runs, under a stated structure: no agent and no model is run.
+//! Counterfactuals on recorded runs under a stated structure, without running agents or models.
 //!
 //! - [`intervention`]: what is changed about a run, and the fix-point of what is lost with it (D22)
 //! - [`structural`]: abduction, action, prediction: the effect of a change on the outcome

@@ -53,14 +53,14 @@ pub const FAMILIES: [Model; 7] =
 /// An effect below this is one that rounding makes.
 const ROUNDING: f64 = 1e-12;
 
-/// What to assume.
+/// Assumptions of the replay.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The gates.
     pub structure: Structure,
     /// Whether effects are bounded over all families of gates.
     pub sensitivity: bool,
-    /// Whether effects are told that rest on the graph and the assumed gates alone.
+    /// Whether to report effects that rest on the graph and the assumed gates alone.
     pub structure_alone: bool,
     /// Whether consecutive events of one owner are joined (D3).
     pub program_order: bool,
@@ -127,7 +127,7 @@ struct Ready<'a> {
     tokens: Option<(&'a [i64], i64)>,
     /// Share of the events that lead to the outcome whose value is recorded; why effects are not known.
     support: std::result::Result<f64, Reason>,
-    /// Whether gates without any recorded value are not enough to tell an effect.
+    /// Whether gates without any recorded value are not enough for an effect.
     cautious: bool,
     /// Whether effects are bounded over all families.
     bounded: bool,
@@ -171,7 +171,7 @@ impl Replayer {
             used += 1;
         }
         let support = outcome.map(|_| bases[0].support(view));
-        // what no effect is told of is left out of what is dropped nevertheless (D22)
+        // what has no effect reported is left out of what is dropped nevertheless (D22)
         let outcome = known.unwrap_or(Outcome::VirtualSink);
         let scene = Scene { view, graph: csr, order, outcome, roster };
         let ready = Ready {
@@ -218,7 +218,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// `units` tells whether the units of a scenario are tried in turn, and how many there are. Appends an answer for
+    /// `units` says whether the units of a scenario are tried in turn, and how many there are. Appends an answer for
     /// each, yet without values.
     fn new(plan: &Plan, units: impl Fn(usize) -> (bool, usize), answers: &mut Vec<Answer>) -> Self {
         let mut made = Self { segments: Vec::new(), spans: Vec::new(), rows: Vec::new() };
@@ -329,7 +329,7 @@ impl Ready<'_> {
         let [lower, upper] = effects.bounds[bit];
         let observed = swaps_only && effects.direct >> bit & 1 == 1;
         if support == 0.0 && self.cautious && !observed && (lower < 0.0 || upper > 0.0) {
-            // of one family there is no spread to tell
+            // one family has no spread to report
             let bounds = self.bounded.then(|| [lower.min(0.0), upper.max(0.0)]);
             let tier = bounds.map(|_| Tier::Surrogate);
             return Answer { bounds, tier, support: Some(0.0), ..none };
@@ -393,8 +393,9 @@ fn affordable(plan: &Plan, scene: &Scene<'_>, families: usize) -> Result<()> {
     }
     let (id, events) = (scene.view.trace_id, scene.view.len());
     Err(Error::Parameter(format!(
-        "trace '{id}': {tried} scenarios of {events} events under {families} families of gates visit {visits} events and \
-         edges, at most {} are: try larger units (each='agent'), single ones, or pass sensitivity=False for one family",
+        "trace '{id}': {tried} scenarios of {events} events under {families} families of gates visit {visits} events \
+         and edges, the limit is {}: use larger units (each='agent') or single ones, or pass sensitivity=False for one \
+         family",
         Cost::MOST_VISITS
     )))
 }
@@ -404,7 +405,7 @@ fn cyclic(plan: &Plan) -> Vec<Answer> {
     (0..plan.scenarios.len()).map(|scenario| Answer::none(scenario, None, Reason::GraphCycle)).collect()
 }
 
-/// Tokens of each event of the team (D18) and of all; `None` if none tells any, or if their sum is beyond the range.
+/// Tokens of each event of the team (D18) and of all; `None` if none records any, or if their sum is beyond the range.
 fn count_tokens<'a>(
     owners: &crate::graph::Owners,
     view: &TraceView<'_>,

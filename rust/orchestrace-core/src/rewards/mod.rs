@@ -1,12 +1,12 @@
-//! Rewards: what a run, or a unit of it, is paid by a rule.
+//! Rewards of runs and their units, by rules.
 //!
 //! A rule says which unit it pays and adds up its addends; the engine shows it one trace at a time and makes rows. What a
-//! recording cannot tell is null, with a [`Reason`](crate::error::Reason), never 0.
+//! recording does not determine is null, with a [`Reason`](crate::error::Reason), never 0.
 //!
-//! - [`reward`]: what a rule is, what it sees, what it pays
+//! - [`reward`]: a rule, its inputs and its payments
 //! - [`rules`]: the rules, a file for each subject
-//! - [`windows`]: what rules ask of all traces of one step of training
-//! - [`table`]: rules asked of a store, as columns
+//! - [`windows`]: counts over all traces of one step of training
+//! - [`table`]: rewards of a store, as columns
 
 pub mod reward;
 pub mod rules;
@@ -20,7 +20,7 @@ pub use windows::{Window, Windows, windows};
 
 use crate::error::{Error, Result, unknown_name};
 
-/// The rule of a name; the error names the nearest one.
+/// The rule with this name; the error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Reward> {
     REWARDS.iter().copied().find(|rule| rule.name == name).ok_or_else(|| {
         let known: Vec<_> = REWARDS.iter().map(|rule| rule.name).collect();

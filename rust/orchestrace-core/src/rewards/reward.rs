@@ -1,4 +1,4 @@
-//! A rule of payment: what it says of itself, what it sees of a trace, what it pays.
+//! A reward rule: its description, its inputs and its payments.
 
 use crate::credit::params::{Param, Params};
 use crate::error::Reason;
@@ -13,7 +13,7 @@ use crate::store::view::Nullable;
 pub struct Channel {
     /// What the rule calls it.
     pub name: &'static str,
-    /// Which reward of the recording it is, unless told.
+    /// The recorded reward that it reads by default.
     pub default: &'static str,
     /// One line.
     pub doc: &'static str,
@@ -23,7 +23,7 @@ pub struct Channel {
 pub const DIAGNOSTIC: &str = "diagnostic";
 
 /// The outcome of a run, under the name that a channel has by default.
-pub const OUTCOME: Channel = Channel { name: "outcome", default: "team", doc: "what the run earned" };
+pub const OUTCOME: Channel = Channel { name: "outcome", default: "team", doc: "reward of the run" };
 
 /// One rule.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub enum Pay {
     Units(fn(&Given<'_>, &mut Payments)),
 }
 
-/// What a rule sees of a trace.
+/// The inputs of a rule on one trace.
 #[derive(Debug)]
 pub struct Given<'a> {
     /// The trace.
@@ -120,7 +120,7 @@ impl Given<'_> {
     }
 }
 
-/// What a rule paid in one trace; a buffer that is used for one trace after the other.
+/// The payments of a rule in one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Payments {
     /// Units that are paid.

@@ -1,7 +1,7 @@
-//! Rules asked of a store, as columns: a row for each unit that a rule pays, traces in their order.
+//! Rewards of a store as columns: one row per unit that a rule pays, in trace order.
 //!
 //! Everything that rules share about a trace (graph, owners, turns, metrics) is computed once for all of them. A worker
-//! takes a trace at a time, so that threads do not show.
+//! takes a trace at a time, so results do not depend on the number of threads.
 
 use std::sync::Arc;
 
@@ -25,14 +25,14 @@ use crate::schema::{Dict, MeasureKind, REASONS, REWARDS, Unit};
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store, word_array};
 
-/// A rule and what is asked of it.
+/// A rule with its parameters.
 #[derive(Debug)]
 pub struct Asked {
     /// The rule.
     pub rule: &'static Reward,
     /// Its parameters.
     pub params: Params,
-    /// Which reward of the recording each of its channels is; the default where it is not told.
+    /// The recorded reward of each of its channels; the default if none is given.
     pub channels: Vec<Option<String>>,
 }
 
@@ -44,7 +44,7 @@ impl Asked {
     }
 }
 
-/// What is asked of a store.
+/// A request for rewards of a store.
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Rules.
@@ -314,7 +314,7 @@ fn columns(
     Ok(columns)
 }
 
-/// What each rule pays, a table for each: the columns of [`REWARDS`], then the addends if they are asked for.
+/// Payments of the rules, one table per rule: the columns of [`REWARDS`], then the addends on request.
 /// O(events + edges) of the store, once for all rules, up to logarithms, and the units that are paid.
 pub fn rewards(
     store: &Store,

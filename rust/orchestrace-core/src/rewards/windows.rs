@@ -1,4 +1,4 @@
-//! Windows of training: of the traces of one `metrics.train_step`, how many had two agents or more.
+//! Windows of training: the share of multi-agent traces for each `metrics.train_step`.
 //!
 //! ```text
 //! left(s) = max(0, 1 - traces with >= 2 agents / traces)        over the traces with train_step = s

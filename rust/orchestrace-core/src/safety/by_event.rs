@@ -1,4 +1,4 @@
-//! Tainted events, and those that sanitizers should clean, as columns.
+//! Tainted events and sanitizer cuts as columns.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ struct Touched {
     p: Option<f64>,
 }
 
-/// The tainted events of every trace, a row each; with chances those that may be. Traces without a closure have none.
+/// The tainted events of every trace, one row each; with probabilities, the possibly tainted ones. Traces without a
+/// closure have none.
 pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
     options.check()?;
     let schema = Arc::new(Schema::new(vec![
@@ -156,7 +157,7 @@ pub fn sanitizer_cuts(
 fn check_costs(costs: &Float64Array, n_events: usize) -> Result<()> {
     if costs.len() != n_events {
         return Err(Error::Parameter(format!(
-            "there are {} costs, expected one for each of {n_events} events",
+            "found {} costs, expected one for each of {n_events} events",
             costs.len()
         )));
     }
@@ -165,7 +166,7 @@ fn check_costs(costs: &Float64Array, n_events: usize) -> Result<()> {
         Some(bad) => {
             let bad = bad.map_or_else(|| "null".to_owned(), |bad| format!("{bad}"));
             Err(Error::Parameter(format!(
-                "a cost is {bad}, expected numbers of at least 0: fill the column first, with_fields does"
+                "a cost is {bad}, expected numbers of at least 0: fill the column first (with_fields)"
             )))
         }
     }

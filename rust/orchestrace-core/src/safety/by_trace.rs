@@ -15,7 +15,7 @@ use crate::schema::{Dict, Kind, REASONS};
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store, word_array};
 
-/// What is told of one trace beyond the counts of its seeds.
+/// The row of one trace beyond the counts of its seeds.
 #[derive(Debug, Default)]
 struct Closure {
     outcome: Option<u32>,

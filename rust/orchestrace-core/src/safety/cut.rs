@@ -27,7 +27,7 @@ struct Arc {
     room: u64,
 }
 
-/// The cut of one trace; a buffer that is used for one trace after the other.
+/// The cut of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct SanitizerCut {
     /// Events to clean, ascending.

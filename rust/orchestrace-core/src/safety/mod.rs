@@ -1,12 +1,12 @@
-//! Untrusted content: where it went, and where it could have been stopped (D17).
+//! Untrusted content: its spread, and where sanitizers could have stopped it (D17).
 //!
 //! - [`taint`]: the closure of what begins untrusted, its paths, the chance that it carries
 //! - [`touch`]: what it touched first: decisions, spawns, privileged calls, agents
-//! - [`cut`]: the fewest events whose cleaning keeps the outcome clean
+//! - [`cut`]: the cheapest set of events to clean so that the outcome stays clean
 //! - [`by_trace`], [`by_event`]: all traces of a store, as columns; [`table`]: what these share
 //!
-//! What is assumed is what the edges say: a result goes wherever its event leads. That is an upper bound, since nothing
-//! tells whether the untrusted part went along.
+//! The assumption is that of the edges: a result goes wherever its event leads. That is an upper bound, since nothing
+//! says whether the untrusted part went along.
 
 pub mod by_event;
 pub mod by_trace;

@@ -1,4 +1,4 @@
-//! What the tables of taint share: a worker for one trace after the other, rows of all chunks. Traces go in parallel, rows
+//! The shared driver of taint tables: one worker per thread, rows of all chunks. Traces go in parallel, rows
 //! stand in corpus order.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::schema::{Column, Kind};
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store};
 
-/// What is asked of every trace.
+/// Options of the closure.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Where taint begins, goes and stops.
@@ -46,7 +46,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Hands the closure of a trace to `tell`, or says why it has none.
+    /// Passes the closure of a trace to `tell`, or the reason why it has none.
     pub(super) fn with<T>(
         &mut self,
         view: &TraceView<'_>,

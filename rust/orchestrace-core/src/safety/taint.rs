@@ -21,7 +21,7 @@ use crate::graph::{CsrGraph, NOBODY, Order, Outcome, Owners};
 use crate::schema::{EdgeType, EventType};
 use crate::store::view::TraceView;
 
-/// Which edges carry taint.
+/// The edges that carry taint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Carry {
     /// Every type but temporal.
@@ -77,7 +77,7 @@ impl Named {
     }
 }
 
-/// What is said of tools, whatever the recording says of them.
+/// The caller's statements about tools, which override the recording.
 #[derive(Debug, Clone, Default)]
 pub struct Tools {
     /// Their results are untrusted.
@@ -112,12 +112,12 @@ impl Tools {
     }
 }
 
-/// Where taint begins, what carries it, where it stops. Names are codes of the store, ascending.
+/// Sources, carriers and barriers of taint. Names are codes of the store, ascending.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// Which edges carry.
     pub carry: Carry,
-    /// What is said of tools.
+    /// Statements about tools.
     pub tools: Tools,
     /// Agents whose events are never tainted.
     pub allow: Vec<u32>,
@@ -171,7 +171,7 @@ impl Scene<'_> {
     }
 }
 
-/// What a closure counts.
+/// Counts of a closure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
     /// Events with trusted = false.
@@ -200,7 +200,7 @@ enum Part {
     Stopped,
 }
 
-/// What is tainted in one trace; a buffer that is used for one trace after the other.
+/// What is tainted in one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Taint {
     parts: Vec<Part>,
@@ -448,7 +448,7 @@ impl Taint {
     }
 }
 
-/// How likely taint goes along an edge, and past a barrier.
+/// Probabilities that taint crosses an edge or a barrier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Risk {
     /// t: the chance that an edge carries.

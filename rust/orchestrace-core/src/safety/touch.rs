@@ -1,5 +1,4 @@
-//! What taint touched first: what the orchestrator decided, whom it spawned, which privileged call it made, and who was
-//! the first to take it up.
+//! The first tainted decision, spawn and privileged call, and the agent that took up the taint first.
 //!
 //! "First" is by canonical order (D1), times are measured from the first seed (D17). O(|V|).
 

@@ -1,4 +1,4 @@
-//! Small constructions of Arrow arrays that several places need.
+//! Constructors of Arrow arrays that several rooms share.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -1,4 +1,4 @@
-//! The store: immutable columns in chunks that are cut between traces.
+//! The store: immutable columns in chunks, cut between traces.
 //!
 //! A chunk is one block of input. Its columns are Arrow arrays that go to Python as they are; kernels see
 //! slices of them through [`view::ChunkView`].
@@ -177,7 +177,7 @@ impl Store {
             return Ok(());
         }
         Err(Error::Parameter(
-            "the store was read for some tables or columns only; read it without a projection".into(),
+            "the corpus lacks tables or columns that were not read; read it without a projection".into(),
         ))
     }
 
@@ -228,7 +228,7 @@ impl Store {
     pub fn table_schema(&self, name: &str) -> Result<SchemaRef> {
         let table = find_table(name)?;
         if !self.projection.table(name) {
-            return Err(Error::Parameter(format!("the store was read without the table '{name}'")));
+            return Err(Error::Parameter(format!("the corpus was read without the table '{name}'")));
         }
         if name != "events" {
             return Ok(table.arrow());

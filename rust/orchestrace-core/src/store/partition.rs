@@ -1,4 +1,4 @@
-//! A store cut by a hash of its traces' group: what is judged together is never split.
+//! Partitions of a store by a hash of the traces' group, so that no group is split.
 
 use std::collections::HashMap;
 use std::sync::Arc;

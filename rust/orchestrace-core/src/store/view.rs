@@ -1,4 +1,4 @@
-//! Views of one trace for kernels: borrowed slices of the columns, nothing copied.
+//! Views of one trace for kernels: borrowed slices of the columns, without copies.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type, UInt8Type, UInt32Type};
@@ -146,7 +146,7 @@ pub struct TraceView<'a> {
     pub duration_s: Nullable<'a, f64>,
     /// When the work ended, of sources whose `t` is when it began.
     pub t_end: Nullable<'a, f64>,
-    /// Tokens read that are not told to come from a cache or to go to one.
+    /// Tokens read that are not recorded as read from or written to a cache.
     pub tokens_fresh: Nullable<'a, i64>,
     /// Tokens read from a cache.
     pub tokens_cached: Nullable<'a, i64>,
@@ -250,7 +250,7 @@ impl TraceView<'_> {
     }
 }
 
-/// A chunk with its columns found and typed: the cheap way to the views of its traces.
+/// A chunk with its columns resolved and typed, for cheap views of its traces.
 #[derive(Debug)]
 pub struct ChunkView<'a> {
     numbers: &'a [u32],

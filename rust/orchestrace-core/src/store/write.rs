@@ -1,5 +1,5 @@
-//! Tables back to the survey's JSON, one document a line: what was read comes out again, up to the order
-//! of keys and the spelling of numbers.
+//! Export of tables to the survey's JSON, one document per line: equal to the input up to key order and number
+//! spelling.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The cost of an exact solution, in whole numbers, before anything is allocated for it.
+//! The cost of an exact solution in whole numbers, known before any allocation.
 //!
 //! A count is checked: one that no 64-bit number holds is [`Cost::Countless`], which is above every limit. A float would
 //! round, overflow to infinity and, by infinity times nothing, become a number that is above no limit at all.
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// Players up to which all coalitions are evaluated; beyond, a method needs `samples` ([`Cost`]).
 pub const EXACT_PLAYERS: usize = 20;
 
-/// How many times a solution evaluates the game, or how many gates it evaluates for that; ordered.
+/// The number of evaluations of a game, or of gates; ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cost {
     /// As many as this.
@@ -84,7 +84,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// The limit that a solution without samples is beyond, and by how much.
+/// The limit that an exact solution exceeds, and by how much.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Bound {
     /// [`Cost::MOST_VISITS`]: evaluations, and visits of them all.
@@ -106,14 +106,14 @@ impl Bound {
     }
 }
 
-/// Places of a table of the coalitions of `items`. Every table is made by it: methods ask what they cost first, and
-/// whoever forgets it fails here, before the memory is taken.
+/// Places of a table of the coalitions of `items`. It makes every table: methods check their cost first, and one that
+/// does not fails here, before memory is allocated.
 pub fn places(items: usize) -> Result<usize> {
     match Cost::coalitions(items) {
         cost @ Cost::Count(n) if cost.is_exact() => Ok(n as usize),
         cost => Err(Error::Parameter(format!(
-            "a list of all coalitions of {items} players or unions has {cost} places, at most {} are made: pass \
-             samples=, or choose a larger unit",
+            "a list of all coalitions of {items} players or unions has {cost} entries, the limit is {}: pass samples=, \
+             or choose a larger unit",
             Cost::MOST_EVALUATIONS
         ))),
     }

@@ -1,4 +1,4 @@
-//! The structural surrogate: what the outcome is worth when only some of the events are there.
+//! The structural surrogate: the value of the outcome if only some events are present.
 //!
 //! ```text
 //! a(u,v) = weight of the edge / sum of the weights into v,   w = 1 - ε^a,   ε = 1/4
@@ -65,7 +65,7 @@ struct Stored {
     floor: f64,
 }
 
-/// The gates of one trace; a buffer that is used for one trace after the other.
+/// The gates of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Surrogate {
     gates: Vec<Stored>,

@@ -1,4 +1,4 @@
-//! The structure of a surrogate: a model of the gates, weights of the edges, and the rule of aggregates.
+//! The structure of a surrogate: gate model, edge weights and aggregation rule.
 
 use super::gate::Rule;
 use crate::error::{Error, Result, unknown_name};
@@ -6,10 +6,10 @@ use crate::graph::TYPE_WEIGHTS;
 use crate::graph::weights::N_TYPES;
 use crate::schema::EventType;
 
-/// No weight that is given is larger.
+/// The largest weight that can be given.
 pub const MAX_WEIGHT: f64 = 1e12;
 
-/// Which gate an event is.
+/// The gate of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Model {
     /// Every event a noisy-or.
@@ -66,7 +66,7 @@ impl Model {
     }
 }
 
-/// How the weights of edges enter the gates.
+/// The use of edge weights in the gates.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Weights {
     /// As shares of the weight into an event (D15), with the weights that the graph was built with.
@@ -87,7 +87,7 @@ impl Weights {
     }
 }
 
-/// Who decides in an aggregate, where that is to be another than the model's gate.
+/// The rule of aggregates, if it is not the model's gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aggregation {
     /// The best input.
@@ -107,7 +107,7 @@ impl Aggregation {
     /// Names, as options spell them, in the order of [`Self::ALL`].
     pub const NAMES: &'static [&'static str] = &["best", "majority", "mean", "confidence"];
 
-    /// The rule of a name; the error names the nearest one.
+    /// The rule with this name; the error suggests the nearest name.
     pub fn parse(name: &str) -> Result<Self> {
         let found = Self::NAMES.iter().position(|&known| known == name);
         found
@@ -161,16 +161,16 @@ impl Structure {
     pub fn check(&self) -> Result<()> {
         if !(0.0..1.0).contains(&self.quorum) {
             return Err(Error::Parameter(format!(
-                "quorum is {}, expected a share of at least 0 and below 1",
+                "quorum is {}, expected a share from 0 to below 1",
                 self.quorum
             )));
         }
         // parallel edges add up, and what is beyond the range of numbers would be no sum
         let bad = |w: &&f64| !(0.0..=MAX_WEIGHT).contains(*w);
         match self.weights.table().iter().find(bad) {
-            Some(w) => {
-                Err(Error::Parameter(format!("weights has {w:?}, expected numbers from 0 to {MAX_WEIGHT:e}")))
-            }
+            Some(w) => Err(Error::Parameter(format!(
+                "weights contains {w:?}, expected numbers from 0 to {MAX_WEIGHT:e}"
+            ))),
             None => Ok(()),
         }
     }

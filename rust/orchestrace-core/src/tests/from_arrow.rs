@@ -191,9 +191,13 @@ fn values_that_json_does_not_have_or_reading_refuses_are_refused() {
         (
             "p_actions",
             lists(&[None, None, None, Some(long)]),
-            "has null in place 1, expected a finite number",
+            "has null at position 1, expected a finite number",
         ),
-        ("p_actions", lists(&[None, None, None, Some(nan)]), "has NaN in place 0, expected a finite number"),
+        (
+            "p_actions",
+            lists(&[None, None, None, Some(nan)]),
+            "has NaN at position 0, expected a finite number",
+        ),
         ("mine", floats(&[None, None, None, Some(f64::NAN)]), "is NaN, expected a finite number"),
     ];
     for (name, column, what) in cases {
@@ -212,8 +216,8 @@ fn extras_that_cannot_be_written_are_refused() {
         Store::from_arrow(&Tables { events, ..tables(&plain()) }, &run())
     };
     for (extras, what) in [
-        (r#"{"id":"other"}"#, "has the key 'id', which events has as a column"),
-        (r#"{"role":3}"#, "has the key 'role', which events has as a column"),
+        (r#"{"id":"other"}"#, "has the key 'id', which is a column of events"),
+        (r#"{"role":3}"#, "has the key 'role', which is a column of events"),
         (r#"{"b":1,"b":2}"#, "has the key 'b' twice"),
         ("[1]", "is not a JSON object"),
         ("", "is not a JSON object"),
@@ -257,7 +261,7 @@ fn lifted_columns_have_names_of_their_own() {
     fields.last_mut().unwrap().set_name("mine");
     let events = RecordBatch::try_new(Arc::new(Schema::new(fields)), twice.columns().to_vec()).unwrap();
     let message = refused(Store::from_arrow(&Tables { events, ..tables(&plain()) }, &run()));
-    assert_eq!(message, "column events.mine is there twice");
+    assert_eq!(message, "column events.mine occurs twice");
 }
 
 #[test]
@@ -305,7 +309,7 @@ fn measures_are_judged_like_those_of_a_document() {
                 (1, "cost", "b", 1.0),
                 (1, "reward", "b", 1.0),
             ],
-            "measures.name of trace 1 (row 3) is 'b' again, which is already a reward of the trace in row 1",
+            "measures.name of trace 1 (row 3) repeats 'b', already a reward of the trace in row 1",
         ),
     ] {
         assert_eq!(refused(of(rows)), want);
@@ -439,7 +443,7 @@ fn a_conflict_of_groups_follows_the_groups() {
         document("y", &json!({"group_id": "g"}), &json!({"group_id": "h"})),
     ]);
     let conflict = |trace: u32| {
-        let message = "found group_id 'h' beside 'g', which counts".to_owned();
+        let message = "found group_id 'h' beside 'g'; 'g' is used".to_owned();
         (trace, "group.conflict".to_owned(), 1, Some(1), message)
     };
     assert_eq!(findings(&before), [conflict(0), conflict(1)]);

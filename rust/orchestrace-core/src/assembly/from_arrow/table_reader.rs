@@ -1,4 +1,4 @@
-//! Tables that come from elsewhere, column by column.
+//! A checked reader of external tables, column by column.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};

@@ -1,4 +1,4 @@
-//! Rows relative to those of their group, agent by agent where they have agents: `grpo`, `dr_grpo`, `rloo`.
+//! Rows relative to their group, per agent if agents are given: `grpo`, `dr_grpo`, `rloo`.
 //!
 //! Groups are summed in the order of their rows, in two passes of which the second corrects the mean of the first (T. F.
 //! Chan et al., The American Statistician 37, 1983), each by one worker, so that threads do not show. O(n).
@@ -58,7 +58,7 @@ fn compare(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
             if let Some(&odd) = rollouts.iter().max().filter(|&&most| most as usize >= rewards.len()) {
                 let n = rewards.len();
                 return Err(Error::Parameter(format!(
-                    "rollouts has {odd}, expected places in rewards, which has {n}"
+                    "rollouts contains {odd}, expected positions in rewards, which has {n} rows"
                 )));
             }
             rewards
@@ -66,7 +66,7 @@ fn compare(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
     };
     let odd = |x: &f64| !(*x == 0.0 || PLAIN.contains(&x.abs()));
     if let Some(x) = numbers.iter().find(|x| !x.is_finite()) {
-        return Err(Error::Parameter(format!("rewards has {x}, expected finite numbers")));
+        return Err(Error::Parameter(format!("rewards contains {x}, expected finite numbers")));
     }
     let careful = numbers.iter().any(odd);
     let codes = |codes: &[u32]| codes.iter().max().map_or(0, |&most| u64::from(most) + 1);

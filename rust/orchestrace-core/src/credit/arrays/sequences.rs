@@ -149,7 +149,7 @@ impl Sequence<'_> {
             let Some(&reward) = self.rewards.get(place) else {
                 let (from, end) = (self.from, self.from + self.rewards.len());
                 return Err(Error::Parameter(format!(
-                    "order has row {row} among those of the sequence from {from} to {end}, expected its own rows"
+                    "order lists row {row} in the sequence of rows {from} to {end}, expected only rows of that sequence"
                 )));
             };
             let critic = self.critics.map_or(0.0, |critics| critics[place]);
@@ -161,16 +161,14 @@ impl Sequence<'_> {
             return Err(no_finite(self.number));
         }
         if out.iter().any(|x| x.is_nan()) {
-            return Err(Error::Parameter(format!("order names a row of sequence {} twice", self.number)));
+            return Err(Error::Parameter(format!("order lists a row of sequence {} twice", self.number)));
         }
         Ok(())
     }
 }
 
 fn no_finite(number: usize) -> Error {
-    Error::Parameter(format!(
-        "sequence {number} has a reward, a value or a sum of them that is no finite number"
-    ))
+    Error::Parameter(format!("sequence {number} has a reward, a value or a sum of them that is not finite"))
 }
 
 /// What is left of a sequence that is walked from its end: differences, which become advantages.
@@ -237,9 +235,9 @@ mod tests {
         assert!(along(&[1.0], &[0, 2], None).unwrap_err().contains("offsets"));
         assert!(along(&[1.0], &[0, 1, 0, 1], None).unwrap_err().contains("offsets"));
         assert!(along(&[1.0, f64::INFINITY], &[0, 2], None).unwrap_err().contains("finite"));
-        assert!(along(&[1.0, 2.0], &[0, 1, 2], Some(&[1, 0])).unwrap_err().contains("order has row 1"));
+        assert!(along(&[1.0, 2.0], &[0, 1, 2], Some(&[1, 0])).unwrap_err().contains("order lists row 1"));
         assert!(along(&[1.0, 2.0], &[0, 2], Some(&[1, 1])).unwrap_err().contains("twice"));
-        assert!(along(&[1.0, 2.0], &[0, 2], Some(&[-1, 0])).unwrap_err().contains("order has row -1"));
+        assert!(along(&[1.0, 2.0], &[0, 2], Some(&[-1, 0])).unwrap_err().contains("order lists row -1"));
         assert_eq!(along(&[], &[0], None).unwrap(), [0.0; 0]);
         assert_eq!(along(&[1.0, 2.0], &[0, 0, 2, 2], Some(&[1, 0])).unwrap(), [1.0, 3.0]);
     }

@@ -1,4 +1,4 @@
-//! The game of a trace: players switch events on and off, the structural surrogate says what the outcome is worth.
+//! The game of a trace: players switch events on and off, and the structural surrogate values the outcome.
 //!
 //! [`Circuit::compile`] rewrites the gates of a [`Surrogate`] for the players at hand. What no player changes becomes a
 //! constant, and is folded into the gates that read it; what depends on one player alone, and is 0 without that one,
@@ -68,7 +68,7 @@ struct Node {
     scale: f64,
 }
 
-/// The compiled game of one trace; a buffer that is used for one trace after the other.
+/// The compiled game of one trace; a buffer reused from trace to trace.
 ///
 /// Places 0..n are the players, 1 where one is in and 0 else; behind them the nodes in topological order, each with
 /// inputs at earlier places. The last one is the outcome.

@@ -1,4 +1,4 @@
-//! Draws in parallel that do not show it.
+//! Parallel draws whose results do not depend on the number of threads.
 //!
 //! Draws come in chunks of [`DRAWS`]. A chunk has a random stream of its own, keyed by seed, method, trace and number
 //! of the chunk, and a tally of its own; tallies are merged in the order of the chunks. So the result is the same bits
@@ -23,7 +23,7 @@ pub const DRAWS: u64 = 64;
 const WAVE: u64 = 64;
 const HELD: usize = 1 << 20;
 
-/// Buffers of whoever draws; they come in with anything in them.
+/// Buffers for draws; their initial content does not matter.
 #[derive(Debug, Default)]
 pub struct Room {
     /// Orders, or players.

@@ -174,7 +174,7 @@ pub struct Setting<'a> {
     pub run: &'a Run,
 }
 
-/// What a method found, per row of the players; a buffer that is used for one trace after the other.
+/// What a method found, per row of the players; a buffer reused from trace to trace.
 #[derive(Debug, Clone, Default)]
 pub struct Solution {
     /// Value of each row: the sum over its players.
@@ -282,7 +282,7 @@ pub const OUTCOME: Param = Param {
     name: "outcome",
     kind: ParamKind::Choice(Model::NAMES),
     default: Value::Text(Cow::Borrowed("noisy_or")),
-    doc: "what an event makes of its inputs, and so what the outcome is worth without some of them",
+    doc: "model of an event's value from its inputs, and so of the outcome without some of them",
 };
 
 /// Weights of the edge types.
@@ -290,8 +290,8 @@ pub const WEIGHTS: Param = Param {
     name: "weights",
     kind: ParamKind::Floats(N_TYPES, 0.0, MAX_WEIGHT),
     default: Value::Null,
-    doc: "weights, used as they are: temporal, causal, spawn, message, tool_dependency, return, aggregate, \
-          safety_flow; null: as shares of the weight into an event",
+    doc: "weights, used unchanged: temporal, causal, spawn, message, tool_dependency, return, aggregate, safety_flow; \
+          null: default weights as shares of the weight into an event",
 };
 
 /// What a majority needs.
@@ -299,7 +299,7 @@ pub const QUORUM: Param = Param {
     name: "quorum",
     kind: ParamKind::Float(0.0, 1.0),
     default: Value::Float(0.5),
-    doc: "share of the weight that a majority needs more than; below 1",
+    doc: "a majority needs more than this share of the weight; below 1",
 };
 
 /// Who plays.
@@ -307,7 +307,7 @@ pub const PLAYERS: Param = Param {
     name: "players",
     kind: ParamKind::Choice(&["all", "no_root"]),
     default: Value::Text(Cow::Borrowed("all")),
-    doc: "no_root: the root agent and its events are always there, and earn nothing",
+    doc: "no_root: the root agent and its events are always present and earn nothing",
 };
 
 /// In which unit values are.
@@ -315,13 +315,13 @@ pub const SCALED: Param = Param {
     name: "scaled",
     kind: ParamKind::Bool,
     default: Value::Bool(false),
-    doc: "divide the reward in proportion: R value / (v(N) - v(nobody)); else values of the outcome as they are",
+    doc: "true: divide the reward in proportion, R value / (v(N) - v(nobody)); false: unscaled values of the outcome",
 };
 
 /// Parameters of the methods that are exact, or draw orders.
 pub const EXACT_OR_DRAWN: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_ORDER, SCALED];
 
-/// The structure of the surrogate that the parameters ask for.
+/// The structure of the surrogate from the parameters.
 pub fn structure(params: &Params) -> Result<Structure> {
     let mut structure = Structure::of(Model::parse(params.text("outcome").unwrap_or("noisy_or"))?);
     if let Some(table) = params.floats("weights").and_then(|weights| weights.try_into().ok()) {

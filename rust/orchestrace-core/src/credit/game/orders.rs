@@ -1,4 +1,4 @@
-//! Orders that are drawn and walked: what all samplers over orders share.
+//! Drawing and walking of orders, shared by all samplers over orders.
 
 use super::{Chunk, Game, Players, Setting, Solution, Tally, draws};
 use crate::error::Result;

@@ -1,4 +1,4 @@
-//! Outcomes of a caller's own in place of the surrogate: a game for every trace, whatever it goes by.
+//! Custom outcome functions in place of the surrogate: a game for every trace.
 
 use super::{Cast, Game};
 use crate::graph::{Owners, Partition};
@@ -6,13 +6,13 @@ use crate::schema::Dict;
 use crate::store::Names;
 use crate::store::view::TraceView;
 
-/// What coalitions are worth on each trace.
+/// Values of coalitions on each trace.
 pub trait Outcomes: Sync + std::fmt::Debug {
     /// The game of a trace. `players` are the ids of the units that play, in their order.
     fn game<'a>(&'a self, trace_id: &str, players: Vec<String>) -> Box<dyn Game + 'a>;
 }
 
-/// Outcomes, and the names by which they know players.
+/// A custom outcome function, and its names of players.
 #[derive(Debug, Clone, Copy)]
 pub struct Own<'a> {
     /// The outcomes.

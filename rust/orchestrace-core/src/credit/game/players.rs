@@ -1,4 +1,4 @@
-//! Who plays on a trace (docs/reference/definitions.md, D16).
+//! The players of a trace (docs/reference/definitions.md, D16).
 //!
 //! At `agent`, `role` and `team` the players are the agents, in order of the first event that they own; at every other
 //! level the units. Events of no player are always there. O(|V| + |E|).
@@ -10,7 +10,7 @@ use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph, UnitName};
 use crate::schema::{EdgeType, EventType, Unit};
 use crate::store::view::TraceView;
 
-/// Players of a trace; a buffer that is used for one trace after the other.
+/// Players of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Cast {
     agents_play: bool,
@@ -190,7 +190,7 @@ impl Cast {
         links.dedup();
     }
 
-    /// What a method is told.
+    /// The input of a method.
     #[must_use]
     pub fn players(&self) -> Players<'_> {
         Players {

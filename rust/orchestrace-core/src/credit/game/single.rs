@@ -1,4 +1,4 @@
-//! One game by itself, of a caller's own making: no trace, no unit, every player a row.
+//! A single custom game without a trace or unit: one row per player.
 
 use super::{Game, GameMethod, Players, Setting, Solution};
 use crate::credit::methods::forest::Forest;
@@ -11,7 +11,7 @@ use crate::surrogate::Cost;
 use crate::surrogate::cost::Bound;
 use crate::surrogate::cost::EXACT_PLAYERS;
 
-/// What a caller knows of the players.
+/// The structure of the players, given by the caller.
 #[derive(Debug, Default)]
 pub struct Structure {
     /// Union of each player, or [`NO_UNIT`]; empty: none.
@@ -24,7 +24,7 @@ pub struct Structure {
     pub parents: Vec<u32>,
 }
 
-/// Values of all players, and what they leave of v(N) - v(∅).
+/// Values of all players, and the rest of v(N) - v(∅).
 #[derive(Debug)]
 pub struct Single {
     /// Per player.
@@ -35,7 +35,7 @@ pub struct Single {
     pub reason: Option<Reason>,
 }
 
-/// Solves one game; refuses before any work what costs more than an exact solution may ([`Bound`]).
+/// Solves one game; before any work, refuses a game above the limit of exact solutions ([`Bound`]).
 pub fn solve_single(
     game: &mut dyn Game,
     method: &dyn GameMethod,
@@ -54,12 +54,12 @@ pub fn solve_single(
         let name = method.info().name;
         return Err(Error::Parameter(match bound {
             Bound::Evaluations(cost) => format!(
-                "the exact {name} of {n} players takes {cost} evaluations of the game, at most 2^{EXACT_PLAYERS} are \
-                 made: pass samples="
+                "the exact {name} of {n} players takes {cost} evaluations of the game, the limit is 2^{EXACT_PLAYERS}: \
+                 pass samples="
             ),
             Bound::Visits(evaluations, visits) => format!(
-                "{name} of {n} players asks {evaluations} times about all of them, {visits} questions, at most {} are \
-                 put: give a game of fewer players",
+                "{name} of {n} players takes {evaluations} evaluations of all players, {visits} visits, the limit is \
+                 {}: give a game with fewer players",
                 Cost::MOST_VISITS
             ),
         }));
@@ -100,7 +100,7 @@ impl Structure {
         {
             if !of_players.is_empty() && of_players.len() != n {
                 let found = of_players.len();
-                return Err(Error::Parameter(format!("{name} is about {found} players, the game has {n}")));
+                return Err(Error::Parameter(format!("{name} has {found} players, the game has {n}")));
             }
         }
         let known = |player: &u32| (*player as usize) < n;
@@ -108,11 +108,13 @@ impl Structure {
         let linked = self.links.iter().flat_map(|(a, b)| [a, b]).find(|end| !known(end));
         match (outside, linked) {
             (Some(parent), _) => {
-                Err(Error::Parameter(format!("parents has player {parent}, the game has {n}")))
+                Err(Error::Parameter(format!("parents names player {parent}, the game has {n} players")))
             }
-            (_, Some(end)) => Err(Error::Parameter(format!("links has player {end}, the game has {n}"))),
+            (_, Some(end)) => {
+                Err(Error::Parameter(format!("links names player {end}, the game has {n} players")))
+            }
             _ if Forest::new(n, &self.parents).is_none() => {
-                Err(Error::Parameter("a chain of parents comes back to where it began".into()))
+                Err(Error::Parameter("parents form a cycle".into()))
             }
             _ => Ok(()),
         }
@@ -278,7 +280,7 @@ mod tests {
         );
         assert_eq!(
             refused.unwrap_err().to_string(),
-            "the exact banzhaf of 21 players takes 2097152 evaluations of the game, at most 2^20 are made: pass samples="
+            "the exact banzhaf of 21 players takes 2097152 evaluations of the game, the limit is 2^20: pass samples="
         );
         // a chain of 21 has 22 closed sets only
         let parents = (0..21).map(|p: u32| p.checked_sub(1).unwrap_or(NO_UNIT)).collect();
@@ -317,8 +319,8 @@ mod tests {
         assert!(matches!(difference(1_087), Error::Cancelled));
         assert_eq!(
             difference(1_000_000).to_string(),
-            "difference of 1000000 players asks 1000000 times about all of them, over 2^39 questions, at most 2^37 are \
-             put: give a game of fewer players"
+            "difference of 1000000 players takes 1000000 evaluations of all players, over 2^39 visits, the limit is 2^37: \
+             give a game with fewer players"
         );
     }
 
@@ -342,12 +344,12 @@ mod tests {
                 .to_string()
         };
         let unions = Structure { unions: vec![0; 6], ..Structure::default() };
-        assert_eq!(wrong(unions), "unions is about 6 players, the game has 7");
+        assert_eq!(wrong(unions), "unions has 6 players, the game has 7");
         let links = Structure { links: vec![(0, 7)], ..Structure::default() };
-        assert_eq!(wrong(links), "links has player 7, the game has 7");
+        assert_eq!(wrong(links), "links names player 7, the game has 7 players");
         let parents = Structure { parents: vec![9; 7], ..Structure::default() };
-        assert_eq!(wrong(parents), "parents has player 9, the game has 7");
+        assert_eq!(wrong(parents), "parents names player 9, the game has 7 players");
         let parents = Structure { parents: vec![1, 2, 0, 0, 0, 0, 0], ..Structure::default() };
-        assert_eq!(wrong(parents), "a chain of parents comes back to where it began");
+        assert_eq!(wrong(parents), "parents form a cycle");
     }
 }

@@ -1,4 +1,4 @@
-//! Games of all traces: who plays, what they earn, and the rows of it.
+//! Games of all traces: players, values and rows.
 //!
 //! Workers take traces as they come; an idle one helps with the draws of another's. What is found depends on the trace
 //! alone. Buffers stay with the worker: nothing is allocated per event or per draw once they are warm.
@@ -25,7 +25,7 @@ use crate::surrogate::Structure;
 use crate::surrogate::cost::Bound;
 use crate::surrogate::cost::EXACT_PLAYERS;
 
-/// What was found for one trace.
+/// The solution of one trace.
 #[derive(Debug)]
 pub struct Solved {
     /// Value of each unit, NaN where the unit does not play; then that of the row without a unit, v(∅) included.
@@ -158,7 +158,7 @@ fn without_fixed(mut solved: Solved, fixed: &[bool]) -> Solved {
     solved
 }
 
-/// Divides the value of a game, whatever it is, among the rows of its players.
+/// Divides the value of any game among the rows of its players.
 pub fn play(
     game: &mut dyn Game,
     players: super::Players<'_>,
@@ -277,13 +277,13 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
     };
     Err(Error::Parameter(match bound {
         Bound::Evaluations(cost) => format!(
-            "method '{name}' is exact up to {EXACT_PLAYERS} players, {} evaluations of a trace, and {n} of {traces} \
-             traces have more at unit '{unit}': up to {players} players, {cost} evaluations of {events} events; {instead}",
+            "method '{name}' is exact up to {EXACT_PLAYERS} players, {} evaluations per trace; {n} of {traces} traces \
+             need more at unit '{unit}': up to {players} players, {cost} evaluations of {events} events; {instead}",
             Cost::MOST_EVALUATIONS
         ),
         Bound::Visits(evaluations, visits) => format!(
-            "method '{name}' visits at most {} events and edges of a trace, and {n} of {traces} traces take more at \
-             unit '{unit}': up to {players} players, {evaluations} evaluations of {events} events, {visits} visits; \
+            "method '{name}' visits at most {} events and edges per trace; {n} of {traces} traces need more at unit \
+             '{unit}': up to {players} players, {evaluations} evaluations of {events} events, {visits} visits; \
              {instead}",
             Cost::MOST_VISITS
         ),

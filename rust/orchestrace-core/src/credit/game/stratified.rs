@@ -1,4 +1,4 @@
-//! Shapley values from orders that put every player early and late alike.
+//! Shapley values from orders stratified by the players' positions.
 //!
 //! A draw is a random order and its rotations by equal steps: with g of them every player stands once in each g-th part
 //! of the places. Each rotation is itself a random order, so the mean is unbiased and every order adds up to ∆v; what a

@@ -1,4 +1,4 @@
-//! Games whose values are listed, and the lists of other games.
+//! Games given as tables of values, and tables of other games' values.
 //!
 //! Bit p of an index says whether player p, or item p, is in: a game of n players is a list of 2^n values.
 
@@ -67,7 +67,7 @@ impl<'a> TableGame<'a> {
         if !values.len().is_power_of_two() {
             let n = values.len();
             return Err(Error::Parameter(format!(
-                "value has {n} numbers, expected 2^n, one for each coalition"
+                "value has {n} numbers, expected 2^n: one for each coalition of n players"
             )));
         }
         Ok(Self { values, players: values.len().trailing_zeros() as usize })

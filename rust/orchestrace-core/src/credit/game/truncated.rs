@@ -1,4 +1,4 @@
-//! Shapley values from orders that are left as soon as little is missing.
+//! Shapley values from orders truncated once the remaining gain is small.
 //!
 //! Along a random order everybody gains what they add, until |v(N) - v(those before)| is below the tolerance: whoever
 //! comes later gets 0. Biased: values of late gains are lost, and the values sum to less than ∆v by up to the tolerance,

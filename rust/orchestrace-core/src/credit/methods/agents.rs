@@ -229,7 +229,7 @@ impl AgentRelative {
             (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]).collect();
         let alone = segment.len() == 1 && params.text("compat") == Some("verl");
         if alone {
-            let rule = "amount = R, as released code leaves a single value".into();
+            let rule = "amount = R, since released code leaves a single value unchanged".into();
             let weight = 1.0 / (1.0 + params.float("epsilon").unwrap_or_default());
             out.push(TermKind::Turn, &rule, weight, group.value[own], Subject::PlacedRow(own as u32));
             return;
@@ -245,7 +245,7 @@ impl AgentRelative {
             Rule::Magrpo => "joint return from step t on",
             Rule::Marshal => "return-to-go",
         };
-        let by = if scale == Scale::None { "" } else { ", by deviation + ε" };
+        let by = if scale == Scale::None { "" } else { " / (deviation + ε)" };
         let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
         let relative = Relative {
             numbers: &numbers,
@@ -253,7 +253,7 @@ impl AgentRelative {
             scale,
             factor: 1.0,
             kind: if joint { TermKind::Rollout } else { TermKind::Turn },
-            rule: format!("amount = {what}, less the mean{by}").into(),
+            rule: format!("amount = ({what} - mean){by}").into(),
         };
         let whom = |at: usize| {
             let row = segment[at];
@@ -274,7 +274,7 @@ fn of_events(group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms)
     let alone = total < 2.0 && params.text("compat") == Some("verl");
     let rule = if alone {
         divisor = Some(1.0 + epsilon);
-        "amount = R, as released code leaves a single value".into()
+        "amount = R, since released code leaves a single value unchanged".into()
     } else {
         "amount = (R - mean) / (deviation + ε) over all events of the agent in the group".into()
     };

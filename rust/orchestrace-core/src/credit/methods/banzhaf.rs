@@ -1,4 +1,4 @@
-//! Banzhaf values: what a player adds to a coalition of which every set of others is equally likely.
+//! Banzhaf values: a player's mean gain over all coalitions of the others, each equally likely.
 //!
 //! ```text
 //! β_i = 2^-(n-1) Σ_{S ⊆ N∖i} (v(S ∪ i) - v(S));   normalized_banzhaf: β_i ∆v / Σ β
@@ -30,7 +30,7 @@ pub(super) const METHODS: &[Method] = &[Method::PerGame(&BANZHAF), Method::PerGa
 /// Label of the random streams.
 const LABEL: &str = "banzhaf";
 
-/// Banzhaf values, as they are or rescaled.
+/// Banzhaf values, raw or rescaled.
 pub struct Banzhaf {
     info: &'static MethodInfo,
     normalize: bool,
@@ -53,7 +53,7 @@ const PARAMS: &[Param] = &[SAMPLES, OUTCOME, WEIGHTS, QUORUM, PLAYERS, PROGRAM_O
 
 static BANZHAF_INFO: MethodInfo = MethodInfo {
     name: "banzhaf",
-    summary: "what a player adds to a random coalition of the others, all alike",
+    summary: "what a player adds to a coalition of the others, all coalitions equally likely",
     reference: "J. Banzhaf, 1965; arXiv 2205.15466",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -109,7 +109,7 @@ impl GameMethod for Banzhaf {
     }
 }
 
-/// The exact value of every player; those that change nothing get exactly 0 and cost nothing.
+/// The exact value of every player; players that change nothing get exactly 0 at no cost.
 pub fn exact(game: &mut dyn Game, run: &Run) -> Result<Vec<f64>> {
     let n = game.players();
     let among = in_cheap_order(game);

@@ -1,4 +1,4 @@
-//! Credit among siblings: what a decision brought, against the alternatives that were taken in the same context.
+//! Credit among siblings: a decision's outcome relative to the alternatives taken in the same context.
 //!
 //! ```text
 //! A_j = r̄_j - (Σ_k w_k r̄_k - w_j r̄_j) / (Σ_k w_k - w_j)     candidates j of one (group, context, acting role)
@@ -32,7 +32,7 @@ pub struct C3;
 
 static INFO: MethodInfo = MethodInfo {
     name: "c3",
-    summary: "outcome of a decision against its recorded alternatives in the same context",
+    summary: "outcome of a decision relative to its recorded alternatives in the same context",
     reference: "arXiv 2603.06859",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -43,7 +43,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "baseline",
             kind: ParamKind::Choice(&["loo", "mean"]),
             default: Value::Text(Cow::Borrowed("loo")),
-            doc: "loo: mean of the other candidates; mean: of all",
+            doc: "loo: mean of the other candidates; mean: mean of all",
         },
         CONTEXT,
         WEIGHT,
@@ -130,9 +130,9 @@ impl GroupMethod for C3 {
     fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
         let all = over_all(params);
         let rule = if all {
-            "amount = mean outcome of the choice less that of all".into()
+            "amount = mean outcome of the choice - mean outcome of all".into()
         } else {
-            "amount = mean outcome of the choice less that of the others".into()
+            "amount = mean outcome of the choice - mean outcome of the others".into()
         };
         for (part, &own) in rows.iter().enumerate() {
             out.begin(part);

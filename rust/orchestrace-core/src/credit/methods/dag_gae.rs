@@ -1,4 +1,4 @@
-//! Generalized advantage on the graph: a decision is followed by all its successors, not by one next step.
+//! Generalized advantage on the graph: all successors of a decision in place of one next step.
 //!
 //! ```text
 //! δ(v) = r(v) + γ Σ_w m(v,w) V(w) - V(v),   A(v) = δ(v) + γλ Σ_w m(v,w) A(w)   over the successors w of v
@@ -40,7 +40,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "mode",
             kind: ParamKind::Choice(&["mean", "split"]),
             default: Value::Text(Cow::Borrowed("mean")),
-            doc: "mean: over the successors of an event; split: a successor is divided among its predecessors",
+            doc: "mean: average over the successors of an event; split: a successor is divided among its predecessors",
         },
         PROGRAM_ORDER,
         WEIGHT,

@@ -1,4 +1,4 @@
-//! The difference reward: what the outcome loses when one player is taken out of the whole.
+//! The difference reward: the outcome's loss if one player is removed.
 //!
 //! ```text
 //! D_i = v(N) - v(N \ i)
@@ -37,7 +37,7 @@ pub struct Difference;
 
 static INFO: MethodInfo = MethodInfo {
     name: "difference",
-    summary: "what the outcome loses without the unit, all others being there",
+    summary: "what the outcome loses if only the unit is absent",
     reference: "Wolpert and Tumer 2001, wonderful life utility",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -48,7 +48,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "baseline",
             kind: ParamKind::Choice(&["remove", "mean"]),
             default: Value::Text(Cow::Borrowed("remove")),
-            doc: "what takes the unit's place: nothing, or a fair coin between the unit and nothing",
+            doc: "replacement of the unit: nothing, or a fair coin between the unit and nothing",
         },
         OUTCOME,
         WEIGHTS,

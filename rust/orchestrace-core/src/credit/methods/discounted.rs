@@ -1,4 +1,4 @@
-//! Return-to-go of a reward that is paid at the end: R γ^(|V|-1-row), row in canonical order.
+//! Return-to-go of a final reward: R γ^(|V|-1-row), row in canonical order.
 //!
 //! What a single-agent trainer would use that reads the trace as one sequence of steps. An advantage: values are not
 //! parts of R. O(|V|), no graph.

@@ -1,4 +1,4 @@
-//! Backward flow of the outcome through the graph: what an event keeps of what its successors send.
+//! Backward flow of the outcome through the graph: the part that an event keeps of its inflow.
 //!
 //! ```text
 //! c(y) = R,   c(u) = Σ_v (1-κ) c(v) a(u,v) over the successors v of u,   Σ_u a(u,v) = 1 over the predecessors of v
@@ -55,7 +55,7 @@ pub(super) const KERNEL: Param = Param {
     name: "kernel",
     kind: ParamKind::Choice(&["uniform", "edge_type", "time_decay", "lrp", "shapley_gate"]),
     default: Value::Text(Cow::Borrowed("uniform")),
-    doc: "how an event divides among its predecessors what it does not keep",
+    doc: "how an event divides what it does not keep among its predecessors",
 };
 pub(super) const TAU: Param = Param {
     name: "tau",
@@ -74,12 +74,12 @@ pub(super) const EPSILON: Param = Param {
     name: "epsilon",
     kind: ParamKind::Float(0.0, 1e12),
     default: Value::Float(0.0),
-    doc: "stabiliser of lrp; what falls on it stays with the event",
+    doc: "stabilizer of lrp; its share stays with the event",
 };
 
 static INFO: MethodInfo = MethodInfo {
     name: "flow",
-    summary: "the outcome flows back along the edges; every event keeps a part of what passes",
+    summary: "the outcome flows back along the edges; every event keeps a part of what it receives",
     reference: "defined by this project (docs/reference/definitions.md, D12); restart view: personalized PageRank, \
                 Haveliwala 2002; lrp: Bach et al. 2015, equation 58",
     quantity: Quantity::Share,
@@ -92,7 +92,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "retention",
             kind: ParamKind::Float(0.0, 1.0),
             default: Value::Float(RETENTION),
-            doc: "part of what it receives that an event with predecessors keeps",
+            doc: "share of its inflow that an event with predecessors keeps",
         },
         TAU,
         WEIGHTS,

@@ -1,4 +1,4 @@
-//! Discounted return along the graph: what the outcome is worth at an event, hops of the graph taken for steps.
+//! Discounted return along the graph: the value of the outcome at an event, with graph hops as steps.
 //!
 //! ```text
 //! c(y) = R,   c(u) = Σ_v γ (1-κ) c(v) a(u,v) over the successors v of u;   the value of u is c(u)
@@ -28,7 +28,7 @@ pub struct FlowDiscounted;
 
 static INFO: MethodInfo = MethodInfo {
     name: "flow_discounted",
-    summary: "the outcome flows back along the edges and is discounted by each",
+    summary: "the outcome flows back along the edges; each edge discounts it",
     reference: "defined by this project (docs/reference/definitions.md, D12)",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,
@@ -46,7 +46,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "retention",
             kind: ParamKind::Float(0.0, 1.0),
             default: Value::Float(0.0),
-            doc: "part of what it receives that an event with predecessors does not pass on",
+            doc: "share of its inflow that an event with predecessors does not pass on",
         },
         TAU,
         WEIGHTS,
@@ -56,7 +56,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "weight",
             kind: ParamKind::Choice(&["rows", "tokens_out"]),
             default: Value::Text(Cow::Borrowed("rows")),
-            doc: "weight of an event in the mean of a larger unit: 1, or the tokens it wrote",
+            doc: "weight of an event in the mean of a larger unit: 1, or its output tokens",
         },
     ],
     tier: None,

@@ -1,4 +1,4 @@
-//! Values under a spawn forest: nobody acts who was never spawned.
+//! Values under a spawn forest: an agent acts only if its spawner does.
 //!
 //! ```text
 //! precedence_shapley   mean gain over the linear extensions of the forest: orders in which every spawner comes first
@@ -56,7 +56,7 @@ static PRECEDENCE_INFO: MethodInfo = MethodInfo {
 
 static PERMISSION_INFO: MethodInfo = MethodInfo {
     name: "permission",
-    summary: "Shapley value where nobody acts without the whole chain of its spawners",
+    summary: "Shapley value if an agent acts only with the whole chain of its spawners",
     reference: "R. Gilles, G. Owen, R. van den Brink, 1992",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -69,7 +69,7 @@ static PERMISSION_INFO: MethodInfo = MethodInfo {
 
 /// The forest of the players.
 fn forest_of(players: &Players<'_>) -> Result<Forest> {
-    let loops = || Error::Parameter("a chain of parents comes back to where it began".into());
+    let loops = || Error::Parameter("parents form a cycle".into());
     Forest::new(players.len(), players.parents).ok_or_else(loops)
 }
 
@@ -316,7 +316,7 @@ fn of_sets(game: &mut dyn Game, sets: &[u64], run: &Run) -> Result<Vec<f64>> {
     Ok(worth)
 }
 
-/// The game in which only those act whose whole chain of spawners is there.
+/// The game in which a player acts only if its whole chain of spawners is present.
 #[derive(Debug)]
 pub struct Permitted<'a, G> {
     /// A reference to the game, or a box of it.

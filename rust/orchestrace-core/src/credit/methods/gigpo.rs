@@ -1,4 +1,4 @@
-//! Two levels of comparison: the rollout within its group, and the step among the steps that started from one state.
+//! Two levels of comparison: a rollout within its group, and a step among the steps from the same state.
 //!
 //! ```text
 //! A = A_E + w A_S;   A_E: R normalized over the rollouts of the group;   A_S: return-to-go of the turn, normalized over
@@ -42,13 +42,13 @@ static INFO: MethodInfo = MethodInfo {
             name: "step_weight",
             kind: ParamKind::Float(0.0, 1e12),
             default: Value::Float(1.0),
-            doc: "w: weight of the step's part",
+            doc: "w: weight of the step-level term",
         },
         Param {
             name: "norm",
             kind: ParamKind::Choice(&["mean_std", "mean"]),
             default: Value::Text(Cow::Borrowed("mean_std")),
-            doc: "mean: subtract it; mean_std: divide by the standard deviation, too",
+            doc: "mean: subtract the mean; mean_std: also divide by the standard deviation",
         },
         GAMMA,
         DDOF,

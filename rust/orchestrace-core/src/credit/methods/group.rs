@@ -78,7 +78,7 @@ static GRPO_INFO: MethodInfo = MethodInfo {
 
 static DR_GRPO_INFO: MethodInfo = MethodInfo {
     name: "dr_grpo",
-    summary: "reward of a rollout less the mean of its group",
+    summary: "reward of a rollout - mean of its group",
     reference: "arXiv 2503.20783",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -91,7 +91,7 @@ static DR_GRPO_INFO: MethodInfo = MethodInfo {
 
 static RLOO_INFO: MethodInfo = MethodInfo {
     name: "rloo",
-    summary: "reward of a rollout less the mean of the others of its group",
+    summary: "reward of a rollout - mean of the others of its group",
     reference: "arXiv 2402.14740",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -104,7 +104,7 @@ static RLOO_INFO: MethodInfo = MethodInfo {
 
 static OPO_INFO: MethodInfo = MethodInfo {
     name: "opo",
-    summary: "reward of a rollout less the mean of its group, in which long rollouts weigh more",
+    summary: "reward of a rollout - length-weighted mean of its group",
     reference: "arXiv 2505.23585",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -115,7 +115,7 @@ static OPO_INFO: MethodInfo = MethodInfo {
             name: "length",
             kind: ParamKind::Choice(&["tokens_out", "events"]),
             default: Value::Text(Cow::Borrowed("tokens_out")),
-            doc: "how long a rollout is: tokens that the team wrote, or events that it owns",
+            doc: "length of a rollout: tokens that the team wrote, or events that it owns",
         },
         COMPAT,
     ],
@@ -125,7 +125,7 @@ static OPO_INFO: MethodInfo = MethodInfo {
 
 static PASS_K_INFO: MethodInfo = MethodInfo {
     name: "pass_k",
-    summary: "only the best rollout of a group is paid: by how far it is ahead of the second",
+    summary: "lead of a group's best rollout over the second; 0 for all others",
     reference: "arXiv 2503.19595",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -136,7 +136,7 @@ static PASS_K_INFO: MethodInfo = MethodInfo {
             name: "norm_std",
             kind: ParamKind::Bool,
             default: Value::Bool(false),
-            doc: "divide by the standard deviation of the group (n - 1), as released code does",
+            doc: "divide by the standard deviation of the group (n - 1), as the released code does",
         },
         EPSILON,
     ],
@@ -199,7 +199,7 @@ impl GroupMethod for GroupRelative {
         for (part, &own) in rows.iter().enumerate() {
             out.begin(part);
             if alone {
-                let rule = "amount = R, as released code leaves a group of one".into();
+                let rule = "amount = R, since released code leaves a group of one unchanged".into();
                 let deviation = if matches!(self.rule, Rule::Grpo) { 1.0 + epsilon } else { 1.0 };
                 out.push(TermKind::Rollout, &rule, 1.0 / deviation, rewards[0], whom(0));
                 continue;
@@ -261,7 +261,8 @@ impl GroupRelative {
     }
 }
 
-/// How long a rollout is: the events that somebody of the team owns, or the tokens that they wrote, if any of them tells.
+/// How long a rollout is: the events that somebody of the team owns, or the tokens that they wrote, if any are
+/// recorded.
 fn length(view: &TraceView<'_>, by_events: bool, owners: &[u32]) -> Option<f64> {
     let mut owned = (0..view.len()).filter(|&v| owners[v] != NOBODY);
     if by_events {

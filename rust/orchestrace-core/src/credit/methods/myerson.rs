@@ -1,4 +1,4 @@
-//! The Myerson value: only those cooperate whom links join.
+//! The Myerson value: only players joined by links cooperate.
 //!
 //! ```text
 //! v^L(S) = Σ v(C) - v(∅) over the parts C of S that links join;  μ = Shapley value of v^L
@@ -33,7 +33,7 @@ pub struct Myerson;
 
 static INFO: MethodInfo = MethodInfo {
     name: "myerson",
-    summary: "Shapley value where only those cooperate whom messages, returns and spawns join",
+    summary: "Shapley value if only agents joined by messages, returns or spawns cooperate",
     reference: "R. Myerson, 1977",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -86,7 +86,7 @@ impl GameMethod for Myerson {
     }
 }
 
-/// The game in which every part of a coalition that links join earns for itself.
+/// The game in which each linked component of a coalition earns its own value.
 #[derive(Debug)]
 pub struct Restricted<'a, G> {
     /// A reference to the game, or a box of it.
@@ -196,7 +196,7 @@ impl Pending {
     }
 }
 
-/// For every player those that it is linked to; `links` are pairs, a pair twice is a pair once.
+/// The linked players of every player; `links` are pairs, and duplicates count once.
 #[must_use]
 pub fn neighbors(players: usize, links: &[(u32, u32)]) -> Vec<Vec<u32>> {
     let mut linked = vec![Vec::new(); players];

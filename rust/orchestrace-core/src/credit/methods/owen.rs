@@ -1,4 +1,4 @@
-//! Owen and Winter values: unions come into the game as one, and divide among themselves what they earn.
+//! Owen and Winter values: unions enter the game as one player and divide their value among members.
 //!
 //! ```text
 //! φ_i = Σ_{H ⊆ M∖j} Σ_{T ⊆ B_j∖i}  h!(m-h-1)!/m! · t!(b-t-1)!/b! · (v(Q_H ∪ T ∪ i) - v(Q_H ∪ T))
@@ -45,7 +45,7 @@ pub static WINTER: Owen = Owen { info: &WINTER_INFO, nested: true };
 
 static OWEN_INFO: MethodInfo = MethodInfo {
     name: "owen",
-    summary: "Shapley value among roles, and within a role among those who play",
+    summary: "Shapley value among roles, then among the players of each role",
     reference: "G. Owen, 1977",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -58,7 +58,7 @@ static OWEN_INFO: MethodInfo = MethodInfo {
 
 static WINTER_INFO: MethodInfo = MethodInfo {
     name: "winter",
-    summary: "Shapley value among roles, within a role among agents, within an agent among its parts",
+    summary: "Shapley value among roles, then among a role's agents, then among an agent's parts",
     reference: "E. Winter, 1989",
     quantity: Quantity::Share,
     scope: Scope::Trace,
@@ -129,7 +129,7 @@ impl GameMethod for Owen {
     }
 }
 
-/// A player, or players that come as one.
+/// A player, or players that enter as one.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Part {
     /// One player.

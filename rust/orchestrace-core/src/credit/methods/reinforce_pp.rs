@@ -45,7 +45,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "batch",
             kind: ParamKind::Text,
             default: Value::Null,
-            doc: "a metric of the trace: traces of one value are a batch; null: the whole corpus is",
+            doc: "trace metric whose values define the batches; null: the whole corpus is one batch",
         },
         COMPAT,
     ],

@@ -95,7 +95,7 @@ static SEQUENTIAL_INFO: MethodInfo = MethodInfo {
 
 static ELIGIBILITY_INFO: MethodInfo = MethodInfo {
     name: "eligibility",
-    summary: "differences of the critic, paid to the turns whose traces have not faded",
+    summary: "temporal differences of the critic, credited to turns by their eligibility traces",
     reference: "Sutton & Barto 2018, chapter 12",
     quantity: Quantity::Advantage,
     scope: Scope::Trace,
@@ -108,7 +108,7 @@ static ELIGIBILITY_INFO: MethodInfo = MethodInfo {
             name: "traces",
             kind: ParamKind::Choice(&["accumulating", "replacing"]),
             default: Value::Text(Cow::Borrowed("accumulating")),
-            doc: "replacing: a trace ends where its agent acts again",
+            doc: "replacing: a turn's eligibility ends when its agent acts again",
         },
         WEIGHT,
     ],

@@ -1,4 +1,4 @@
-//! The outcome relative to rollouts of a similar shape, as far as there are any.
+//! The outcome relative to rollouts of a similar shape, shrunk towards the group.
 //!
 //! ```text
 //! b = (⌊log2 |V|⌋, depth, ⌊log2 width⌋, ⌊log2 agents⌋)
@@ -28,7 +28,7 @@ pub struct ShapeNormalized;
 
 static INFO: MethodInfo = MethodInfo {
     name: "shape_normalized",
-    summary: "reward of a rollout relative to those of its group that have a similar shape",
+    summary: "reward of a rollout relative to rollouts of its group with a similar shape",
     reference: "defined by this project (docs/reference/definitions.md, D13)",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -39,7 +39,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "kappa",
             kind: ParamKind::Float(0.0, 1e12),
             default: Value::Float(8.0),
-            doc: "how many rollouts the group's mean is worth",
+            doc: "weight of the group's mean, in rollouts",
         },
         DDOF,
         EPSILON,

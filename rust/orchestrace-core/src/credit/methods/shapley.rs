@@ -1,4 +1,4 @@
-//! The Shapley value: the mean of what a player adds to those before it, over all orders of the players.
+//! The Shapley value: a player's mean gain over all orders of the players.
 //!
 //! ```text
 //! φ_i = Σ_{S ⊆ N\i} |S|! (n-|S|-1)! / n! (v(S ∪ i) - v(S))
@@ -45,14 +45,14 @@ const SAMPLER: Param = Param {
         "kernel",
     ]),
     default: Value::Text(Cow::Borrowed("auto")),
-    doc: "auto: exact where samples is null or would cost more, else permutation; truncated is biased",
+    doc: "auto: exact if samples is null or would cost more, else permutation; truncated is biased",
 };
 
 const TOLERANCE: Param = Param {
     name: "tolerance",
     kind: ParamKind::Float(0.0, f64::MAX),
     default: Value::Null,
-    doc: "truncated: an order ends where less than this is missing from v(N); later gains count 0",
+    doc: "truncated: an order ends once less than this is missing from v(N); later gains are 0",
 };
 
 static INFO: MethodInfo = MethodInfo {
@@ -77,7 +77,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "evaluation",
             kind: ParamKind::Choice(Evaluation::NAMES),
             default: Value::Text(Cow::Borrowed("auto")),
-            doc: "gates that an order evaluates at each step: all, or those that change; the result is the same",
+            doc: "gates evaluated at each step of an order: all, or only those that change; same result",
         },
     ],
     tier: Some(Tier::Surrogate),
@@ -94,10 +94,10 @@ impl GameMethod for Shapley {
         let truncated = params.text("sampler") == Some("truncated");
         match (params.text("sampler"), samples) {
             _ if truncated != params.float("tolerance").is_some() => {
-                Err(Error::Parameter("sampler 'truncated' needs tolerance, and no other has one".into()))
+                Err(Error::Parameter("sampler 'truncated' needs tolerance; no other sampler takes it".into()))
             }
             (Some("exact"), Some(_)) => {
-                Err(Error::Parameter("sampler 'exact' draws nothing: leave out samples".into()))
+                Err(Error::Parameter("sampler 'exact' draws no samples: leave out samples".into()))
             }
             (Some(sampler), None) if !matches!(sampler, "auto" | "exact") => {
                 Err(Error::Parameter(format!("sampler '{sampler}' needs samples, the number of its draws")))

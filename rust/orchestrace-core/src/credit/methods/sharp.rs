@@ -1,4 +1,4 @@
-//! SHARP: what the team got, what an agent added to it, and how its tools went, relative to its other rollouts.
+//! SHARP: team reward, an agent's contribution and its tools' success, relative to its other rollouts.
 //!
 //! ```text
 //! c_i = broadcast · R + marginal · (v(N) - v(N \ i)) + process · (share of its tool results with `ok` that are)
@@ -47,15 +47,15 @@ static INFO: MethodInfo = MethodInfo {
     units: Unit::ALL,
     axioms: &[],
     params: &[
-        term("broadcast", 1.0, "weight of the reward, the same for all"),
+        term("broadcast", 1.0, "weight of the reward, which is the same for all"),
         term("marginal", 1.0, "weight of what the outcome loses without the agent"),
-        term("process", 0.0, "weight of the share of the agent's tool results that are ok"),
+        term("process", 0.0, "weight of the share of the agent's tool results with ok = true"),
         Param {
             name: "norm",
             kind: ParamKind::Choice(&["mean_std", "mean", "none"]),
             default: Value::Text(Cow::Borrowed("mean_std")),
-            doc: "over the agent's rollouts of the group: mean: subtract it; mean_std: divide by the standard \
-                  deviation, too; none: as it is",
+            doc: "over the agent's rollouts in the group: mean: subtract the mean; mean_std: also divide by the \
+                  standard deviation; none: unchanged",
         },
         DDOF,
         EPSILON,

@@ -1,4 +1,4 @@
-//! Blame by spectrum: what failing rollouts of a group did that passing ones did not.
+//! Spectrum-based blame: actions of a group's failing rollouts that passing ones lack.
 //!
 //! ```text
 //! ef, ep: failing and passing rollouts with the class;  nf, np: without it;  F = ef + nf, P = ep + np
@@ -37,7 +37,7 @@ pub struct Spectrum;
 
 static INFO: MethodInfo = MethodInfo {
     name: "spectrum",
-    summary: "minus the suspiciousness of what an event does, over passing and failing rollouts of the group",
+    summary: "minus the suspiciousness of what an event does, from passing and failing rollouts of the group",
     reference: "spectrum-based fault localization: Abreu et al. 2006; Wong et al. 2014",
     quantity: Quantity::Advantage,
     scope: Scope::Group,
@@ -54,13 +54,13 @@ static INFO: MethodInfo = MethodInfo {
             name: "by",
             kind: ParamKind::Choice(&["action", "agent", "message"]),
             default: Value::Text(Cow::Borrowed("action")),
-            doc: "what is suspected: kinds of actions (type and tool), agents, or texts of messages",
+            doc: "what is rated: kinds of actions (type and tool), agents, or message texts",
         },
         Param {
             name: "threshold",
             kind: ParamKind::Float(f64::MIN, f64::MAX),
             default: Value::Float(0.5),
-            doc: "a rollout passes if its reward is at least this",
+            doc: "least reward of a passing rollout",
         },
         Param {
             name: "star",

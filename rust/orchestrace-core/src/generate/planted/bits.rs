@@ -1,6 +1,5 @@
-//! Random bits that hang on one drawn number: what an event means is a function of the bits it was drawn
-//! with, so that whatever shares the event shares the meaning. And normal variates without a maths library,
-//! whose last bits differ between platforms.
+//! Random bits derived from one drawn number: an event's meaning is a function of its bits, so copies of an event share
+//! its meaning. And normal variates without a maths library, whose last bits differ between platforms.
 
 use crate::generate::literals::scatter;
 

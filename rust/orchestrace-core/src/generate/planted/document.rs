@@ -1,4 +1,4 @@
-//! A planted trace as a JSON document: every field that a method may ask for, none that tells the truth.
+//! A planted trace as a JSON document: every field that a method may need, none that reveals the truth.
 
 use std::io::Write;
 

@@ -1,5 +1,4 @@
-//! Rollouts of one group share a beginning: they run on one stream up to a decision that matters, and part
-//! there.
+//! Rollouts of a group with a shared beginning: one stream up to a decision that matters, separate streams after it.
 //!
 //! A fork is due from a certain event on and takes place at the first decision that matters, other than one
 //! that begins with a call of a tool, since which tool is called is drawn later; at the latest at the answer

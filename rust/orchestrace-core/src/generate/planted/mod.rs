@@ -202,7 +202,9 @@ impl Spec {
         if let Some(spawning) = self.spawning {
             spawning.check()?;
             if self.outcome != Outcome::Linear {
-                return Err(Error::Parameter("spawn_effect needs outcome 'linear': no other adds up".into()));
+                return Err(Error::Parameter(
+                    "spawn_effect needs outcome 'linear': no other is additive".into(),
+                ));
             }
             // A decision, a spawn, what comes back and the answer.
             if self.agents < 2 || (self.length() as f64 * (1.0 - self.spread)) < 4.0 {

@@ -1,4 +1,4 @@
-//! The structural model of the outcome, with everything that is exactly true under it.
+//! The structural model of the outcome, and the exact truth under it.
 //!
 //! A coalition `S` is a set of events; the effect of an event is drawn by [`super::law`]. With the pair terms
 //! `P(S) = Σ w(u,v)` over the pairs of events that are both in `S`:
@@ -41,7 +41,7 @@ const SUCCESSES: f64 = 1.5;
 /// A larger scale could drive a factor below 0.
 const MOST_GAIN: f64 = 0.55;
 
-/// How effects make an outcome.
+/// The rule by which effects make an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// Their sum.

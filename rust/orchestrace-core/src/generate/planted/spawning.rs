@@ -1,4 +1,4 @@
-//! A planted decision to spawn: its effect, its probability and what else goes with it, all known.
+//! A planted spawn decision with known effect, probability and confounders.
 //!
 //! The first event of a run is then the root's decision, in one of four states that a task has with equal
 //! probability. In state `x` the root spawns with probability `e(x) = o + (1 − 2o) x/3`, rounded to thousandths,
@@ -18,7 +18,7 @@ use crate::rng::Stream;
 
 const STATES: u64 = 4;
 
-/// What to plant.
+/// The spawn effect to plant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spawning {
     /// Mean effect of spawning over the states.

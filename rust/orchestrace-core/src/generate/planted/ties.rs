@@ -1,4 +1,4 @@
-//! Ties of effects: to the context alone, or to something that a reader of many runs can see.
+//! Keys of effects: the context alone, or something visible across many runs.
 //!
 //! By default an effect is a property of its context, which never comes back in another task. Under a tie one
 //! number for the whole corpus ranks actions, actions by role, or tools; the effects of a context are these
@@ -19,7 +19,7 @@ use crate::error::{Error, Result, unknown_name};
 use crate::generate::literals::scatter;
 use crate::generate::names::{ROLES, TOOLS};
 
-/// What an effect hangs on.
+/// The key of an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effects {
     /// The context of the event.

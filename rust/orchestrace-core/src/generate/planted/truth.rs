@@ -90,7 +90,7 @@ static SCHEMAS: LazyLock<[SchemaRef; 8]> = LazyLock::new(|| {
     })
 });
 
-/// What is true of a planted corpus, in pieces of consecutive traces.
+/// The truth of a planted corpus, in pieces of consecutive traces.
 #[derive(Debug, Default)]
 pub struct Truth {
     tables: [Vec<RecordBatch>; 8],

@@ -1,4 +1,4 @@
-//! Injected texts, where they are found again, and what of them an agent does.
+//! Injected texts: where they reappear, and which of their instructions an agent follows.
 //!
 //! Tools print YAML with wrapped lines and doubled quotes, and defences mark the spaces: an injected text is looked for
 //! without white space, quotes, backslashes and the marks, and without regard to case. What it asks for is looked for

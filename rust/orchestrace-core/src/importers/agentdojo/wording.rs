@@ -1,4 +1,4 @@
-//! Texts in the forms that are compared: words, amounts, names, quotations.
+//! Comparable forms of texts: words, amounts, names, quotations.
 //!
 //! Spelling is no difference: case, white space, punctuation, marks of a defence, invisible and full-width characters,
 //! `5` and `5.0`, `1,200` and `1200`, `send_email` and `sendEmail`. Every form is linear in its text.
@@ -57,7 +57,7 @@ impl Wording {
             || value.solid.chars().count() >= LONG && self.solid.contains(&value.solid)
     }
 
-    /// Whether all of a value could come from it, be it from within its words: what a user asked for is not told
+    /// Whether all of a value could come from it, be it from within its words: what a user asked for is not reported
     /// apart finely.
     pub(super) fn may_say(&self, value: &Wording) -> bool {
         if value.is_amount() {

@@ -1,4 +1,4 @@
-//! Steps to a recording: each agent its stream, a document that goes on with another one in the same.
+//! Conversion of steps to a recording: one stream per agent; a continuation document joins the same stream.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::schema::MeasureKind;
 /// Name of an agent that has none.
 const AGENT: &str = "agent";
 
-/// One document, as the context of its steps tells it.
+/// One document, as the context of its steps describes it.
 struct Document<'a> {
     tree: Tree<'a>,
     steps: Vec<(usize, Tree<'a>)>,
@@ -107,7 +107,7 @@ fn time_of(step: Value<'_>) -> Option<i64> {
     step.get("timestamp").str().and_then(parse_timestamp)
 }
 
-/// The documents while they are told.
+/// The documents during their conversion.
 struct Telling<'t, 'a, 'i> {
     documents: &'t [Document<'a>],
     items: &'t TraceItems<'i>,
@@ -218,7 +218,7 @@ impl<'t> Telling<'t, '_, '_> {
                 stream.open = true;
                 let text = text_of(step.get("message"));
                 if !std::mem::replace(&mut stream.prompted, true) {
-                    // What its parent asked is told by the parent.
+                    // The request of its parent is recorded there.
                     return self.items.duplicate(item);
                 }
                 let id = self.recording.text(&id);
@@ -240,7 +240,7 @@ impl<'t> Telling<'t, '_, '_> {
             _ if compacts => drop(self.recording.compaction(stream.agent)),
             Some("system") if results.is_empty() => self.items.ignored(item, "atif.system"),
             Some("system") => self.results(stream, &id, next.or(time), step, &[]),
-            // Redacted: what only answers have tells them.
+            // Redacted: fields that only answers have identify them.
             _ if step.first(&["metrics", "llm_call_count", "tool_calls", "model_name"]).exists() => {
                 self.answer(stream, &id, time, step, next);
             }
@@ -287,7 +287,7 @@ impl<'t> Telling<'t, '_, '_> {
         self.results(stream, id, next.or(time), step, &ids);
     }
 
-    /// The calls of a step, and their ids: their own where these tell them apart.
+    /// The calls of a step, and their ids: their own if these are distinct.
     fn calls(&mut self, response: Entry, stream: &Stream<'_>, step_id: &str, step: Value<'_>) -> Vec<String> {
         let calls: Vec<Value<'_>> = step.get("tool_calls").elements().collect();
         let mut ids: Vec<String> =
@@ -340,7 +340,7 @@ impl<'t> Telling<'t, '_, '_> {
         ids: &[String],
     ) {
         let results: Vec<Value<'_>> = step.path(&["observation", "results"]).elements().collect();
-        // Those that are told: only an agent calls.
+        // Those that are used: only an agent calls.
         let calls: Vec<&str> = step
             .get("tool_calls")
             .elements()
@@ -350,7 +350,7 @@ impl<'t> Telling<'t, '_, '_> {
         for (k, result) in results.iter().enumerate() {
             let named = result.get("source_call_id").some_str();
             let call = match named.map(|id| calls.iter().filter(|call| **call == id).count()) {
-                // Calls that their ids do not tell apart have their results in the same order.
+                // Calls with equal ids have their results in the same order.
                 Some(n) if n > 1 && results.len() == calls.len() => ids.get(k).map(String::as_str),
                 Some(1) => calls.iter().position(|call| Some(*call) == named).map(|at| &*ids[at]),
                 _ => named,
@@ -420,7 +420,7 @@ impl<'t> Telling<'t, '_, '_> {
         self.recording.finding(
             FindingCode::UsageRepeated,
             stream.last,
-            format!("the document's total is {total} tokens, its steps sum to {sum}"),
+            format!("the document's total is {total} tokens, but its steps sum to {sum}"),
         );
         if let Some(entry) = stream.last {
             let extras =
@@ -441,7 +441,7 @@ fn spawned_by<'v>(step: Value<'v>, call: Value<'v>, k: usize, calls: usize) -> O
         results.elements().filter(|result| id.is_some() && result.get("source_call_id").str() == id);
     let first = own.next()?;
     let result = match own.next() {
-        // Ids that tell nothing apart: by place.
+        // Ids that are not distinct: by place.
         Some(_) if results.len() == calls => results.at(k),
         _ => first,
     };
@@ -462,7 +462,7 @@ fn usage_of(metrics: Value<'_>) -> Usage {
     }
 }
 
-/// A run while its document is told.
+/// A run during the conversion of its document.
 struct Stream<'d> {
     agent: Agent,
     id: String,

@@ -85,7 +85,7 @@ impl Teller<'_> {
         }
     }
 
-    /// An agent by what is known of it; `others` are types that others than its call tell.
+    /// An agent by what is known of it; `others` are types recorded elsewhere than in its call.
     fn agent(&mut self, id: Code, call: Option<u32>, others: [Code; 3]) -> Agent {
         let call = call.map(|at| &self.records.blocks[at as usize]);
         let (name, kind) = match call {

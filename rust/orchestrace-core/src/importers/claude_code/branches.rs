@@ -1,5 +1,5 @@
-//! Which records lie on branches that were given up: after a prompt was edited, or a session went on from an earlier
-//! record, one record has several that follow it, and the conversation lives on the newest.
+//! Records on abandoned branches: after an edited prompt, or a session resumed from an earlier record, one record has
+//! several successors, and the newest continues the conversation.
 
 use hashbrown::HashSet;
 

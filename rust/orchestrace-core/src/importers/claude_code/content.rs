@@ -33,7 +33,7 @@ static USAGE: Keys<4> =
 
 static MESSAGE: Keys<5> = Keys::new(["id", "model", "content", "usage", "stop_reason"]);
 
-/// Texts that the program wraps what it tells the model in.
+/// Texts that the program wraps around its messages to the model.
 const WRAPPED: [&str; 9] = [
     "<command-",
     "<local-command-",

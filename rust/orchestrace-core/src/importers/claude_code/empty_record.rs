@@ -1,4 +1,4 @@
-//! A record that says nothing: it is counted, and its links are kept for those that hang on it.
+//! A record without content: counted, with its links kept for the records that follow it.
 
 /// What is kept of it. Its text is no JSON, so that no line can be taken for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Facts that are known once all streams are read: answers without a stream, differing totals, empty files.
+//! Facts that need all streams: answers without a stream, differing totals, empty files.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl Teller<'_> {
             let last = self.last_usage.get(&agent).copied();
             if let Some(last) = last.filter(|last| *last != told) {
                 let message =
-                    format!("the result tells {told} tokens, the last response of its agent {last}");
+                    format!("the result reports {told} tokens, the last response of its agent {last}");
                 self.recording.finding(FindingCode::UsageRepeated, Some(entry), message);
             }
         }
@@ -42,7 +42,7 @@ impl Teller<'_> {
         let silent = self.silent.values().copied().filter(|agent| !streams.contains(agent));
         for agent in silent.collect::<BTreeSet<_>>() {
             match self.returned.get(&agent).copied() {
-                // Its result is told by its call, unless that only launched it.
+                // Its call records its result, unless that only launched it.
                 Some((call, content, time, item)) if self.delivered.contains(&agent) => {
                     let id = [self.recording.read(call), ":return"].concat();
                     let id = self.recording.text(&id);
@@ -57,7 +57,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Counts the small files: they are used where they tell of an agent.
+    /// Counts the small files: they are used if they describe an agent.
     pub(super) fn beside(&mut self) {
         for meta in &self.records.metas {
             if !self.by_id.contains_key(&meta.agent) {

@@ -1,4 +1,4 @@
-//! The outermost members of a line that say where it belongs: enough for most lines.
+//! The outermost members of a line, which place most lines.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Inputs of an agent: prompts, results, messages of others, and what it heard while it worked.
+//! Inputs of an agent: prompts, results, messages from others, and messages that arrived during its work.
 
 use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
 use super::record::{Act, Block, Code, Line, Outcome, Use, User};
@@ -64,7 +64,7 @@ impl Teller<'_> {
             return (told == 0).then_some("claude_code.user.meta");
         }
         if user.said.interrupts {
-            // The result that was refused has told it.
+            // The refused result has recorded it.
             let again = running.last == Last::Stopped;
             running.last = Last::Stopped;
             if !again {
@@ -217,7 +217,7 @@ impl Teller<'_> {
     }
 
     /// What is typed while an agent works waits in a queue. What leaves it as a prompt is a line of its own; what
-    /// reaches the agent at work was for a long time told here alone.
+    /// reaches the agent at work was for a long time recorded here alone.
     pub(super) fn queue(
         &mut self,
         agent: Agent,

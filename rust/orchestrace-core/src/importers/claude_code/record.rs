@@ -1,4 +1,4 @@
-//! The record of each line, taken from its tree: ids become numbers, texts become hashes.
+//! The record of each line, taken from its tree, with numbers for ids and hashes for texts.
 
 use std::cell::OnceCell;
 
@@ -94,7 +94,7 @@ pub(super) struct Assistant {
     pub id: Code,
     pub model: Text,
     pub usage: Usage,
-    /// Type of the agent, where the line tells it.
+    /// Type of the agent, if the line records it.
     pub agent_type: Code,
     pub calls_tools: bool,
     /// Made by the client, not by a model.
@@ -163,7 +163,7 @@ pub(super) struct Outcome {
     /// Whether the user refused.
     pub refused: bool,
     pub duration_s: Option<f64>,
-    /// Agent that did the work, by its id: as a field, and as the text tells it.
+    /// Agent that did the work, by its id: from a field, and from the text.
     pub agent: Code,
     pub agent_said: Code,
     pub agent_type: Code,
@@ -513,7 +513,7 @@ impl Reader<'_> {
         };
         let time = time_of(record.time);
         if time.is_none() && record.time.exists() {
-            self.recording.finding(FindingCode::FieldIgnored, None, "'timestamp' is no time");
+            self.recording.finding(FindingCode::FieldIgnored, None, "'timestamp' is not a time");
         }
         Some(Line {
             item: i as u32,

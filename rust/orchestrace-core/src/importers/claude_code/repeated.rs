@@ -1,5 +1,5 @@
-//! Members that a line repeats from the line before it, word for word: whose session it is, where the program runs, its
-//! version. They are half of the members of a line, and are read once for all lines that repeat them.
+//! Members that a line repeats from the line before it: session, working directory, version. They are half of the
+//! members of a line, and are read once for all lines that repeat them.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

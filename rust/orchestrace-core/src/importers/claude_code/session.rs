@@ -1,4 +1,4 @@
-//! A session as a recording: the streams of its agents one after the other.
+//! Conversion of a session to a recording, one agent's stream after the other.
 
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
@@ -23,7 +23,7 @@ pub(super) fn tell(
     recording.trace.system = recording.text("claude-code");
     recording.trace.started_at = records.began;
     if cycle {
-        let message = "'parentUuid' closes a cycle, which is cut there";
+        let message = "'parentUuid' closes a cycle; the importer cuts it there";
         recording.finding(FindingCode::FieldIgnored, None, message);
     }
     let abandoned = recording.extra(Text::default(), "x_abandoned", "true");
@@ -63,13 +63,13 @@ pub(super) struct Teller<'a> {
     pub(super) silent: HashMap<u32, Agent>,
     pub(super) by_id: HashMap<Code, Agent>,
     pub(super) by_name: HashMap<Code, Agent>,
-    /// Contents of messages between agents: what arrives has been told where it was sent.
+    /// Contents of messages between agents: what arrives has been recorded where it was sent.
     pub(super) sent: HashSet<Hash>,
     /// What the call of an agent gave back: call, content, time, item.
     pub(super) returned: HashMap<Agent, (Text, Hash, Option<i64>, u32)>,
     /// Agents whose answer from the background has arrived.
     pub(super) delivered: HashSet<Agent>,
-    /// Tokens of the last response of each agent, and what results tell of it.
+    /// Tokens of the last response of each agent, and those that results report.
     pub(super) last_usage: HashMap<Agent, i64>,
     pub(super) reported: Vec<(Entry, Agent, i64)>,
     /// Agents that worked on when their own records end.
@@ -316,7 +316,7 @@ impl Teller<'_> {
 /// Each line of a response repeats its usage so far: the largest number counts.
 fn join(usage: &mut Usage, line: &Usage) {
     if line.tokens_in > usage.tokens_in {
-        // With its parts, which another line may tell otherwise.
+        // With its parts, which another line may record differently.
         *usage = Usage { tokens_out: usage.tokens_out, cost_usd: usage.cost_usd, ..*line };
     }
     usage.tokens_out = usage.tokens_out.max(line.tokens_out);

@@ -9,7 +9,7 @@ use crate::importers::TraceItems;
 /// Lines of one agent.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
-    /// Id of the agent; 0 for the main one, and for those that are told within the file of another.
+    /// Id of the agent; 0 for the main one, and for those that are recorded within the file of another.
     pub id: Code,
     /// Numbers of its lines, in order.
     pub lines: Vec<u32>,

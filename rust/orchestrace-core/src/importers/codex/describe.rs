@@ -1,4 +1,4 @@
-//! Threads to a recording: each its own stream, one after the other.
+//! Conversion of threads to a recording: one stream per thread, in sequence.
 //!
 //! A response is what stands between two changes of the running totals of tokens: reasoning, texts and calls; a
 //! result or an input ends it too. It was complete with its last item, and began with the last input before it.
@@ -43,7 +43,7 @@ pub(super) fn describe(group: &Group, items: &TraceItems<'_>, recording: &mut Re
     }
 }
 
-/// The response that is being told.
+/// The response that is being written.
 #[derive(Debug, Clone, Copy)]
 struct Current {
     entry: Entry,
@@ -66,7 +66,7 @@ struct Turn {
     said: bool,
 }
 
-/// One thread while it is told.
+/// One thread during its conversion.
 struct Stream<'a, 'i> {
     thread: &'a Thread,
     group: &'a Group,
@@ -87,7 +87,7 @@ struct Stream<'a, 'i> {
     /// When calls were asked, and their tools.
     asked: HashMap<String, (Option<i64>, Text)>,
     turn: Turn,
-    /// Whether this turn's usage was told by request.
+    /// Whether this turn's usage was recorded per request.
     paid_by_request: bool,
     prompted: bool,
     last_response: Option<Entry>,
@@ -156,7 +156,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             self.recording.finding(
                 FindingCode::FieldIgnored,
                 None,
-                format!("{n} lines have no time that can be read; they have that of the line before"),
+                format!("{n} lines have no readable time; they get the time of the line before"),
             );
         }
         self.compare_totals();
@@ -279,7 +279,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             self.reasoning.clear();
             Current { entry, paid: false, over: false, told: false, texts: 0 }
         });
-        // Reasoning is not read, but for a response that nothing else tells of.
+        // Reasoning is read only if nothing else records the response.
         let is_reasoning = matches!(line.what, What::Reasoning);
         if is_reasoning {
             self.reasoning.push((line.item, line.unused));
@@ -399,7 +399,7 @@ impl<'a, 'i> Stream<'a, 'i> {
         let child = !self.thread.parent.is_none();
         let first = !std::mem::replace(&mut self.prompted, true);
         if child && (first || self.team.prompts.contains(&content)) {
-            // What its parent told it is told there.
+            // The message of its parent is recorded there.
             return self.repeats(line);
         }
         let id = self.id_of(line);

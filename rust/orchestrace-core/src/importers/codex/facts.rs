@@ -1,4 +1,4 @@
-//! Facts of a whole thread about its lines: repeats, texts that belong to nobody, what was taken back.
+//! Facts of a whole thread about its lines: repeats, texts without an owner, retracted lines.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ pub(super) struct Facts {
     pub ends: HashMap<String, usize>,
     /// Calls with a result of their own.
     pub answered: HashSet<String>,
-    /// Whether it goes on beyond its last line, as far as anybody can tell.
+    /// Whether it seems to go on beyond its last line.
     pub open: bool,
     pub timeless: usize,
 }

@@ -1,4 +1,4 @@
-//! One line of a rollout, reduced to what the mapping asks of it.
+//! One line of a rollout, reduced to the values that the mapping needs.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -52,7 +52,7 @@ impl Sums {
         })
     }
 
-    /// What came after `before`, of which what it does not tell is 0; nothing where the sums began anew.
+    /// What came after `before`, whose absent counts are 0; nothing if the sums began anew.
     pub(super) fn since(self, before: Self) -> Option<Self> {
         let after = |now: Option<i64>, before: Option<i64>| {
             now.map(|now| now.saturating_sub(before.unwrap_or(0))).filter(|rest| *rest >= 0)
@@ -108,7 +108,7 @@ pub(super) enum What {
     },
     /// A text that the harness put into the history in the name of the user.
     Wrapped,
-    /// A child tells its parent that it is done.
+    /// A child reports to its parent that it is done.
     Notice(Statuses),
     Reasoning,
     Call {
@@ -117,7 +117,7 @@ pub(super) enum What {
         content: Hash,
         /// The agent that a call of a collaboration tool names.
         target: Text,
-        /// Hash of what it tells that agent.
+        /// Hash of its message to that agent.
         prompt: Option<Hash>,
         /// Whether its result is no record of its own.
         alone: bool,

@@ -1,4 +1,4 @@
-//! The reading of a line by its type, in all spellings that versions of Codex have had.
+//! The reading of a line by its type, in the spellings of all Codex versions.
 
 use std::borrow::Cow;
 
@@ -262,7 +262,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What tells a line from others of its kind, whatever thread and time it stands under.
+    /// The key that distinguishes a line from others of its kind, whatever its thread and time.
     fn identity(&self, what: &What, payload: Value<'_>) -> Option<u64> {
         let mut hasher = Xxh3::new();
         let mut put = |tag: u8, parts: &[&[u8]]| {

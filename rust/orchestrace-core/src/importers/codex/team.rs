@@ -1,4 +1,4 @@
-//! The agents of a trace: those of its threads, and those that are only spoken of.
+//! The agents of a trace: those with threads, and those that are only mentioned.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ pub(super) struct Team {
     pub filed: HashSet<Agent>,
     /// Children whose answer has reached their parent.
     pub answered: HashSet<Agent>,
-    /// What agents were told by others.
+    /// Messages that agents received from others.
     pub prompts: HashSet<Hash>,
 }
 

@@ -1,4 +1,4 @@
-//! Threads: their lines, their parents, and what they copy from other threads.
+//! Threads: their lines, their parents, and lines copied from other threads.
 //!
 //! A thread that is forked from another one, or spawned with its parent's context, begins with a copy of the other's
 //! history, times as they were or all new. What is known of the other thread, by ids of calls and turns, texts and

@@ -1,4 +1,4 @@
-//! Texts of a sample: parts of messages, attachments that are kept once, messages that are shared.
+//! Texts of a sample: parts of messages, attachments stored once, shared messages.
 
 use std::collections::HashMap;
 

@@ -51,15 +51,14 @@ fn oddities(events: &Transcript<'_>, out: &mut Recording) {
     }
     if events.lost > 0 {
         out.trace.partial = true;
-        let message = format!("{} references to spans that are not recorded", events.lost);
+        let message = format!("{} references to spans that the log does not contain", events.lost);
         out.finding(FindingCode::FieldIgnored, None, message);
     }
     if events.cycles > 0 {
-        let message =
-            format!("{} spans lie in themselves; they are taken to lie in the sample", events.cycles);
+        let message = format!("{} spans contain themselves; they are placed in the sample", events.cycles);
         out.finding(FindingCode::FieldIgnored, None, message);
     }
     if events.repeated > 0 {
-        out.finding(FindingCode::IdRepeated, None, format!("{} spans begin again", events.repeated));
+        out.finding(FindingCode::IdRepeated, None, format!("{} spans begin twice", events.repeated));
     }
 }

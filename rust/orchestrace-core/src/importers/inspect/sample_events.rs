@@ -1,4 +1,4 @@
-//! The events of a sample, told one after the other.
+//! Conversion of a sample's events, one after the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::importers::recording::{
 use crate::json::tree::Value;
 use crate::schema::{AgentKind, EdgeType, EventType};
 
-/// What is known of an agent while it is told of.
+/// What is known of an agent during its conversion.
 #[derive(Debug, Default)]
 struct Told<'t> {
     /// Whether it has asked a model.
@@ -42,7 +42,7 @@ pub(super) struct Telling<'e, 't, 'r> {
     out: &'r mut Recording,
     agents: Vec<Agent>,
     told: Vec<Told<'t>>,
-    /// Messages that were told, by agent and by id or place and hash.
+    /// Messages already written, by agent and by id or place and hash.
     heard: HashSet<(u32, Vec<u8>)>,
     /// What the sample began with.
     input: Vec<Hash>,
@@ -342,7 +342,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         (!call.is_empty()).then(|| (1..self.events.agents.len()).find(is)).flatten().map(|at| at as u32)
     }
 
-    /// What the model was told since its last answer by somebody who is neither a tool nor an agent.
+    /// Inputs of the model since its last answer from somebody who is neither a tool nor an agent.
     fn listen(&mut self, n: usize, step: &Step<'t>) {
         let agent = self.span(step).agent;
         let first = !self.told[agent as usize].asked;
@@ -481,7 +481,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             let extras = self.branch(self.span(step), Text::default());
             self.hear(agent, id, step.start, content, (true, extras));
         } else if source == "user_cancel" {
-            // Limits and shutdowns interrupt too, and are told by events of their own.
+            // Limits and shutdowns interrupt too, and have events of their own.
             let interrupted = value.get("interrupted").str().unwrap_or("unknown");
             let mark = Mark {
                 event_type: EventType::HumanIntervention,
@@ -583,7 +583,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             self.out.finding(
                 FindingCode::UsageRepeated,
                 None,
-                format!("the sample reports {reported} tokens, its events {told}"),
+                format!("the sample reports {reported} tokens, but its events sum to {told}"),
             );
             let extras = self.out.response_mut(first).map_or(Text::default(), |r| r.extras);
             let extras = self.out.extra(extras, "x_reported_tokens", &reported.to_string());

@@ -57,7 +57,7 @@ pub(super) fn unit(value: f64) -> Option<f64> {
 struct Judged {
     /// Whether no scorer has been read.
     first: bool,
-    /// Metrics that there are: two scorers of a name are told apart.
+    /// Names of metrics so far: two scorers of a name are distinguished.
     names: HashSet<String>,
 }
 
@@ -75,7 +75,7 @@ impl Judged {
             out.finding(
                 FindingCode::FieldIgnored,
                 None,
-                format!("the score of '{name}' is several values: none is the reward of the team"),
+                format!("the score of '{name}' has several values; none becomes the team's reward"),
             );
         }
         if !value.raw().starts_with(['{', '[']) {
@@ -98,7 +98,9 @@ impl Judged {
                     None => out.finding(
                         FindingCode::FieldIgnored,
                         None,
-                        format!("the score of '{name}' is {score}, beyond 0 to 1, and no reward of the team"),
+                        format!(
+                            "the score of '{name}' is {score}, outside 0 to 1; it is not the team's reward"
+                        ),
                     ),
                 }
             }
@@ -106,7 +108,7 @@ impl Judged {
             let label = Label { annotator: out.text(scorer), label: out.text(text), ..Label::default() };
             out.label(label);
         } else if value.exists() {
-            let message = format!("the score of '{name}' is {}, which is no number", value.raw());
+            let message = format!("the score of '{name}' is {}, which is not a number", value.raw());
             out.finding(FindingCode::FieldIgnored, None, message);
         }
     }

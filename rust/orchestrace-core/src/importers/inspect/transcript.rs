@@ -90,7 +90,7 @@ pub(super) struct Who<'t> {
     pub asked: u32,
 }
 
-/// What a list of events tells of who did what.
+/// Who did what in a list of events.
 #[derive(Debug, Default)]
 pub(super) struct Transcript<'t> {
     pub steps: Vec<Step<'t>>,

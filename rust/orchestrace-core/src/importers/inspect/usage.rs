@@ -3,7 +3,7 @@
 use crate::importers::recording::Usage;
 use crate::json::tree::Value;
 
-/// Usage by R7. Providers differ in what their parts include; the total tells.
+/// Usage by R7. Providers differ in what their parts include; the total decides.
 pub(super) fn usage(usage: Value<'_>) -> Usage {
     let part = |key: &str| usage.get(key).i64().filter(|n| *n >= 0);
     let (input, output, total) = (part("input_tokens"), part("output_tokens"), part("total_tokens"));

@@ -1,4 +1,4 @@
-//! The work of an observation: by the attributes of its span, by its type, by the name its framework gives it.
+//! The work of an observation, from the attributes of its span, its type, or its framework's name for it.
 
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ fn parent(value: Value<'_>) -> Option<&str> {
     value.first(&["parentObservationId", "parent_observation_id"]).some_str()
 }
 
-/// Puts all observations of a trace; the items that are told with another one.
+/// Puts all observations of a trace; returns the items that are merged into another one.
 pub(super) fn push_all(
     observations: &[(u32, Value<'_>)],
     trace: Option<Value<'_>>,
@@ -97,8 +97,8 @@ pub(super) fn push_all(
         .collect()
 }
 
-/// Observations that tell single steps of one piece of work, as BeeAI emits them: `tool.search.start`,
-/// `tool.search.success`. The beginning is the work; the success tells what came out, and when.
+/// Observations that record single steps of one piece of work, as BeeAI emits them: `tool.search.start`,
+/// `tool.search.success`. The beginning is the work; the success records the result, and when it came.
 #[derive(Debug, Default)]
 struct Steps<'a> {
     all: &'a [Observation<'a>],
@@ -259,7 +259,7 @@ fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
 }
 
 /// Usage in the words of R7, and the total that is reported. The parts of `usageDetails` either lie in `input` and
-/// `output` or beside them; the total tells which. Where it tells nothing they lie beside: so does Langfuse price
+/// `output` or beside them; the total says which. If it does not, they lie beside: so does Langfuse price
 /// them.
 fn usage(value: Value<'_>) -> Option<(Usage, Option<i64>)> {
     let details = value.first(&["usageDetails", "usage_details", "usage"]);

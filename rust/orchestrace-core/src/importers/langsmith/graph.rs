@@ -1,4 +1,4 @@
-//! Runs that are agents: the graphs of LangGraph, and their nodes if several of them ask models.
+//! Runs that are agents: graphs of LangGraph, and their nodes if several of them call models.
 
 use std::collections::{HashMap, HashSet};
 

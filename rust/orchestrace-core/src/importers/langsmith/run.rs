@@ -1,4 +1,4 @@
-//! A run: what its records say together, and what it did.
+//! A run: its combined records, and its kind of work.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::json::Limits;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
 
-/// A run, as one record tells it or several.
+/// A run, from one record or several.
 #[derive(Debug)]
 pub(super) struct Run<'t> {
     /// Records with their items, the fullest first.
@@ -193,7 +193,7 @@ fn kind_of(run_type: Option<&str>) -> &'static str {
     }
 }
 
-/// Usage and its total: of the run, else as the model's answer or the metadata tell it. Cache lies in what was read.
+/// Usage and its total: of the run, else from the model's answer or the metadata. Cache lies in what was read.
 fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
     let count = |value: Value<'_>| value.integer_like().filter(|n| *n >= 0);
     let outputs = run.get("outputs");

@@ -1,5 +1,5 @@
-//! What a reading found of a mapping: how often each way to a value was looked for and found, and which fields of the
-//! records no key reads.
+//! Coverage of a mapping: how often each way to a value was tried and found, and which fields of the records no key
+//! reads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use crate::error::{Finding, FindingCode};
 use crate::json::Kind;
 use crate::json::tree::Value;
 
-/// Fields that are told at most.
+/// Most fields that a report lists.
 const TOLD: usize = 200;
 
 /// Distinct fields that are counted at most: a map whose keys are data has as many as there are records.
@@ -278,7 +278,7 @@ impl Fields {
 }
 
 impl Spec {
-    /// What a reading found, told by key and field.
+    /// What a reading found, by key and field.
     pub(super) fn counted(&self, totals: &Totals) -> MappingCounts {
         let keys = self.ways.iter().enumerate().map(|(at, way)| {
             let count = totals.way(at);
@@ -337,7 +337,7 @@ impl Spec {
             count: unused.len() as u32,
             seq: None,
             message: crate::error::capped(format!(
-                "keys of the mapping that found no value: {}{more}",
+                "keys of the mapping without any value: {}{more}",
                 named.join(", ")
             )),
         })

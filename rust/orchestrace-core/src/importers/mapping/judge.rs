@@ -1,5 +1,5 @@
-//! The mapping file, judged: every key is known, every pointer is one, every word is one of ours. What is wrong is the
-//! user's mistake, told in one line with the key, what was found and what is expected.
+//! Validation of the mapping file: keys, pointers and words. Errors are the user's mistakes, reported in one line with
+//! the key, what was found and what is expected.
 
 use super::counts::{Reads, Way};
 use super::source::{Expr, Found, Pointer, Slot, Unit};
@@ -90,8 +90,8 @@ struct Reading<'f> {
     keys: Vec<(String, Expr)>,
     /// The key that is read.
     key: String,
-    /// Where, in a record, what is read lies: what is told, of which there may be several kinds; the step; what holds
-    /// the list of steps.
+    /// Where, in a record, what is read lies: the current part, of which there may be several kinds; the step; what
+    /// holds the list of steps.
     here: Vec<Vec<String>>,
     step: Vec<String>,
     up: Vec<String>,
@@ -160,7 +160,7 @@ impl Reading<'_> {
         let (trace, step) = (root.get("trace"), root.get("step"));
         for (section, value, key) in [("trace", trace, "id"), ("step", step, "kind")] {
             if !value.exists() || (value.kind() == Some(Kind::Object) && value.get(key).is_absent()) {
-                return self.error(&format!("{section}.{key}"), "found nothing, expected where it lies");
+                return self.error(&format!("{section}.{key}"), "found nothing, expected a JSON pointer");
             }
         }
         self.of_record = true;
@@ -182,7 +182,7 @@ impl Reading<'_> {
         let relative = time.or(start).is_some_and(|field| field.relative);
         if time.zip(start).is_some_and(|(time, start)| time.relative != start.relative) {
             return self
-                .error("step.start", "counts from another beginning than step.time, expected the same");
+                .error("step.start", "counts from a different origin than step.time, expected the same");
         }
         let mut spec = Spec {
             system,
@@ -254,7 +254,7 @@ impl Reading<'_> {
                 Word::Text(word) => return self.error(key, &unknown_name("kind", word, known)),
                 Word::Number(_) | Word::Flag(_) => {
                     return self
-                        .error(key, &format!("found a word that is no text, expected one of {known:?}"));
+                        .error(key, &format!("found a word that is not a text, expected one of {known:?}"));
                 }
             }
         }
@@ -307,7 +307,7 @@ impl Reading<'_> {
         }
         let at = value.get("at");
         if at.is_absent() {
-            return self.error(&format!("{key}.at"), "found nothing, expected where it lies");
+            return self.error(&format!("{key}.at"), "found nothing, expected a JSON pointer");
         }
         field.shown = at.str().map_or_else(|| at.raw().to_owned(), str::to_owned);
         field.expr = self.expr(&format!("{key}.at"), at)?;
@@ -325,7 +325,8 @@ impl Reading<'_> {
         let other = value.get("other");
         if other.exists() {
             if field.words.is_none() {
-                return self.error(&format!("{key}.other"), "has no use without words");
+                return self
+                    .error(&format!("{key}.other"), "is unused without words, expected words beside it");
             }
             field.other = Some(self.word(&format!("{key}.other"), other)?);
         }
@@ -346,7 +347,7 @@ impl Reading<'_> {
             }
             field.relative = word == "start";
             if field.relative && field.unit.is_none() {
-                return self.error(key, "counts from the start, expected a unit beside it");
+                return self.error(key, "counts from the start and needs a unit");
             }
         }
         Ok(field)
@@ -436,7 +437,7 @@ impl Reading<'_> {
             return Ok(if record { self.slot(Slot::Record(pointer)) } else { Expr::Here(pointer) });
         }
         let Some((word, rest)) = text.split_once(':') else {
-            return self.expected(key, value, "a JSON pointer, which begins with '/'");
+            return self.expected(key, value, "a JSON pointer that begins with '/'");
         };
         Ok(match (word, rest) {
             ("up", _) => {
@@ -485,7 +486,7 @@ impl Reading<'_> {
         for (key, member) in value.members() {
             let field = self.field(&format!("{name}.{key}"), member, None)?;
             match key {
-                "" => return self.error(name, "found an empty name, expected one of a channel"),
+                "" => return self.error(name, "found an empty name, expected the name of a channel"),
                 "*" => {
                     let except = field.except.clone();
                     measures.rest = Some((field, except));
@@ -503,7 +504,7 @@ impl Reading<'_> {
         let each = value.get("each");
         let first = self.ways.len();
         let each = if each.exists() { Some(self.field(&format!("{name}.each"), each, None)?) } else { None };
-        // What is told of an element of a list lies in it.
+        // The fields of a list's element lie in it.
         let mut here = self.here.clone();
         if each.is_some() {
             here.clear();
@@ -525,7 +526,7 @@ impl Reading<'_> {
         };
         if fields.get(needed).is_none() {
             let key = format!("{name}.{}", needed.as_str());
-            return self.error(&key, "found nothing, expected where it lies");
+            return self.error(&key, "found nothing, expected a JSON pointer");
         }
         Ok(Some(Parts { each, fields }))
     }
@@ -540,7 +541,7 @@ impl Reading<'_> {
             let name = if key.starts_with("x_") { key.to_owned() } else { format!("x_{key}") };
             let taken = OWN_EXTRAS.contains(&name.as_str()) || !may_be_extra(&name);
             if taken || extras.iter().any(|(known, _)| *known == name) {
-                let by = if taken { "events have for something else" } else { "the mapping has already" };
+                let by = if taken { "events use for something else" } else { "the mapping already uses" };
                 let message = format!("found a name that {by} ('{name}'), expected another one");
                 return self.error(&format!("step.extras.{key}"), &message);
             }

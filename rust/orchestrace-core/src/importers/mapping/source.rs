@@ -1,4 +1,4 @@
-//! Where a value lies: JSON pointers into a step, the object that holds its list, or its record; names of the file;
+//! Sources of values: JSON pointers into a step, the object that holds its list, or its record; names of the file;
 //! constants, joins and hashes of these.
 
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ impl Pointer {
             return Ok(Self(Vec::new()));
         }
         let Some(tokens) = text.strip_prefix('/') else {
-            return Err("a JSON pointer, which begins with '/'");
+            return Err("a JSON pointer that begins with '/'");
         };
         let unescaped = |token: &str| {
             let mut rest = token.split('~');
@@ -30,7 +30,7 @@ impl Pointer {
                 out.push(match part.as_bytes().first() {
                     Some(b'0') => '~',
                     Some(b'1') => '/',
-                    _ => return Err("'~0' or '~1' for a '~' or a '/' inside of a key"),
+                    _ => return Err("'~0' or '~1' for a '~' or a '/' inside a key"),
                 });
                 out.push_str(&part[1..]);
             }
@@ -79,7 +79,7 @@ pub(super) enum Slot {
     Stem,
     /// Name of its folder.
     Folder,
-    /// What tells the record from all others: a hash of it, and where it lies in its input.
+    /// The key of the record: a hash of it, and its place in its input.
     Place,
     /// Where it lies alone, so that what is written twice happened twice.
     Offset,
@@ -88,7 +88,7 @@ pub(super) enum Slot {
 /// A way to a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Expr {
-    /// In what is being told: the step, or one of its calls, results or labels.
+    /// In the current part: the step, or one of its calls, results or labels.
     Here(Pointer),
     /// In the step, seen from its calls.
     Step(Pointer),
@@ -113,7 +113,7 @@ pub(super) enum Slots<'a, 't> {
     Record { record: Value<'t>, up: Value<'t>, stem: &'a str, path: &'a str, place: &'a str, offset: u64 },
     /// In the list that travels beside the step, of a step that lies in a list.
     Beside(Value<'t>),
-    /// In the list of what the step, which is the record, cannot tell itself.
+    /// In the list of values that the step, which is the record, does not hold itself.
     Own(Value<'t>),
 }
 
@@ -363,7 +363,7 @@ impl Expr {
         }
     }
 
-    /// The pointers in it, with whether they are in what is being told.
+    /// The pointers in it, with whether they are in the current part.
     pub(super) fn pointers<'e>(&'e self, known: &'e [Slot], out: &mut Vec<(bool, &'e Pointer)>) {
         match self {
             Self::Here(pointer) => out.push((true, pointer)),

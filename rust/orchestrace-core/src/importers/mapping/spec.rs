@@ -3,7 +3,7 @@
 use super::counts::Way;
 use super::source::{Expr, Found, Pointer, Scope, Slot, Unit};
 
-/// What a file of ours can be told.
+/// Keys of a mapping file.
 macro_rules! keys {
     ($($variant:ident = $name:literal),+ $(,)?) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,7 +81,7 @@ pub(super) enum StepKind {
     Handoff,
     /// An agent ends another one.
     Despawn,
-    /// Somebody tells somebody something.
+    /// A message from one participant to another.
     Message,
     /// What an agent answers in the end.
     Return,
@@ -270,7 +270,7 @@ impl Spec {
         self.slots.iter().any(|slot| self.is_beside(slot))
     }
 
-    /// Whether a step cannot tell it itself.
+    /// Whether a step cannot hold it itself.
     pub(super) fn is_beside(&self, slot: &Slot) -> bool {
         self.steps.is_some() || !matches!(slot, Slot::Record(_) | Slot::Up(_))
     }

@@ -514,10 +514,10 @@ fn mistakes_are_told_in_one_line() {
     };
     for (found, expected) in [
         (error(json!([1])), "house.toml: the file: found a list, expected a table"),
-        (error(json!({})), "house.toml: trace.id: found nothing, expected where it lies"),
+        (error(json!({})), "house.toml: trace.id: found nothing, expected a JSON pointer"),
         (
             with("/trace", json!({"task": "/x"})),
-            "house.toml: trace.id: found nothing, expected where it lies",
+            "house.toml: trace.id: found nothing, expected a JSON pointer",
         ),
         (with("/step", json!(3)), "house.toml: step: found 3, expected a table"),
         (put("", "stpes", json!("/x")), "house.toml: unknown key 'stpes'; did you mean 'steps'?"),
@@ -527,7 +527,7 @@ fn mistakes_are_told_in_one_line() {
         ),
         (
             put("", "steps", json!("x")),
-            "house.toml: steps: found 'x', expected a JSON pointer, which begins with '/'",
+            "house.toml: steps: found 'x', expected a JSON pointer that begins with '/'",
         ),
         (
             put("", "steps", json!("/x/*")),
@@ -537,7 +537,7 @@ fn mistakes_are_told_in_one_line() {
         (put("", "name", json!(3)), "house.toml: name: found 3, expected a text"),
         (
             with("/step/agent", json!("who")),
-            "house.toml: step.agent: found 'who', expected a JSON pointer, which begins with '/'",
+            "house.toml: step.agent: found 'who', expected a JSON pointer that begins with '/'",
         ),
         (with("/step/agent", json!("recrod:/x")), "house.toml: step.agent: unknown way 'recrod:/x'"),
         (with("/step/agent", json!("/a~2")), "house.toml: step.agent: found '/a~2', expected '~0' or '~1'"),
@@ -556,7 +556,7 @@ fn mistakes_are_told_in_one_line() {
         ),
         (
             with("/step/time", json!({"unit": "s"})),
-            "house.toml: step.time.at: found nothing, expected where it lies",
+            "house.toml: step.time.at: found nothing, expected a JSON pointer",
         ),
         (with("/step/agent", json!({"at": "/x", "unit": "s"})), "house.toml: step.agent: unknown key 'unit'"),
         (
@@ -570,11 +570,11 @@ fn mistakes_are_told_in_one_line() {
         ),
         (
             put("/step", "calls", json!({"each": "/x"})),
-            "house.toml: step.calls.tool: found nothing, expected where it lies",
+            "house.toml: step.calls.tool: found nothing, expected a JSON pointer",
         ),
         (
             put("/step", "start", json!({"at": "/s", "unit": "s", "since": "start"})),
-            "house.toml: step.start: counts from another beginning",
+            "house.toml: step.start: counts from a different origin",
         ),
         (
             put("/trace", "rewards", json!("/x")),
@@ -788,7 +788,7 @@ fn keys_that_never_had_a_value_are_a_finding_of_the_last_trace() {
         [(
             "mapping.unused".to_owned(),
             5,
-            "keys of the mapping that found no value: step.id at /half (0 of 16), step.tokens_in at /inn (0 of 12), \
+            "keys of the mapping without any value: step.id at /half (0 of 16), step.tokens_in at /inn (0 of 12), \
              step.error at /failure (0 of 10), step.role at /rank (0 of 4), step.results.each at /results (0 of 4)"
                 .to_owned()
         )]

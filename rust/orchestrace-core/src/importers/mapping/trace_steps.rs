@@ -1,5 +1,5 @@
-//! The steps of one trace to what the shared rule makes events of: who acts, what belongs to which response, which
-//! result answers which call.
+//! Conversion of one trace's steps to a recording: who acts, which response a part belongs to, which result answers
+//! which call.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -99,7 +99,7 @@ impl<'a> Telling<'a> {
     /// Tells the steps in order; each comes with the number of what travels beside it, and its own.
     pub(super) fn tell(&mut self, steps: &[(usize, u32, Scope<'_, '_>)]) {
         for (_, _, scope) in steps {
-            // Counted when the step is told; its kind was when it was cut out of its record.
+            // Counted when the step is converted; its kind was when it was cut out of its record.
             let scope = scope.uncounted();
             let Some(actor) = self.spec.step.find(Key::Agent, scope).word() else { continue };
             let sort = sort(self.spec, scope);
@@ -118,7 +118,7 @@ impl<'a> Telling<'a> {
         let mut counted = HashSet::new();
         for (n, (beside, item, scope)) in steps.iter().enumerate() {
             self.recording.made_of(*item);
-            // What a record has in common for all its steps is told once, and again where steps of another one came
+            // What a record has in common for all its steps is written once, and again where steps of another one came
             // between.
             if self.spec.steps.is_none() || told.replace(*beside) != Some(*beside) {
                 let again = self.spec.steps.is_some() && !counted.insert(*beside);
@@ -130,7 +130,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// What is known when all steps are told.
+    /// What is known once all steps are converted.
     pub(super) fn end(&mut self, key: &str, partial: bool) {
         let recording = &mut *self.recording;
         recording.trace.trace_id = recording.text(key);
@@ -162,7 +162,7 @@ impl<'a> Telling<'a> {
         self.spec.users.iter().any(|user| user == name)
     }
 
-    /// A field of the wrong type is told once (R10).
+    /// A field of the wrong type is reported once (R10).
     fn odd(&mut self, key: Key, field: &Field, found: &Found<'_>, expected: &'static str) {
         if self.odd.insert((key, expected)) {
             let message =
@@ -351,7 +351,7 @@ impl<'a> Telling<'a> {
                 self.recording.trace.group_id = self.recording.text(&group);
             } else if *known != *group && self.odd.insert((Key::Group, "")) {
                 let message =
-                    format!("a record names the group '{group}' where an earlier one names '{known}'");
+                    format!("a record names the group '{group}', but an earlier one names '{known}'");
                 self.recording.finding(FindingCode::GroupConflict, None, message);
             }
         }
@@ -475,7 +475,7 @@ impl<'a> Telling<'a> {
     }
 }
 
-/// Where each of the parts is told: the elements of their list, or what holds them.
+/// Where each of the parts is recorded: the elements of their list, or what holds them.
 fn elements<'s, 't>(parts: &'s Parts, scope: Scope<'s, 't>) -> impl Iterator<Item = Scope<'s, 't>> {
     let list = parts.each.as_ref().map(|each| match each.find(scope) {
         Found::Json(list) => list.elements().collect(),

@@ -1,4 +1,4 @@
-//! Values of the kind that is asked for, and what is told where there is another one.
+//! Values of the expected JSON kind, and the messages if another kind is found.
 
 use crate::columns::block::Scratch;
 use crate::columns::writer::TraceWriter;
@@ -25,7 +25,7 @@ fn look_closer(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
 
 #[cold]
 fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
-    let hint = if found == Kind::Null { "; an absent value is an absent key" } else { "" };
+    let hint = if found == Kind::Null { "; leave out the key if there is no value" } else { "" };
     Fault::value(
         RejectCode::FieldType,
         format!("found {}, expected {}{hint}", found.as_str(), expected.as_str()),
@@ -97,7 +97,7 @@ pub(super) fn note_rounding(
 ) {
     if number.is_rounded(value) {
         out.finding(FindingCode::NumberRounded, seq, || {
-            format!("'{name}' is an integer that a 64-bit float cannot hold; stored as {value}")
+            format!("'{name}' is an integer that a 64-bit float cannot hold exactly; stored as {value}")
         });
     }
 }

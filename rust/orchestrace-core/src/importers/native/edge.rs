@@ -1,4 +1,4 @@
-//! Edges: the short way for what is written as usual, the complete way for everything else.
+//! Edges: a fast path for the usual spelling, a complete path for everything else.
 
 use super::checked::{duplicate, empty_string, expect, forbidden, missing, not_a_word, string};
 use crate::columns::block::Scratch;

@@ -1,4 +1,4 @@
-//! Events: the short way for what is written as usual, the complete ways for everything else. Keys are guessed from
+//! Events: a fast path for the usual spelling, complete paths for everything else. Keys are guessed from
 //! the last event that had the same key before; a wrong guess costs one comparison.
 
 use super::checked::{duplicate, empty_string, expect, missing, not_a_word, note_rounding, number, string};
@@ -384,7 +384,7 @@ fn extension_field(
             return Ok(true);
         }
         (OptionalColumn::List(column), Kind::Array) => {
-            // A list is one value: it is told once, with its first number that was rounded.
+            // A list is one value: it is reported once, with its first number that was rounded.
             let mut rounded = None;
             scratch.list.clear();
             let mut more = cursor.open_array()?;
@@ -434,7 +434,7 @@ fn ignore_field(
             format!(" ({})", written.chars().take(40).collect::<String>().escape_debug())
         };
         let fate = if kept { "kept in extras" } else { "dropped" };
-        format!("'{name}' is {}{shown}, which the field cannot hold; {fate}", kind.as_str())
+        format!("'{name}' is {}{shown}, a value that the field cannot hold; {fate}", kind.as_str())
     });
     keep(cursor, out, scratch, key_start, end);
     Ok(())

@@ -1,4 +1,4 @@
-//! `x_trace`: what the native export adds to the first event, since the schema has no place for it
+//! `x_trace`: facts that the native export adds to the first event, since the schema has no place for them
 //! (docs/reference/tables.md, "The way back").
 
 use crate::columns::writer::{CarriedLabel, TraceWriter};

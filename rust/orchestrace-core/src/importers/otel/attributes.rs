@@ -1,6 +1,6 @@
-//! What a span's attributes say, in whatever dialect: the GenAI conventions, current and older, OpenLLMetry,
-//! OpenInference, and what frameworks add. One file can mix them; where several say the same, the first of that order
-//! counts. A span is looked through once.
+//! Attributes of a span in all dialects: the GenAI conventions, current and older, OpenLLMetry, OpenInference, and
+//! additions of frameworks. One file can mix them; where several say the same, the first of that order counts. A span
+//! is looked through once.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Ids of traces and spans, however they are spelt.
+//! Ids of traces and spans in all spellings.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Jaeger query JSON: `data[].spans[]`, times in microseconds, tags that may be strings whatever their type says.
+//! Jaeger query JSON: `data[].spans[]`, times in microseconds, tags that may be strings despite their declared type.
 
 use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, leave_out, put};

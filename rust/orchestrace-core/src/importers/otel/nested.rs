@@ -1,5 +1,4 @@
-//! Nested OpenInference, as TRAIL has it: spans with their children inside, every attribute a string, durations in
-//! ISO 8601.
+//! Nested OpenInference, as in TRAIL: spans that contain their children, string attributes, durations in ISO 8601.
 
 use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, put};

@@ -1,4 +1,5 @@
-//! OTLP JSON: export requests of a collector, one a line or alone; also Tempo's, with `batches` and older names.
+//! OTLP JSON: export requests of a collector, one per line or one per file; also Tempo's, with `batches` and older
+//! names.
 
 use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, leave_out, put};

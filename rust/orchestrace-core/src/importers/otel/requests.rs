@@ -1,5 +1,5 @@
-//! Export requests as collectors write them, cut into spans without a tree: most of their bytes are what models were
-//! given, which nobody reads.
+//! Export requests of collectors, cut into spans without a tree, since most of their bytes are model inputs that no
+//! rule reads.
 //!
 //! What is written in another order, or in any other way than collectors do, is left to [`super::otlp`], which gives the
 //! same items of it, and the faults of what is broken.
@@ -12,7 +12,7 @@ use crate::json::{Cursor, Limits, Pattern};
 static KEY: Pattern = Pattern::new(b"\"key\":");
 static VALUE: Pattern = Pattern::new(b"\"value\":");
 
-/// Cuts a request into items; nothing is put, and false told, where it is not written in the usual way.
+/// Cuts a request into items; puts nothing and returns false if it is not written in the usual way.
 pub(super) fn cut(text: &str, out: &mut Items<'_>) -> bool {
     if out.by_conversation() {
         return false;

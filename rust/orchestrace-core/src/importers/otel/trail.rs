@@ -1,4 +1,4 @@
-//! TRAIL: errors that people found in traces, by span; scores of whole traces; interventions by others on them.
+//! TRAIL: human-annotated errors by span, scores of whole traces, and interventions by others on them.
 
 use super::{ids, label};
 use crate::importers::recording::Label;
@@ -27,7 +27,7 @@ pub(super) fn trace_id(root: Value<'_>) -> Option<String> {
 }
 
 /// The kind of a line about an intervention on a trace: what was patched, what became of it by the judgment of a
-/// model. They tell of runs that are not recorded, so nothing is made of them.
+/// model. They are about runs that are not recorded, so they are ignored.
 pub(super) fn counterfactual(root: Value<'_>) -> Option<&'static str> {
     root.get("trace_id").some_str()?;
     root.get("error_id").some_str()?;

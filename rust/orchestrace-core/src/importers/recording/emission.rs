@@ -1,4 +1,4 @@
-//! Recordings to events and edges: the one place where R1 to R9 of docs/reference/importer-rules.md are code.
+//! Conversion of recordings to events and edges: rules R1 to R9 of docs/reference/importer-rules.md.
 
 use std::fmt::Write;
 use std::rc::Rc;
@@ -506,7 +506,7 @@ impl<'r> Emission<'r, '_, '_> {
             self.out.set(field, Value::I64(count));
         }
         if let Some((field, value)) = usage.impossible() {
-            // Left out by whoever adds it up, too: the writer tells of it.
+            // Left out of the sums too: the writer reports it.
             self.out.set(field, value);
         }
         let spent = self.spent.of(self.recording.agents[agent as usize].outside);

@@ -1,4 +1,4 @@
-//! In which order things happened: streams merged by time, none of them reordered.
+//! The order of a recording: streams merged by time, each kept in its own order.
 
 use super::{Call, Described, Recording, What};
 

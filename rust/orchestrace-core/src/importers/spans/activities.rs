@@ -1,4 +1,4 @@
-//! Activities of everybody, one after the other.
+//! Activities of all agents in sequence.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -522,7 +522,7 @@ impl Describing<'_> {
                 self.all.recording.finding(
                     FindingCode::FieldIgnored,
                     None,
-                    format!("the metric '{name}' is given more than once; the first counts"),
+                    format!("the metric '{name}' is given more than once; the first is used"),
                 );
             }
         }
@@ -533,7 +533,7 @@ impl Describing<'_> {
         all.recording.trace.partial |= self.forest.orphans;
         if let Some(i) = self.forest.cyclic {
             let id = all.read(all.spans[i as usize].id).to_owned();
-            let told = format!("the span '{id}' is part of itself by its parents; it counts as a root");
+            let told = format!("the parents of span '{id}' form a cycle; it is treated as a root");
             all.recording.finding(FindingCode::FieldIgnored, None, told);
         }
         let agents = self.forest.order.iter().filter(|i| {
@@ -542,7 +542,7 @@ impl Describing<'_> {
         let repeated: Vec<u32> = self.generations.repeated.iter().chain(agents).copied().collect();
         for i in repeated {
             let id = all.read(all.spans[i as usize].id).to_owned();
-            let told = format!("the span '{id}' tells the usage of spans within it once more");
+            let told = format!("the span '{id}' repeats the usage of spans within it");
             all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, told);
         }
         let skew = self.forest.order.iter().filter_map(|i| {
@@ -551,7 +551,7 @@ impl Describing<'_> {
         });
         if let Some(skew) = skew.max().filter(|skew| *skew > 0) {
             let seconds = skew as f64 / 1e9;
-            let told = format!("a span begins {seconds} s before the one that it is part of");
+            let told = format!("a span starts {seconds} s before its parent");
             all.recording.finding(FindingCode::ClockSkew, None, told);
         }
     }

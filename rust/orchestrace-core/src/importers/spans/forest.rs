@@ -1,4 +1,4 @@
-//! Trees of spans in the order of their times, whatever their records look like.
+//! Trees of spans in time order, for any order of records.
 
 use hashbrown::HashMap;
 

@@ -1,4 +1,4 @@
-//! Calls matched to the tool uses and agents that they asked for.
+//! Matching of calls to the tool uses and agents that they requested.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ struct Responses {
     rows: Vec<(u32, Begin, u32)>,
 }
 
-/// When something began, and in what place of the walk, which tells what has one time apart.
+/// When something began, and its place in the walk, which orders equal times.
 type Begin = (i64, u32);
 
 impl Responses {

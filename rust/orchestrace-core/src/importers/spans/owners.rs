@@ -12,7 +12,7 @@ pub(super) struct Generations {
     pub leaf: Vec<u32>,
     /// The outermost generation around it, itself perhaps.
     pub top: Vec<u32>,
-    /// A span whose usage is that of a span within it, told again.
+    /// A span that repeats the usage of a span within it.
     pub repeated: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ impl Generations {
     }
 }
 
-/// Gives the innermost span what only a span around it tells.
+/// Gives the innermost span the values that only a span around it records.
 fn complete(all: &mut Spans, around: u32, leaf: u32, repeated: &mut Vec<u32>) {
     let outer = all.spans[around as usize];
     let calls = all.calls_of[around as usize];

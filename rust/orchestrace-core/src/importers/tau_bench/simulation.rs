@@ -69,7 +69,7 @@ impl Describing<'_> {
             }
             return;
         }
-        // Runs by voice are told tick by tick, in the order that the benchmark makes messages of them.
+        // Runs by voice are recorded tick by tick, in the order that the benchmark makes messages of them.
         for tick in run.get("ticks").elements() {
             for (by, chunk, calls, results) in [
                 (self.speakers.assistant, "agent_chunk", "agent_tool_calls", "agent_tool_results"),

@@ -1,4 +1,4 @@
-//! Turns to events and edges (docs/reference/importer-rules.md, R1 to R6).
+//! Conversion of turns to events and edges (docs/reference/importer-rules.md, R1 to R6).
 
 use std::fmt::Write;
 
@@ -283,7 +283,7 @@ impl Emitter<'_, '_, '_> {
         let from = last.map_or(0, |last| self.heard.partition_point(|(heard, _)| *heard <= last));
         self.heard_edges += self.heard.len() - from;
         if self.heard_edges > MAX_HEARD {
-            let message = format!("messages to all make more than the limit of {MAX_HEARD} edges");
+            let message = format!("messages to all agents make more than {MAX_HEARD} edges, the limit");
             return Err(Fault::value(RejectCode::RecordTooLarge, message).at_index(self.turn as usize));
         }
         for &(src, edge_type) in &self.heard[from..] {

@@ -1,4 +1,4 @@
-//! Tar: headers of 512 bytes, each followed by the bytes of its entry. ustar, pax and the long names of GNU.
+//! Tar archives: headers of 512 bytes, each followed by the bytes of its entry. ustar, pax and the long names of GNU.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -75,7 +75,7 @@ impl Inner {
         while left > 0 {
             let room = waste.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             match self.fill(&mut waste[..room])? {
-                0 => return Err(io::Error::other("it ends inside of an entry or of a name")),
+                0 => return Err(io::Error::other("it ends inside an entry or a name")),
                 n => left -= n as u64,
             }
         }
@@ -96,7 +96,7 @@ impl Read for Section {
         let n = inner.read(&mut buffer[..room])?;
         if n == 0 {
             inner.damaged = true;
-            return Err(io::Error::other("the archive ends inside of the entry"));
+            return Err(io::Error::other("the archive ends inside the entry"));
         }
         inner.left -= n as u64;
         Ok(n)
@@ -134,7 +134,7 @@ impl TarEntries {
         }
         let found = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-            // The entry that met the damage has told it.
+            // The entry that met the damage has reported it.
             if inner.damaged { Ok(None) } else { header(&mut inner) }
         };
         match found {
@@ -169,17 +169,18 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
         inner.pass()?;
         let mut header = [0; BLOCK];
         let n = inner.fill(&mut header)?;
-        // Archives end with blocks of zeros. Nothing else tells one that is whole from one that is cut between entries.
+        // Archives end with blocks of zeros. Nothing else distinguishes a whole archive from one that is cut between
+        // entries.
         if n == BLOCK && header.iter().all(|b| *b == 0) {
             return Ok(None);
         }
         if n == 0 {
-            return Err(io::Error::other("it ends without its last block, so that entries may be missing"));
+            return Err(io::Error::other("the last block is missing, so entries may be missing"));
         }
         if n < BLOCK || !has_sum(&header) {
-            return Err(io::Error::other("a header is incomplete or does not have the sum that it notes"));
+            return Err(io::Error::other("a header is incomplete or its checksum is wrong"));
         }
-        let noted = octal(&header[124..136]).ok_or_else(|| io::Error::other("a header has no size"))?;
+        let noted = octal(&header[124..136]).ok_or_else(|| io::Error::other("a header has no valid size"))?;
         let kind = header[156];
         let size = if matches!(kind, b'L' | b'x' | b'g') { noted } else { ahead.size.unwrap_or(noted) };
         inner.left = size;
@@ -201,7 +202,7 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
             b'L' | b'x' if size <= LONGEST => {
                 let mut value = vec![0; size as usize];
                 if inner.fill(&mut value)? < value.len() {
-                    return Err(io::Error::other("it ends inside of a name"));
+                    return Err(io::Error::other("it ends inside a name"));
                 }
                 inner.left = 0;
                 if kind == b'L' {

@@ -1,4 +1,4 @@
-//! ZIP: the directory at the end of the file, and entries that are stored, deflated or compressed by zstd.
+//! ZIP archives: the directory at the end of the file, and entries stored, deflated or compressed with zstd.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -131,7 +131,7 @@ impl ZipEntries {
         if let Some((from, size, shift)) = directory(file, shared.size)? {
             listed = list(&piece(file, from, from + size)?, shift);
         }
-        let message = "the ZIP archive has no directory at its end, or a damaged one";
+        let message = "the directory at the end of the ZIP archive is missing or damaged";
         let damage = listed.is_none().then(|| unreadable(message));
         Ok(Self { file: Arc::clone(file), shared, listed: listed.unwrap_or_default().into_iter(), damage })
     }
@@ -161,7 +161,7 @@ impl ZipEntries {
         let mut head = [0; 30];
         let complete = read_full_at(&self.file, &mut head, entry.at)? == head.len();
         if !complete || !head.starts_with(b"PK\x03\x04") {
-            return Ok(Err(unreadable("the entry is not where the directory of the archive says")));
+            return Ok(Err(unreadable("the entry is not at the place given in the archive's directory")));
         }
         let lengths = [26, 28].map(|at| u64::from(u16_at(&head, at).unwrap_or(0)));
         let at = entry.at + 30 + lengths[0] + lengths[1];
@@ -202,7 +202,7 @@ impl Read for Checked {
             // The sum counts bytes modulo 2^32.
             let found = (self.crc.sum(), self.crc.amount());
             if found != (self.expected.0, self.expected.1 as u32) {
-                return Err(io::Error::other("its bytes do not have the sum that the archive notes"));
+                return Err(io::Error::other("the checksum of its bytes differs from that in the archive"));
             }
         }
         Ok(n)

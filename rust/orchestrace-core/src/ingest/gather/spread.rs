@@ -1,4 +1,4 @@
-//! One trace of those that were gathered: its items told apart, handed to the importer, and counted.
+//! One gathered trace: duplicates removed from its items, importer called, records counted.
 
 use std::hash::BuildHasher;
 
@@ -183,7 +183,7 @@ fn digest(items: &[TraceItem<'_>], part: usize) -> u64 {
     };
     for item in items {
         put(item.text);
-        // Wherever pieces were cut: of what follows itself it is told that it does.
+        // Wherever pieces were cut: an item that follows itself is marked as such.
         if is_shared(before, item.context) {
             put("=");
         } else {

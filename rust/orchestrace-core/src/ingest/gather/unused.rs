@@ -1,5 +1,5 @@
-//! Where it is said which keys of a mapping found nothing: with the last trace that the mapping made, since nobody knows
-//! before. Whatever the batches, the finding is a row beside that trace's others.
+//! The finding about unused mapping keys, attached to the mapping's last trace, when the counts are complete. Whatever
+//! the batches, the finding is a row beside that trace's others.
 
 use super::Gathered;
 use crate::columns::chunk::RawChunk;

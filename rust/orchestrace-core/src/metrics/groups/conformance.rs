@@ -1,4 +1,4 @@
-//! Conformance of agents to what their harness lets them do. O(|V|).
+//! Conformance of agents to the actions that their harness allows. O(|V|).
 //!
 //! Actions are the decisions, spawns, despawns, messages, calls, returns and aggregates of an agent. An action is judged
 //! by what the harness declares ([`Harness`]): its type; of a call the tool; of a spawn the role that it makes. A call
@@ -27,17 +27,17 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "n_harnesses",
             count: Count::Things,
-            summary: "distinct harness_hash; null where no event has one",
+            summary: "distinct harness hashes; null if no event has one",
         },
         Metric {
             name: "n_nonconforming",
             count: Count::Things,
-            summary: "actions that the declared harness does not have; null without a declaration",
+            summary: "actions that the declared harness does not allow; null without a declaration",
         },
         Metric {
             name: "nonconformance",
             count: Count::Ratio,
-            summary: "such actions, of all that the declaration is about",
+            summary: "share of the actions covered by the declaration that it does not allow",
         },
     ],
 };

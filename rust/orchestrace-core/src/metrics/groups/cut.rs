@@ -17,7 +17,7 @@ static INFO: GroupInfo = GroupInfo {
     metrics: &[Metric {
         name: "sanitizer_cut",
         count: Count::Things,
-        summary: "fewest events whose cleaning keeps the outcome clean; null where taint begins at it",
+        summary: "smallest number of events to clean so that the outcome stays clean; null if the outcome is a seed",
     }],
 };
 

@@ -1,4 +1,4 @@
-//! Delegation: whom work is given to, and whether one agent does it all (D18). O(|V|).
+//! Delegation: who receives work, and how concentrated it is (D18). O(|V|).
 //!
 //! Of the p over delegates: entropy H = -Σ p ln p, normalized H / ln n, effective agents e^H, dominance Σ p².
 
@@ -20,24 +20,24 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "n_delegations",
             count: Count::Things,
-            summary: "spawns, and messages of the root, to another agent",
+            summary: "spawns, and messages from the root, to another agent",
         },
         Metric { name: "delegation_entropy", count: Count::Nats, summary: "H = -Σ p ln p over delegates" },
         Metric {
             name: "delegation_evenness",
             count: Count::Ratio,
-            summary: "H / ln n of n delegates; null for one",
+            summary: "H / ln n for n delegates; null for one",
         },
         Metric { name: "effective_agents", count: Count::Ratio, summary: "e^H" },
         Metric {
             name: "delegation_dominance",
             count: Count::Ratio,
-            summary: "Σ p², 1 where one delegate gets everything",
+            summary: "Σ p²; 1 if one delegate gets everything",
         },
         Metric {
             name: "work_dominance",
             count: Count::Ratio,
-            summary: "Σ q² over agents, q being an agent's share of owned events",
+            summary: "Σ q² over agents; q is an agent's share of the owned events",
         },
     ],
 };

@@ -30,12 +30,12 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "behavior_distance",
             count: Count::Ratio,
-            summary: "mean Jensen-Shannon distance (base 2) of two agents' (type, tool); null for one agent",
+            summary: "mean Jensen-Shannon distance (base 2) between the (type, tool) of two agents; null for one agent",
         },
         Metric {
             name: "effective_strategies",
             count: Count::Ratio,
-            summary: "e^H over agents by their most frequent (type, tool)",
+            summary: "e^H over agents, grouped by their most frequent (type, tool)",
         },
     ],
 };

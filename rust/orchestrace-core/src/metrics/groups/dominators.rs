@@ -1,4 +1,4 @@
-//! Events that every way to the outcome passes: bottlenecks, and whose they are.
+//! Dominators: events on every path to the outcome, and their owners.
 //!
 //! ```text
 //! v dominates y  <=>  v = y, or every path from the root to y contains v
@@ -33,17 +33,17 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "n_dominators",
             count: Count::Things,
-            summary: "events that every path to the outcome passes, the outcome included",
+            summary: "events on every path to the outcome, including the outcome",
         },
         Metric {
             name: "dominator_share",
             count: Count::Ratio,
-            summary: "the same, of the events with a path to the outcome",
+            summary: "n_dominators / number of events with a path to the outcome",
         },
         Metric {
             name: "n_dominator_agents",
             count: Count::Things,
-            summary: "agents that own such an event: single points of failure",
+            summary: "agents that own a dominator: single points of failure",
         },
     ],
 };

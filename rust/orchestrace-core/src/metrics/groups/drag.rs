@@ -1,4 +1,4 @@
-//! Drag of events of the critical path: what each adds to the span (a term of project scheduling).
+//! Drag of critical-path events: what each adds to the span (a term of project scheduling).
 //!
 //! ```text
 //! drag(v) = T∞ - longest path with d(v) = 0 = min(d(v), T∞ - longest path without v)
@@ -40,12 +40,12 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "drag_max",
             count: Count::Time,
-            summary: "most that the span would lose if one event took no time",
+            summary: "largest reduction of the span if one event took no time",
         },
         Metric {
             name: "drag_total",
             count: Count::Time,
-            summary: "sum of what it would lose for each event of the critical path",
+            summary: "sum of these reductions over the events on the critical path",
         },
     ],
 };
@@ -73,7 +73,7 @@ impl Measure for Drags {
     }
 }
 
-/// Drags of one trace; a buffer that is used for one trace after the other.
+/// Drags of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Drags {
     /// Position of each event in the order, and the event at each position.

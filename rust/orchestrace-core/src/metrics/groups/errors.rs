@@ -22,12 +22,13 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "error_amplification",
             count: Count::Ratio,
-            summary: "corrupted events behind others, for each corrupted event that is behind none; 0 without any",
+            summary: "corrupted events downstream of others, per seed (corrupted event without a corrupted ancestor); \
+                      0 without seeds",
         },
         Metric {
             name: "potential_amplification",
             count: Count::Ratio,
-            summary: "all events behind such a seed, for each of them; 0 without any",
+            summary: "all events downstream of such a seed, per seed; 0 without seeds",
         },
         Metric {
             name: "error_depth",
@@ -37,7 +38,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "containment",
             count: Count::Ratio,
-            summary: "1 - error_amplification / potential_amplification; null where nothing could spread",
+            summary: "1 - error_amplification / potential_amplification; null if nothing could spread",
         },
         Metric {
             name: "correction_sites",

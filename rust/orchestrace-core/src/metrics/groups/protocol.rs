@@ -25,7 +25,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "protocol_overhead",
             count: Count::Ratio,
-            summary: "tokens of decisions, spawns, despawns, messages and aggregates, of all",
+            summary: "share of tokens in decisions, spawns, despawns, messages and aggregates",
         },
         Metric { name: "message_density", count: Count::Ratio, summary: "messages between agents per turn" },
         Metric {
@@ -36,17 +36,17 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "shared_messages",
             count: Count::Ratio,
-            summary: "contents that more than one agent sent, of all distinct ones",
+            summary: "share of distinct contents that several agents sent",
         },
         Metric {
             name: "call_redundancy",
             count: Count::Ratio,
-            summary: "1 - distinct / all tool calls that have a key of tool and arguments",
+            summary: "1 - distinct / all tool calls with a key of tool and arguments",
         },
         Metric {
             name: "shared_calls",
             count: Count::Ratio,
-            summary: "calls that more than one agent made, of all distinct ones",
+            summary: "share of distinct calls that several agents made",
         },
         Metric {
             name: "n_links",
@@ -56,7 +56,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "coordination_complexity",
             count: Count::Nats,
-            summary: "links over n(n-1)/2, times ln n, of n agents",
+            summary: "links / (n(n-1)/2) · ln n for n agents",
         },
     ],
 };

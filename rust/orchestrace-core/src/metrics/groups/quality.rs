@@ -10,12 +10,12 @@
 //! On a subtask are the agents other than the root that own an event of it; spawns and despawns hand subtasks on and do
 //! not count. Siblings are agents of one parent in the spawn forest (those without one together), the root left out; a
 //! fan-out is two of them or more, its work the durations of all that they own. With one fan-out balance is the mean over
-//! the greatest work. Independence is 1 where no edge is inside. The score is the geometric mean of coverage,
+//! the greatest work. Independence is 1 if no edge is inside. The score is the geometric mean of coverage,
 //! disjointness, balance and independence, as far as they are defined, with equal weights; without a named subtask there is none.
 //!
 //! Aggregation. Quality is the field `score`; inputs of an aggregate are the sources of its aggregate edges, else of its
-//! return and message edges. An aggregate counts where it and all its inputs are scored, and means are over those that
-//! count. Leakage compares whole texts by their key, since a recording has no hashes of parts. O(|V| log |V| + |E|).
+//! return and message edges. An aggregate counts if it and all its inputs are scored; means are over such aggregates.
+//! Leakage compares whole texts by their key, since a recording has no hashes of parts. O(|V| log |V| + |E|).
 
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -38,68 +38,69 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "split_coverage",
             count: Count::Ratio,
-            summary: "subtasks of the key that events name, of those of the key; null without a key",
+            summary: "share of the key's subtasks that events name; null without a key",
         },
         Metric {
             name: "split_precision",
             count: Count::Ratio,
-            summary: "named subtasks that the key has, of those named; null without a key",
+            summary: "share of the named subtasks that the key contains; null without a key",
         },
         Metric { name: "split_f1", count: Count::Ratio, summary: "harmonic mean of coverage and precision" },
         Metric {
             name: "split_disjointness",
             count: Count::Ratio,
-            summary: "1 less the share of (agent, subtask) pairs beyond one agent for each subtask",
+            summary: "1 - share of (agent, subtask) pairs beyond the first agent of each subtask",
         },
         Metric {
             name: "split_balance",
             count: Count::Ratio,
-            summary: "mean over greatest work of siblings; null without two of them",
+            summary: "mean / largest work of siblings; null without two siblings",
         },
         Metric {
             name: "split_independence",
             count: Count::Ratio,
-            summary: "1 less the share of edges among siblings that lead from one to another",
+            summary: "1 - share of the edges inside fan-outs that join two siblings",
         },
         Metric {
             name: "split_score",
             count: Count::Ratio,
-            summary: "geometric mean of coverage, disjointness, balance and independence, where defined; null without subtasks",
+            summary: "geometric mean of the defined ones of coverage, disjointness, balance, independence; null \
+                      without subtasks",
         },
         Metric {
             name: "aggregation_uplift_max",
             count: Count::Score,
-            summary: "score of an aggregate less that of its best input",
+            summary: "score of an aggregate - score of its best input",
         },
         Metric {
             name: "aggregation_uplift_mean",
             count: Count::Score,
-            summary: "score of an aggregate less the mean of its inputs",
+            summary: "score of an aggregate - mean score of its inputs",
         },
         Metric {
             name: "aggregation_uplift_majority",
             count: Count::Score,
-            summary: "score of an aggregate less 1 where most inputs score ½ or more, less 0 else",
+            summary: "score of an aggregate - (1 if most inputs score ½ or more, else 0)",
         },
         Metric {
             name: "aggregation_capture",
             count: Count::Ratio,
-            summary: "uplift over the mean, of what the best input would have given; inputs that differ",
+            summary: "uplift over the mean / uplift that the best input would give; only inputs that differ",
         },
         Metric {
             name: "aggregation_coverage",
             count: Count::Ratio,
-            summary: "returns to agents that aggregate with a path into an aggregate, of all such returns",
+            summary: "share of the returns to aggregating agents that have a path into an aggregate",
         },
         Metric {
             name: "aggregation_leakage",
             count: Count::Ratio,
-            summary: "tokens of aggregates whose whole text is that of an input, of all with a text key",
+            summary: "share of aggregate tokens whose whole text is that of an input; only aggregates with a text key",
         },
         Metric {
             name: "subtask_redundancy",
             count: Count::Ratio,
-            summary: "subtasks that more than one agent works on, of those that one does",
+            summary: "share of the subtasks with an agent on which several work",
         },
     ],
 };
@@ -347,7 +348,7 @@ impl Worker {
         }
     }
 
-    /// Whether what agents were told arrived in what they put together.
+    /// Whether the inputs of agents reached what they aggregated.
     fn coverage(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let (view, graph, n) = (subject.view, subject.graph, subject.view.len());
         self.aggregates.clear();

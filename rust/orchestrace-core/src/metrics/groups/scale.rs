@@ -18,21 +18,25 @@ static INFO: GroupInfo = GroupInfo {
     reference: "arXiv 2605.02801, Table 14",
     metrics: &[
         Metric { name: "n_events", count: Count::Things, summary: "events" },
-        Metric { name: "n_edges", count: Count::Things, summary: "edges, rows of the same ends merged" },
+        Metric {
+            name: "n_edges",
+            count: Count::Things,
+            summary: "edges; rows with the same ends are merged",
+        },
         Metric { name: "n_agents", count: Count::Things, summary: "names that own an event" },
-        Metric { name: "n_spawned", count: Count::Things, summary: "distinct names that a spawn makes" },
+        Metric { name: "n_spawned", count: Count::Things, summary: "distinct names that spawns create" },
         Metric { name: "n_turns", count: Count::Things, summary: "turns of all agents" },
         Metric { name: "n_decisions", count: Count::Things, summary: "orchestrator decisions" },
         Metric {
             name: "n_messages",
             count: Count::Things,
-            summary: "messages between two agents, returns left out",
+            summary: "messages between two agents, without returns",
         },
         Metric { name: "n_tool_calls", count: Count::Things, summary: "tool calls" },
         Metric {
             name: "n_tool_errors",
             count: Count::Things,
-            summary: "tool results with ok = false; null where no result has ok",
+            summary: "tool results with ok = false; null if no result has ok",
         },
         Metric {
             name: "agent_depth",
@@ -43,15 +47,11 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "graph_width",
             count: Count::Things,
-            summary: "events of the largest layer of equal depth",
+            summary: "events in the largest layer of equal depth",
         },
         Metric { name: "tokens", count: Count::Tokens, summary: "tokens of the team's events" },
         Metric { name: "cost_usd", count: Count::Usd, summary: "price of the team's events" },
-        Metric {
-            name: "elapsed",
-            count: Count::Clock,
-            summary: "last time less first time, in the unit of t",
-        },
+        Metric { name: "elapsed", count: Count::Clock, summary: "last time - first time, in the unit of t" },
     ],
 };
 

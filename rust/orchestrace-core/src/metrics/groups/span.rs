@@ -18,44 +18,45 @@ static INFO: GroupInfo = GroupInfo {
     cost: Cost::Linear,
     reference: "D7, D8, D19; Brent 1974; Graham 1969",
     metrics: &[
-        Metric { name: "work", count: Count::Time, summary: "T1: durations of all events" },
+        Metric { name: "work", count: Count::Time, summary: "T1: sum of all durations" },
         Metric { name: "span", count: Count::Time, summary: "T∞: longest path by duration" },
         Metric { name: "parallelism", count: Count::Ratio, summary: "work / span" },
         Metric {
             name: "slack_mean",
             count: Count::Time,
-            summary: "mean over events of how much later one could end without moving the end",
+            summary: "mean delay that an event could have without a later end of the run",
         },
-        Metric { name: "n_critical", count: Count::Things, summary: "events of the critical path" },
+        Metric { name: "n_critical", count: Count::Things, summary: "events on the critical path" },
         Metric {
             name: "critical_owners",
             count: Count::Things,
-            summary: "agents that own an event of the critical path",
+            summary: "agents that own an event on the critical path",
         },
         Metric {
             name: "critical_token_share",
             count: Count::Ratio,
-            summary: "tokens of the critical path, of all",
+            summary: "share of tokens on the critical path",
         },
         Metric {
             name: "critical_root_share",
             count: Count::Ratio,
-            summary: "time of the critical path that is the root agent's, of the span",
+            summary: "share of the span that the root agent's events on the critical path take",
         },
         Metric {
             name: "average_concurrency",
             count: Count::Ratio,
-            summary: "work over the time from the first beginning to the last end; null where durations are seconds and times are steps",
+            summary: "work / time from the first start to the last end; null if durations are seconds and times are \
+                      steps",
         },
         Metric {
             name: "peak_concurrency",
             count: Count::Things,
-            summary: "most agents whose lifetimes meet",
+            summary: "largest number of agents alive at once",
         },
         Metric {
             name: "recorded_share",
             count: Count::Ratio,
-            summary: "events of the team whose duration is recorded, of all of its",
+            summary: "share of the team's events with a recorded duration",
         },
     ],
 };

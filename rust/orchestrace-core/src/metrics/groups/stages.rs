@@ -27,7 +27,7 @@ pub struct Share {
     pub steps: u32,
 }
 
-/// Stages of one trace; a buffer that is used for one trace after the other.
+/// Stages of one trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct StageTable {
     /// Steps of the root agent in each stage.
@@ -41,7 +41,7 @@ pub struct StageTable {
     latest: Vec<Latest>,
 }
 
-/// Where an agent is: the stage of its latest spawn, and a run of steps in one stage that is not yet told.
+/// Where an agent is: the stage of its latest spawn, and a run of steps in one stage that is not yet written.
 #[derive(Debug, Clone, Copy)]
 struct Latest {
     spawned: u32,
@@ -140,7 +140,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "critical_steps",
             count: Count::Things,
-            summary: "steps of the root, and of the sub-agent with most steps of each stage",
+            summary: "steps of the root, plus those of the busiest sub-agent in each stage",
         },
         Metric {
             name: "total_steps",
@@ -151,22 +151,22 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "finish_rate",
             count: Count::Ratio,
-            summary: "spawned names that own a return with ok not false, of all spawned",
+            summary: "share of the spawned names that own a return whose ok is not false",
         },
         Metric {
             name: "max_fan_out",
             count: Count::Things,
-            summary: "sub-agents with steps in the stage that has most of them",
+            summary: "largest number of sub-agents with steps in one stage",
         },
         Metric {
             name: "straggler_gap",
             count: Count::Ratio,
-            summary: "longest over median working time of a stage's sub-agents, the largest of all stages with two",
+            summary: "longest / median working time of a stage's sub-agents; maximum over stages with at least two",
         },
         Metric {
             name: "straggler_cost",
             count: Count::Time,
-            summary: "span less the span with the slowest of each stage as fast as the second slowest",
+            summary: "span - span if each stage's slowest sub-agent were as fast as its second slowest",
         },
     ],
 };

@@ -1,4 +1,4 @@
-//! Steering by interventions: how much of a run they reach and undo, and when they come too late.
+//! Steering by interventions: their reach, the work they undo, and the point of no return.
 //!
 //! ```text
 //! reach(v) = |descendants of v| / (|V| - 1)
@@ -39,27 +39,27 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "reach_mean",
             count: Count::Ratio,
-            summary: "share of the other events behind an event, averaged over events",
+            summary: "share of the other events that are downstream of an event, averaged over events",
         },
         Metric {
             name: "reach_root",
             count: Count::Ratio,
-            summary: "share of the other events behind the root agent's first event",
+            summary: "share of the other events that are downstream of the root agent's first event",
         },
         Metric {
             name: "invalidation",
             count: Count::Ratio,
-            summary: "share of what is done by the middle of the run that changing one event of it would undo",
+            summary: "share of the other events before mid-run that changing one would undo, averaged over events",
         },
         Metric {
             name: "point_of_no_return",
             count: Count::Clock,
-            summary: "time, in the unit of t, from the first event to the last one whose absence changes the outcome",
+            summary: "time, in the unit of t, from the first event to the last whose absence changes the outcome",
         },
         Metric {
             name: "point_of_no_return_share",
             count: Count::Ratio,
-            summary: "that time, of the time to the last event",
+            summary: "that time / time to the last event",
         },
     ],
 };

@@ -1,7 +1,7 @@
 //! The reach of untrusted content (D17, D21). O(|V|+|E|).
 //!
-//! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. Where no
-//! event says whether it is trusted everything is null.
+//! The closure over every edge type but temporal, by [`safety`](crate::safety), whose verbs have more options. If no
+//! event says whether it is trusted, everything is null.
 
 use crate::error::Reason;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
@@ -26,34 +26,35 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "n_tainted",
             count: Count::Things,
-            summary: "untrusted events and what they lead to, up to barriers",
+            summary: "untrusted events and everything downstream of them, up to barriers",
         },
-        Metric { name: "taint_share", count: Count::Ratio, summary: "tainted events, of all" },
+        Metric { name: "taint_share", count: Count::Ratio, summary: "share of events that are tainted" },
         Metric { name: "outcome_tainted", count: Count::Flag, summary: "whether the outcome is tainted" },
         Metric {
             name: "time_to_tainted_action",
             count: Count::Clock,
-            summary: "first tainted decision, spawn or privileged call less the first seed, in the unit of t",
+            summary: "time from the first seed to the first tainted decision, spawn or privileged call, in the unit of \
+                      t",
         },
         Metric {
             name: "taint_spread",
             count: Count::Ratio,
-            summary: "tainted events that a tainted event leads to, on average",
+            summary: "mean number of tainted direct successors of a tainted event",
         },
         Metric {
             name: "sandbox_violations",
             count: Count::Things,
-            summary: "tainted edges between two agents that share a sandbox; null where no event names one",
+            summary: "tainted edges between two agents that share a sandbox; null if no event names one",
         },
         Metric {
             name: "sandbox_crossings",
             count: Count::Things,
-            summary: "tainted edges from one sandbox into another; null where no event names one",
+            summary: "tainted edges from one sandbox into another; null if no event names one",
         },
         Metric {
             name: "outcome_tainted_lower",
             count: Count::Flag,
-            summary: "whether it is over safety flows alone; null where these are drawn along contexts",
+            summary: "whether the outcome is tainted over safety flows alone; null if these are drawn along contexts",
         },
     ],
 };

@@ -7,9 +7,9 @@
 //! human_wait     = Σ max(0, t(v) - end(last of whom v addresses)),                 if that one was done
 //! ```
 //!
-//! Who is done has spoken last, and to no other agent: whom a call or a result keeps busy does not wait for a human. What
-//! of these is longer than the longest gap that somebody allows is idle time instead. Times of events that happen side by
-//! side add up, as work does. O(|V|+|E|).
+//! An agent is done if it spoke last, and to no other agent: an agent that is busy with a call or a result does not
+//! wait for a human. Any of these times beyond `max_gap` is idle time instead. Times of parallel events add up, as work
+//! does. O(|V|+|E|).
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
@@ -18,7 +18,7 @@ use crate::metrics::subject::Subject;
 use crate::replay::schedule::durations::{Timing, explicit};
 use crate::schema::{AgentKind, EventType};
 
-/// Where the time went.
+/// Time by use.
 #[derive(Debug)]
 pub struct Time;
 
@@ -30,33 +30,33 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "model_time",
             count: Count::Time,
-            summary: "durations of what agents do themselves: all of the work but results of tools",
+            summary: "durations of what agents do themselves: all work except tool results",
         },
         Metric {
             name: "tool_time",
             count: Count::Time,
-            summary: "durations of results of tools and of events of the environment",
+            summary: "durations of tool results and environment events",
         },
         Metric {
             name: "queue_time",
             count: Count::Time,
-            summary: "from the end of what an event waits for to its beginning, where durations are recorded",
+            summary: "time from the end of an event's last predecessor to its start, if its duration is recorded",
         },
         Metric {
             name: "permission_wait",
             count: Count::Time,
-            summary: "from a call to what a human decided of it, where that is recorded",
+            summary: "time from a call to a human's recorded decision on it",
         },
         Metric {
             name: "human_wait",
             count: Count::Time,
-            summary: "from an agent's last word to what a human then said to it",
+            summary: "time from an agent's last word to a human's reply",
         },
         Metric { name: "scorer_time", count: Count::Time, summary: "recorded durations of scorers" },
         Metric {
             name: "idle_time",
             count: Count::Time,
-            summary: "gaps, queues and waits longer than max_gap; 0 where none is given",
+            summary: "gaps, queues and waits longer than max_gap; 0 without max_gap",
         },
     ],
 };

@@ -1,12 +1,12 @@
 //! Tokens of a team, and what its scorers spent (D18).
 //!
 //! ```text
-//! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   where every event tells input and output
+//! tokens_fresh + tokens_cached + tokens_cache_write + tokens_out = tokens,   if every event records input and output
 //! tokens_reasoning is a part of tokens_out
 //! cache_share = tokens_cached / (tokens_fresh + tokens_cached + tokens_cache_write)
 //! ```
 //!
-//! Each is a sum over the events that tell it; the share is one of these sums. O(|V|).
+//! Each is a sum over the events that record it; the share is a ratio of such sums. O(|V|).
 
 use crate::error::Reason;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
@@ -26,16 +26,16 @@ pub(in crate::metrics) const TOKENS: [Metric; KINDS] = [
     Metric {
         name: "tokens_fresh",
         count: Count::Tokens,
-        summary: "tokens read that are not told to come from a cache or to go to one",
+        summary: "tokens read that are not recorded as read from or written to a cache",
     },
     Metric { name: "tokens_cached", count: Count::Tokens, summary: "tokens read from a cache" },
     Metric {
         name: "tokens_cache_write",
         count: Count::Tokens,
-        summary: "tokens read and written to a cache",
+        summary: "tokens read that were written to a cache",
     },
     Metric { name: "tokens_out", count: Count::Tokens, summary: "tokens written, reasoning included" },
-    Metric { name: "tokens_reasoning", count: Count::Tokens, summary: "tokens written to reason" },
+    Metric { name: "tokens_reasoning", count: Count::Tokens, summary: "tokens written as reasoning" },
 ];
 
 static INFO: GroupInfo = GroupInfo {
@@ -48,12 +48,22 @@ static INFO: GroupInfo = GroupInfo {
         TOKENS[2],
         TOKENS[3],
         TOKENS[4],
-        Metric { name: "scorer_tokens", count: Count::Tokens, summary: "tokens of scorers, not of the team" },
-        Metric { name: "scorer_cost_usd", count: Count::Usd, summary: "price of scorers, not of the team" },
+        Metric {
+            name: "scorer_tokens",
+            count: Count::Tokens,
+            summary: "tokens of scorers, which are not part of the \
+                                                                        team",
+        },
+        Metric {
+            name: "scorer_cost_usd",
+            count: Count::Usd,
+            summary: "price of scorers, which are not part of the \
+                                                                       team",
+        },
         Metric {
             name: "cache_share",
             count: Count::Ratio,
-            summary: "tokens read from a cache, of all tokens read; null where no event tells of a cache",
+            summary: "share of the tokens read that come from a cache; null if no event records a cache",
         },
     ],
 };
@@ -69,7 +79,7 @@ pub(in crate::metrics) fn columns<'v, 'a>(view: &'v TraceView<'a>) -> [&'v Nulla
     ]
 }
 
-/// Adds what an event tells of each kind.
+/// Adds the recorded tokens of an event, by kind.
 pub(in crate::metrics) fn add(sums: &mut [Option<i64>; KINDS], view: &TraceView<'_>, v: usize) {
     for (sum, column) in sums.iter_mut().zip(columns(view)) {
         if let Some(tokens) = column.get(v) {

@@ -25,12 +25,12 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "message_utility_mean",
             count: Count::Score,
-            summary: "outcome lost without a message, for each of its tokens, averaged over messages",
+            summary: "loss of outcome without a message, per token of it, averaged over messages",
         },
         Metric {
             name: "message_utility_min",
             count: Count::Score,
-            summary: "the same of the message that is worth least",
+            summary: "the same for the message with the lowest value",
         },
     ],
 };

@@ -4,7 +4,7 @@ use crate::graph::NOBODY;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
 
-/// Useful agents, dead work.
+/// Shares of useful and dead work.
 #[derive(Debug)]
 pub struct Utilization;
 
@@ -16,25 +16,33 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "utilization",
             count: Count::Ratio,
-            summary: "events of sub-agents with a path to the outcome, of all events of sub-agents",
+            summary: "share of the sub-agents' events that have a path to the outcome",
         },
         Metric {
             name: "utilization_mean",
             count: Count::Ratio,
-            summary: "the same share agent by agent, averaged over sub-agents",
+            summary: "the same share per sub-agent, averaged over sub-agents",
         },
         Metric {
             name: "useless_agents",
             count: Count::Things,
-            summary: "sub-agents without an event that leads to the outcome",
+            summary: "sub-agents without an event that has a path to the outcome",
         },
         Metric {
             name: "dead_events",
             count: Count::Ratio,
-            summary: "events without a path to the outcome, of all",
+            summary: "share of events without a path to the outcome",
         },
-        Metric { name: "dead_work", count: Count::Ratio, summary: "their durations, of the work" },
-        Metric { name: "dead_tokens", count: Count::Ratio, summary: "their tokens, of all" },
+        Metric {
+            name: "dead_work",
+            count: Count::Ratio,
+            summary: "share of the work that these events take",
+        },
+        Metric {
+            name: "dead_tokens",
+            count: Count::Ratio,
+            summary: "share of the tokens that these events use",
+        },
     ],
 };
 

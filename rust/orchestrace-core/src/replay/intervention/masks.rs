@@ -6,7 +6,7 @@ use crate::graph::{CsrGraph, Order, Outcome};
 use crate::store::view::TraceView;
 use crate::surrogate::Aggregation;
 
-/// Absent events, cut edges, set values and swapped rules; buffers for one block of scenarios after the other.
+/// Absent events, cut edges, set values and swapped rules; buffers reused from block to block of scenarios.
 #[derive(Debug, Default)]
 pub struct Masks {
     /// Scenarios in which each event is absent.

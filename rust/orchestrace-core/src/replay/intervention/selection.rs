@@ -1,4 +1,4 @@
-//! Selection of the events and edges of a trace that an action is about.
+//! Selection of a trace's events and edges for an action.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::schema::{Dict, EventType, Unit};
 use crate::store::Store;
 use crate::store::view::TraceView;
 
-/// Scenarios, checked, and which of their names a store has.
+/// Checked scenarios, and their names that a store has.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The scenarios.
@@ -115,7 +115,7 @@ impl Segment {
     }
 }
 
-/// Who and what is in a trace; a buffer that is used for one trace after the other.
+/// Who and what is in a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Roster {
     owners: Owners,

@@ -1,14 +1,15 @@
-//! Durations of the events of a trace, and their beginnings (D7).
+//! Durations and start times of a trace's events (D7).
 //!
 //! ```text
 //! d(v) = duration_s, else max(0, t_end - t), else the gap rule  max(0, end(v) - max end(pred)),  sources end - t0
 //! ```
 //!
-//! `end` is `t`, or `t_end` where that tells the duration; t0 is the least `t`. What a human does takes no time here, nor
-//! what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than somebody
-//! allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a call counts
-//! what is left after the answer. The rule of the trace: `explicit` if every event of the others has one of the first two, else
-//! `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add. O(|V|+|E|).
+//! `end` is `t`, or `t_end` where that defines the duration; t0 is the least `t`. What a human does takes no time here,
+//! nor what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than
+//! somebody allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a
+//! call counts what is left after the answer. The rule of the trace: `explicit` if every event of the others has one of
+//! the first two, else `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add.
+//! O(|V|+|E|).
 //!
 //! A recorded event may begin before what it waits for has ended (edges say what was used, not when). A replay that is
 //! to return every recorded time takes the overlap off its duration; how often is counted.
@@ -17,7 +18,7 @@ use crate::graph::{CsrGraph, Owners};
 use crate::schema::{AgentKind, EventType, Reason, TimeBasis};
 use crate::store::view::TraceView;
 
-/// Where durations come from.
+/// The source of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durations {
     /// The rule of each trace (D7).
@@ -29,7 +30,7 @@ pub enum Durations {
     Gap,
 }
 
-/// How durations are told.
+/// The rule of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Lengths {
     /// Where they come from.
@@ -38,7 +39,7 @@ pub struct Lengths {
     pub max_gap: Option<f64>,
 }
 
-/// When events may begin.
+/// The earliest start times of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Release {
     /// As soon as what they wait for has ended.
@@ -48,7 +49,7 @@ pub enum Release {
     Recorded,
 }
 
-/// The rule that told the durations of a trace.
+/// The rule that gave the durations of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Rule {
@@ -70,7 +71,7 @@ fn hands_over(view: &TraceView<'_>, inputs: &[u32], v: usize) -> bool {
 /// Two times that differ by less than a subtraction rounds are one.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// Durations and recorded times of one trace; a buffer that is used for one trace after the other. Times count from the
+/// Durations and recorded times of one trace; a buffer reused from trace to trace. Times count from the
 /// beginning of the first event.
 #[derive(Debug, Default)]
 pub struct Timing {
@@ -242,7 +243,7 @@ impl Timing {
     }
 }
 
-/// What the recording says about how long an event took.
+/// The recorded duration of an event.
 #[must_use]
 pub fn explicit(view: &TraceView<'_>, v: usize) -> Option<f64> {
     view.duration_s.get(v).or_else(|| view.t_end.get(v).map(|end| (end - view.t[v]).max(0.0)))

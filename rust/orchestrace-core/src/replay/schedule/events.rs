@@ -20,7 +20,7 @@ use crate::graph::{CsrGraph, NOBODY};
 /// In place of a holder: a slot of the event's own.
 pub const OWN: u32 = u32::MAX - 1;
 
-/// Who goes first and what takes a slot.
+/// Priorities, and the events that take a slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Demand<'a> {
     /// Place of each event in the queue.
@@ -39,7 +39,7 @@ pub struct Demand<'a> {
 /// Times as bits, which are in the order of the times, since none is negative.
 type Times = BinaryHeap<Reverse<(u64, u32)>>;
 
-/// The engine and its schedule; a buffer that is used for one schedule after the other.
+/// The engine and its schedule; a buffer reused from schedule to schedule.
 #[derive(Debug, Default)]
 pub struct Events {
     /// When each event begins.

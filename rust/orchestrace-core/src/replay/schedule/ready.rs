@@ -1,9 +1,9 @@
-//! Events that could begin, the one of highest priority first.
+//! The queue of ready events, highest priority first.
 //!
 //! A set of ranks as bits, with a summary of 64 words in each word above: insertion, removal and the lowest member take
 //! one step a level, of which there are four for sixteen million events. A heap of the same content moves log₂ n entries.
 
-/// A set of numbers below a bound; a buffer that is used again and again.
+/// A set of numbers below a bound; a reused buffer.
 #[derive(Debug, Default)]
 pub struct RankSet {
     /// The bits, and where each level begins; the last level is one word.

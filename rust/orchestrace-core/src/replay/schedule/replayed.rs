@@ -16,7 +16,7 @@ use crate::run::Run;
 use crate::schema::{EventType, Reason};
 use crate::store::view::TraceView;
 
-/// What a schedule comes to. Times are in seconds, or in steps where the recording has no others.
+/// The results of a schedule. Times are in seconds, or in steps where the recording has no others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outlook {
     /// With nothing changed, on unlimited slots.
@@ -46,7 +46,7 @@ pub struct Outlook {
     pub support: f64,
     /// Events whose duration was cut, since it overlaps what they wait for.
     pub cut: u32,
-    /// Where durations come from.
+    /// The source of durations.
     pub rule: Rule,
     /// Whether times are steps.
     pub steps: bool,

@@ -3,7 +3,7 @@
 use super::durations::Release;
 use crate::schema::EventType;
 
-/// What needs a slot.
+/// The kind of work that needs a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pool {
     /// Every event, one each (D10).
@@ -15,7 +15,7 @@ pub enum Pool {
     Tools,
 }
 
-/// Which of the events that could begin goes first.
+/// The order in which ready events start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Queue {
     /// The lowest in canonical order (D1).
@@ -25,7 +25,7 @@ pub enum Queue {
     CriticalPath,
 }
 
-/// Which events are meant; names are codes of the store, `None` for one that it does not have.
+/// The selected events; names are codes of the store, `None` for an unknown one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Select {
     /// All of them.
@@ -42,7 +42,7 @@ pub enum Select {
     Type(EventType),
 }
 
-/// What becomes of events that depend on a removed one.
+/// The fate of events that depend on a removed one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cascade {
     /// They stay, and wait for what the removed one waited for.
@@ -105,7 +105,7 @@ pub struct Scenario {
     pub pool: Pool,
     /// Who goes first.
     pub queue: Queue,
-    /// When events may begin.
+    /// The earliest start times of events.
     pub release: Release,
 }
 

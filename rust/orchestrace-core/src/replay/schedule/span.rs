@@ -17,7 +17,7 @@ use super::work::Work;
 use crate::graph::order::canonical_cmp;
 use crate::graph::{CsrGraph, NOBODY, Order};
 
-/// The earliest schedule on unlimited slots; a buffer that is used for one trace after the other.
+/// The earliest schedule on unlimited slots; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Earliest {
     /// When each event begins.
@@ -57,7 +57,7 @@ impl Earliest {
     }
 }
 
-/// What depends on what, and how tightly; a buffer that is used for one trace after the other.
+/// Dependencies between events, and their slack; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Slack {
     /// How much later each event could end without moving the end of the whole.

@@ -1,4 +1,4 @@
-//! The graph of a trace in which one agent has become several.
+//! The graph of a trace with one agent split into several.
 //!
 //! What holds an agent to one thing at a time is program order: its temporal edges. Events of the agent that other edges
 //! join are one piece of work. Pieces are dealt in the order of their first event (D1), each to the part with the least
@@ -13,7 +13,7 @@ use crate::store::view::TraceView;
 
 const TEMPORAL: u8 = EdgeType::Temporal as u8;
 
-/// Edges and parts after all splits; a buffer that is used for one trace after the other.
+/// Edges and parts after all splits; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Split {
     /// Sources of the edges, program order included.

@@ -19,10 +19,10 @@ use crate::schema::{
 use crate::store::view::{ChunkView, TraceView};
 use crate::store::{Chunk, Store, word_array};
 
-/// What holds for all scenarios of a call.
+/// Options of all scenarios of a call.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// How durations are told.
+    /// The rule of durations.
     pub lengths: Lengths,
     /// Whether consecutive events of one owner are joined (D3).
     pub program_order: bool,
@@ -34,7 +34,7 @@ const MOST_PARTS: u32 = 64;
 fn check(scenario: &Scenario) -> Result<()> {
     let wrong = |message: String| Err(Error::Parameter(message));
     if scenario.slots == Some(0) {
-        return wrong("slots is 0, expected at least 1, or None for as many as are needed".into());
+        return wrong("slots is 0, expected at least 1, or None for as many as needed".into());
     }
     for change in &scenario.changes {
         match change {
@@ -53,7 +53,7 @@ fn check(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// What the scenarios come to, a row for each trace and scenario, scenarios of a trace one after the other; in the
+/// Results of the scenarios, a row for each trace and scenario, scenarios of a trace one after the other; in the
 /// columns of [`SCHEDULE_REPLAYS`].
 pub fn replays(
     store: &Store,
@@ -146,7 +146,8 @@ fn columns(found: &[Found], chunk: &Chunk, scenarios: usize, schema: &SchemaRef)
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
-/// When every event happens under a scenario without changes, a batch for each chunk, in the columns of [`SCHEDULES`].
+/// Start and finish of every event under a scenario without changes, a batch for each chunk, in the columns of
+/// [`SCHEDULES`].
 pub fn schedule(
     store: &Store,
     scenario: &Scenario,

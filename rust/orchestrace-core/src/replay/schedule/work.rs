@@ -1,4 +1,4 @@
-//! The work of one trace under the changes of a scenario: durations, what is gone, who is one agent with whom.
+//! The work of one trace under a scenario's changes: durations, removed events, merged agents.
 
 use super::durations::Timing;
 use super::scenario::{Cascade, Change, Select};
@@ -74,7 +74,7 @@ impl Subject<'_> {
     }
 }
 
-/// Durations and constraints under a scenario; a buffer that is used for one after the other.
+/// Durations and constraints under a scenario; a buffer reused from scenario to scenario.
 #[derive(Debug, Default)]
 pub struct Work {
     /// How long each event takes.

@@ -1,4 +1,4 @@
-//! Presence of events in each scenario, for outcomes that somebody else computes.
+//! Presence of events in each scenario, for custom outcome functions.
 
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ pub fn presence(
     store.expect_whole()?;
     if let Some(scenario) = plan.scenarios.iter().position(|scenario| !scenario.is_boolean()) {
         return Err(Error::Parameter(format!(
-            "scenario {scenario} sets values, cuts edges or changes a rule: an outcome of one's own can only be asked \
-             about events that are there or not"
+            "scenario {scenario} sets values, cuts edges or changes a rule: a custom outcome function only sees which \
+             events are present"
         )));
     }
     let mut left = at;
@@ -97,8 +97,8 @@ fn affordable(scenarios: usize, events: usize) -> Result<()> {
         return Ok(());
     }
     Err(Error::Parameter(format!(
-        "{scenarios} scenarios of {events} events are more than the 2^30 flags that an outcome of one's own gets of \
-         a trace: choose larger units, or name a model, outcome='noisy_or'"
+        "{scenarios} scenarios of {events} events exceed the limit of 2^30 flags per trace for a custom outcome \
+         function: choose larger units, or name a model, outcome='noisy_or'"
     )))
 }
 

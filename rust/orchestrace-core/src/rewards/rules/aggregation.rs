@@ -1,10 +1,10 @@
-//! R7: what putting results together added to them.
+//! R7: gains from the aggregation of results.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Reward};
 use crate::schema::{Family, Unit};
 
-/// Beyond the best input.
+/// Score above the best input.
 pub static UPLIFT: Reward = Reward {
     name: "uplift",
     family: Family::Orchestration,
@@ -18,7 +18,7 @@ pub static UPLIFT: Reward = Reward {
     pay: Pay::Team(told),
 };
 
-/// Beyond the mean of the inputs.
+/// Score above the mean of the inputs.
 pub static UPLIFT_MEAN: Reward = Reward {
     name: "uplift_mean",
     family: Family::Orchestration,
@@ -32,7 +32,7 @@ pub static UPLIFT_MEAN: Reward = Reward {
     pay: Pay::Team(told),
 };
 
-/// Of what the best input would have added to the mean.
+/// Share of the best input's gain over the mean.
 pub static CAPTURE: Reward = Reward {
     name: "capture",
     family: Family::Orchestration,
@@ -46,12 +46,12 @@ pub static CAPTURE: Reward = Reward {
     pay: Pay::Team(told),
 };
 
-/// Returns that were used.
+/// Share of returns that were used.
 pub static AGGREGATION_COVERAGE: Reward = Reward {
     name: "aggregation_coverage",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "returns to agents that aggregate with a path into an aggregate, of all such returns",
+    summary: "share of the returns to aggregating agents that have a path into an aggregate",
     reference: "arXiv 2605.02801, families R7 and O4; D24; the form is ours",
     params: &[],
     channels: &[],

@@ -1,4 +1,4 @@
-//! R7: whether what agents did was of use.
+//! R7: usefulness of the agents' work.
 
 use crate::rewards::reward::{Pay, Reward};
 use crate::schema::{Family, Unit};
@@ -8,7 +8,7 @@ pub static USEFUL: Reward = Reward {
     name: "useful",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "events of sub-agents with a path to the outcome, of all their events: utilization",
+    summary: "share of the sub-agents' events that have a path to the outcome: utilization",
     reference: "arXiv 2605.02801, family R7 and Table 13; D19",
     params: &[],
     channels: &[],

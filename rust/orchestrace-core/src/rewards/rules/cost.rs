@@ -1,4 +1,4 @@
-//! R7: what a run cost, as a loss.
+//! R7: costs of a run, as losses.
 
 use crate::credit::params::{Param, ParamKind, Value};
 use crate::error::Reason;
@@ -9,42 +9,42 @@ const fn weight(doc: &'static str) -> Param {
     Param { name: "weight", kind: ParamKind::Float(f64::MIN, f64::MAX), default: Value::Float(1.0), doc }
 }
 
-/// Less what was read and written.
+/// Cost of tokens.
 pub static TOKENS: Reward = Reward {
     name: "tokens",
     family: Family::Orchestration,
     unit: Unit::Team,
     summary: "-weight · tokens",
     reference: "arXiv 2605.02801, family R7; D18",
-    params: &[weight("what a token costs")],
+    params: &[weight("cost of a token")],
     channels: &[],
     metrics: &["tokens"],
     addends: &["tokens"],
     pay: Pay::Team(loss),
 };
 
-/// Less what was paid.
+/// Cost in US dollars.
 pub static USD: Reward = Reward {
     name: "usd",
     family: Family::Orchestration,
     unit: Unit::Team,
     summary: "-weight · recorded US dollars",
     reference: "arXiv 2605.02801, family R7; D18",
-    params: &[weight("what a dollar costs")],
+    params: &[weight("cost of a dollar")],
     channels: &[],
     metrics: &["cost_usd"],
     addends: &["usd"],
     pay: Pay::Team(loss),
 };
 
-/// Less the time from the first event to the last.
+/// Cost of time from the first event to the last.
 pub static LATENCY: Reward = Reward {
     name: "latency",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "-weight · seconds from the first event to the last; null where times are steps",
+    summary: "-weight · seconds from the first event to the last; null if times are steps",
     reference: "arXiv 2605.02801, family R7; D7",
-    params: &[weight("what a second costs")],
+    params: &[weight("cost of a second")],
     channels: &[],
     metrics: &["elapsed"],
     addends: &["seconds"],

@@ -1,16 +1,16 @@
-//! R2 and R3: what each agent, or each role, earned by itself.
+//! R2 and R3: individual rewards of agents and roles.
 
 use crate::credit::sum::Compensated;
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
-/// What the events of each agent were paid.
+/// Rewards of the events of each agent.
 pub static AGENT: Reward = Reward {
     name: "agent",
     family: Family::Individual,
     unit: Unit::Agent,
-    summary: "sum of the field `reward` over the events of the agent, absent ones 0",
+    summary: "sum of the field `reward` over the agent's events; absent values are 0",
     reference: "arXiv 2605.02801, family R2; MarsRL, arXiv 2511.11373",
     params: &[],
     channels: &[],
@@ -19,12 +19,12 @@ pub static AGENT: Reward = Reward {
     pay: Pay::Units(recorded),
 };
 
-/// What the events of each role were paid.
+/// Rewards of the events of each role.
 pub static ROLE: Reward = Reward {
     name: "role",
     family: Family::Role,
     unit: Unit::Role,
-    summary: "sum of the field `reward` over the events of the role, absent ones 0",
+    summary: "sum of the field `reward` over the role's events; absent values are 0",
     reference: "arXiv 2605.02801, family R3; MALT, arXiv 2412.01928",
     params: &[],
     channels: &[],
@@ -33,7 +33,7 @@ pub static ROLE: Reward = Reward {
     pay: Pay::Units(recorded),
 };
 
-/// The field `reward`, summed over each unit; a trace whose events have none tells nothing. O(|V|).
+/// The field `reward`, summed over each unit; a trace whose events have none is null. O(|V|).
 pub(super) fn recorded(given: &Given<'_>, out: &mut Payments) {
     let rewards = given.subject.view.reward;
     let n = given.subject.view.len();

@@ -1,4 +1,4 @@
-//! Rules of payment, a file for each subject.
+//! Reward rules, one file per subject.
 //!
 //! To add a rule: write a `static` of [`Reward`] in the file of its subject, add its entry to [`REWARDS`].
 

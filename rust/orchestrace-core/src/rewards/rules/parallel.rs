@@ -1,4 +1,4 @@
-//! R7: working side by side.
+//! R7: parallel work.
 //!
 //! ```text
 //! r_PARL = r_perf + λ1 r_parallel + λ2 r_finish        λ annealed to 0
@@ -21,20 +21,20 @@ const N_TARGET: Param = Param {
     name: "n_target",
     kind: ParamKind::Int(1, i64::MAX),
     default: Value::Null,
-    doc: "sub-agents that earn the whole bonus; without it instantiation is null",
+    doc: "number of sub-agents that earns the whole bonus; if null, instantiation is null",
 };
 
 const fn weight(name: &'static str, default: f64, doc: &'static str) -> Param {
     Param { name, kind: ParamKind::Float(f64::MIN, f64::MAX), default: Value::Float(default), doc }
 }
 
-/// Steps saved by working side by side.
+/// Steps saved by parallel work.
 pub static SPEEDUP: Reward = Reward {
     name: "speedup",
     family: Family::Orchestration,
     unit: Unit::Team,
     summary: "1 - critical_steps / total_steps",
-    reference: "Kimi K2.5, arXiv 2602.02276, as the survey reads it; D9",
+    reference: "Kimi K2.5, arXiv 2602.02276, as read by the survey; D9",
     params: &[],
     channels: &[],
     metrics: &["step_speedup"],
@@ -45,12 +45,12 @@ pub static SPEEDUP: Reward = Reward {
     }),
 };
 
-/// Sub-agents that came to an end.
+/// Share of sub-agents that finished.
 pub static FINISH: Reward = Reward {
     name: "finish",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "spawned sub-agents that return with ok not false / spawned ones, 0 where none is spawned",
+    summary: "spawned sub-agents with a return whose ok is not false / spawned ones; 0 if none is spawned",
     reference: "Kimi K2.5, arXiv 2602.02276; the form is ours",
     params: &[],
     channels: &[],
@@ -62,13 +62,13 @@ pub static FINISH: Reward = Reward {
     }),
 };
 
-/// Sub-agents that were made.
+/// Spawned sub-agents as a share of a target, at most 1.
 pub static INSTANTIATION: Reward = Reward {
     name: "instantiation",
     family: Family::Orchestration,
     unit: Unit::Team,
     summary: "min(1, spawned sub-agents / n_target)",
-    reference: "Kimi K2.5, arXiv 2602.02276, as its report reads; the form is ours",
+    reference: "Kimi K2.5, arXiv 2602.02276, as its report says; the form is ours",
     params: &[N_TARGET],
     channels: &[],
     metrics: &["n_spawned"],
@@ -79,7 +79,7 @@ pub static INSTANTIATION: Reward = Reward {
     }),
 };
 
-/// The sum that orchestrators are trained on.
+/// The reward sum for the training of orchestrators.
 pub static PARL: Reward = Reward {
     name: "parl",
     family: Family::Orchestration,
@@ -87,42 +87,43 @@ pub static PARL: Reward = Reward {
     summary: "performance + lambda_parallel · (speedup or instantiation) + lambda_finish · finish, both weights annealed",
     reference: "Kimi K2.5, arXiv 2602.02276; weights, r_parallel, r_finish and schedules are ours",
     params: &[
-        weight("lambda_parallel", 0.1, "weight of the parallel term before it is annealed"),
-        weight("lambda_finish", 0.1, "weight of the finish term before it is annealed"),
+        weight("lambda_parallel", 0.1, "weight of the parallel term before annealing"),
+        weight("lambda_finish", 0.1, "weight of the finish term before annealing"),
         Param {
             name: "parallel",
             kind: ParamKind::Choice(&["speedup", "instantiation"]),
             default: Value::Text(Cow::Borrowed("speedup")),
-            doc: "what the parallel term is",
+            doc: "reward used as the parallel term",
         },
         N_TARGET,
         Param {
             name: "anneal",
             kind: ParamKind::Choice(&["none", "linear", "cosine", "exponential", DIAGNOSTIC]),
             default: Value::Text(Cow::Borrowed("none")),
-            doc: "how both weights fall with metrics.train_step; diagnostic: by the share of the step's traces with two agents or more",
+            doc: "how both weights fall with metrics.train_step; diagnostic: by the share of the step's traces with at \
+                  least two agents",
         },
         Param {
             name: "anneal_steps",
             kind: ParamKind::Float(f64::MIN_POSITIVE, f64::MAX),
             default: Value::Float(1000.0),
-            doc: "steps until they are 0 (linear, cosine) or fall by a factor of e (exponential)",
+            doc: "steps until the weights are 0 (linear, cosine) or fall by a factor of e (exponential)",
         },
     ],
-    channels: &[Channel { name: "performance", default: "team", doc: "what the run earned" }],
+    channels: &[Channel { name: "performance", default: "team", doc: "reward of the run" }],
     metrics: &["step_speedup", "n_spawned", "finish_rate"],
     addends: &["performance", "parallel", "finish"],
     pay: Pay::Team(parl),
 };
 
-/// Steps on the longest way through the stages.
+/// Steps on the longest path through the stages.
 pub static CRITICAL_STEPS: Reward = Reward {
     name: "critical_steps",
     family: Family::Orchestration,
     unit: Unit::Team,
     summary: "-weight · critical_steps",
     reference: "Kimi K2.5, arXiv 2602.02276; D9",
-    params: &[weight("weight", 1.0, "what a step costs")],
+    params: &[weight("weight", 1.0, "cost of a step")],
     channels: &[],
     metrics: &["critical_steps"],
     addends: &["critical_steps"],

@@ -1,4 +1,4 @@
-//! R8: sums that papers and released code train on, over channels that the caller names.
+//! R8: reward sums of papers and released code, over channels that the caller names.
 //!
 //! Weights that a paper does not state are marked in `reference` as not published.
 
@@ -16,7 +16,7 @@ const fn weight(name: &'static str, default: f64, doc: &'static str) -> Param {
 }
 
 const FORMAT: Channel =
-    Channel { name: "format", default: "format", doc: "1 where the format is right, else 0" };
+    Channel { name: "format", default: "format", doc: "1 if the format is right, else 0" };
 
 /// The reward of the main agent of M-GRPO.
 pub static MGRPO_MAIN: Reward = Reward {
@@ -44,18 +44,18 @@ pub static MGRPO_SUB: Reward = Reward {
     name: "mgrpo_sub",
     family: Family::Hybrid,
     unit: Unit::Agent,
-    summary: "agents other than the root: alpha_format · share of the agent's events with `ok` where it is true + alpha_quality \
-              · mean `score` or sum of `reward` of its events + alpha_outcome · outcome",
+    summary: "agents other than the root: alpha_format · share of true among the `ok` of the agent's events + \
+              alpha_quality · mean `score` or sum of `reward` of its events + alpha_outcome · outcome",
     reference: "M-GRPO, arXiv 2511.13288; weights not published; weights and fields are ours",
     params: &[
-        weight("alpha_format", 0.1, "weight of the agent's own format; with 0 `ok` is not asked for"),
-        weight("alpha_quality", 0.4, "weight of the agent's own quality; with 0 its field is not asked for"),
+        weight("alpha_format", 0.1, "weight of the agent's own format; if 0, `ok` is not needed"),
+        weight("alpha_quality", 0.4, "weight of the agent's own quality; if 0, its field is not needed"),
         weight("alpha_outcome", 0.5, "weight of the outcome of the main agent"),
         Param {
             name: "quality",
             kind: ParamKind::Choice(&["score", "reward"]),
             default: Value::Text(Cow::Borrowed("score")),
-            doc: "the field of events that tells quality: the mean of `score`, or the sum of `reward`, absent ones 0",
+            doc: "event field that measures quality: the mean of `score`, or the sum of `reward` (absent values are 0)",
         },
     ],
     channels: &[OUTCOME],
@@ -92,7 +92,7 @@ pub static CONTEXT_FOLDING: Reward = Reward {
     params: &[weight("scope_weight", 0.2, "weight of the scope")],
     channels: &[
         OUTCOME,
-        Channel { name: "scope", default: "scope", doc: "1 within the subtask, -1 beyond it, 0 unknown" },
+        Channel { name: "scope", default: "scope", doc: "1 within the subtask, -1 beyond it, 0 if unknown" },
     ],
     metrics: &[],
     addends: &["outcome", "scope"],
@@ -113,19 +113,15 @@ pub static RLINF: Reward = Reward {
     params: &[
         weight("w_format", 0.1, "weight of the format"),
         weight("w_search", 0.05, "weight of searching"),
-        weight("w_length", 0.1, "weight of undue length"),
-        weight("w_context", 0.2, "weight of leaving the context"),
+        weight("w_length", 0.1, "weight of excessive length"),
+        weight("w_context", 0.2, "weight of a context overflow"),
     ],
     channels: &[
         OUTCOME,
         FORMAT,
-        Channel { name: "search", default: "search", doc: "1 where the run searched, else 0" },
-        Channel { name: "length", default: "length", doc: "1 where the answer is too long, else 0" },
-        Channel {
-            name: "over_context",
-            default: "over_context",
-            doc: "1 where the context overflowed, else 0",
-        },
+        Channel { name: "search", default: "search", doc: "1 if the run searched, else 0" },
+        Channel { name: "length", default: "length", doc: "1 if the answer is too long, else 0" },
+        Channel { name: "over_context", default: "over_context", doc: "1 if the context overflowed, else 0" },
     ],
     metrics: &[],
     addends: &["outcome", "format", "search", "length", "over_context"],
@@ -149,12 +145,12 @@ pub static PUPPETEER: Reward = Reward {
     reference: "Puppeteer, arXiv 2505.19591; the law of the cost and its weights are not published",
     params: &[
         Param { default: Value::Float(1.0), ..GAMMA },
-        weight("lambda_", 0.1, "weight of the cost of a choice"),
+        weight("lambda_", 0.1, "weight of a choice's cost"),
         Param {
             name: "phi",
             kind: ParamKind::Float(f64::MIN_POSITIVE, f64::MAX),
             default: Value::Float(1.0),
-            doc: "choices until the cost begins to grow",
+            doc: "scale of the cost, in choices: ln(1 + t / phi)",
         },
     ],
     channels: &[OUTCOME],
@@ -196,7 +192,7 @@ fn mgrpo_sub(given: &Given<'_>, out: &mut Payments) {
     }
 }
 
-/// The sum of what the events of each unit tell, and how many of them do. O(|V|).
+/// The sum of the recorded values of each unit's events, and their number. O(|V|).
 fn told_of_units(given: &Given<'_>, value: impl Fn(usize) -> Option<f64>) -> Vec<(Compensated, f64)> {
     let mut told = vec![(Compensated::default(), 0.0); given.units.len()];
     for v in 0..given.subject.view.len() {

@@ -1,15 +1,15 @@
-//! R4: what each turn was paid.
+//! R4: process rewards of turns.
 
 use super::individual::recorded;
 use crate::rewards::reward::{Pay, Reward};
 use crate::schema::{Family, Unit};
 
-/// What the events of each turn were paid.
+/// Rewards of the events of each turn.
 pub static PROCESS: Reward = Reward {
     name: "process",
     family: Family::Process,
     unit: Unit::Turn,
-    summary: "sum of the field `reward` over the events of the turn, absent ones 0",
+    summary: "sum of the field `reward` over the turn's events; absent values are 0",
     reference: "arXiv 2605.02801, family R4",
     params: &[],
     channels: &[],

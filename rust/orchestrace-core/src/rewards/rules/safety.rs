@@ -1,15 +1,15 @@
-//! R7: keeping to what is allowed and trusted.
+//! R7: conformance and safety.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Reward};
 use crate::schema::{Family, Unit};
 
-/// Whether nothing untrusted can have reached the outcome.
+/// Whether the outcome is free of taint.
 pub static CLEAN_OUTCOME: Reward = Reward {
     name: "clean_outcome",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "1 where the outcome is not tainted, else 0",
+    summary: "1 if the outcome is not tainted, else 0",
     reference: "arXiv 2605.02801, problem P12; D17",
     params: &[],
     channels: &[],
@@ -18,7 +18,7 @@ pub static CLEAN_OUTCOME: Reward = Reward {
     pay: Pay::Team(complement),
 };
 
-/// Events that nothing untrusted can have reached.
+/// Share of events free of taint.
 pub static CLEAN_SHARE: Reward = Reward {
     name: "clean_share",
     family: Family::Orchestration,
@@ -32,7 +32,7 @@ pub static CLEAN_SHARE: Reward = Reward {
     pay: Pay::Team(complement),
 };
 
-/// Actions that the harness declares.
+/// Share of actions that the harness allows.
 pub static CONFORMANCE: Reward = Reward {
     name: "conformance",
     family: Family::Orchestration,

@@ -15,12 +15,12 @@ use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
-/// What a turn gains of the potential.
+/// The gain of a turn in potential.
 pub static SHAPING: Reward = Reward {
     name: "shaping",
     family: Family::Process,
     unit: Unit::Turn,
-    summary: "gamma · potential of the next turn - potential of the turn, 0 after the last",
+    summary: "gamma · potential of the next turn (0 after the last) - potential of the turn",
     reference: "Ng, Harada, Russell 1999",
     params: &[
         GAMMA,
@@ -28,7 +28,7 @@ pub static SHAPING: Reward = Reward {
             name: "potential",
             kind: ParamKind::Choice(&["value", "score"]),
             default: Value::Text(Cow::Borrowed("value")),
-            doc: "the field of events that is the potential",
+            doc: "event field used as the potential",
         },
     ],
     channels: &[],

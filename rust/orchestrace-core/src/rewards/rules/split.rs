@@ -1,4 +1,4 @@
-//! R7: how work was divided.
+//! R7: quality of the division of work.
 
 use crate::rewards::reward::{Pay, Reward};
 use crate::schema::{Family, Unit};

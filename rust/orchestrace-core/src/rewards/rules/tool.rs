@@ -1,4 +1,4 @@
-//! R5: what calls of tools came to.
+//! R5: success of tool calls.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};
@@ -9,7 +9,7 @@ pub static TOOL_SUCCESS: Reward = Reward {
     name: "tool_success",
     family: Family::Tool,
     unit: Unit::Tool,
-    summary: "1 where no event of the call has ok = false and one has ok = true, 0 where one has ok = false",
+    summary: "1 if an event of the call has ok = true and none ok = false; 0 if one has ok = false",
     reference: "arXiv 2605.02801, family R5",
     params: &[],
     channels: &[],
@@ -18,7 +18,7 @@ pub static TOOL_SUCCESS: Reward = Reward {
     pay: Pay::Units(success),
 };
 
-/// Calls that are no repetitions.
+/// Share of calls that are not repeated.
 pub static DISTINCT_CALLS: Reward = Reward {
     name: "distinct_calls",
     family: Family::Tool,

@@ -1,10 +1,10 @@
-//! R6: what judges say of messages.
+//! R6: verifier scores of messages.
 
 use crate::error::Reason;
 use crate::rewards::reward::{Given, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
-/// What each message between agents was judged.
+/// The score of each message between agents.
 pub static VERIFIER: Reward = Reward {
     name: "verifier",
     family: Family::Verifier,
@@ -18,7 +18,7 @@ pub static VERIFIER: Reward = Reward {
     pay: Pay::Units(judged),
 };
 
-/// Messages that are no repetitions.
+/// Share of messages that are not repeated.
 pub static DISTINCT_MESSAGES: Reward = Reward {
     name: "distinct_messages",
     family: Family::Verifier,

@@ -1,4 +1,4 @@
-//! From the gates of a surrogate to those that the players at hand can change.
+//! Compilation of a surrogate's gates to those that the given players can change.
 
 use super::{Circuit, NO_PLAYER, Node, Op};
 use crate::surrogate::{Gate, Rule, Surrogate};
@@ -17,7 +17,7 @@ struct Known {
     factor: f64,
 }
 
-/// Writes circuits; a buffer that is used for one trace after the other.
+/// Writes circuits; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Compiler {
     draft: Circuit,

@@ -1,4 +1,4 @@
-//! Coalitions side by side, and what of them is remembered.
+//! Evaluation of many coalitions side by side, and a memory of their values.
 
 use super::{Circuit, Patience};
 use crate::error::Result;

@@ -1,6 +1,6 @@
-//! The pass on the edges as they are recorded, without a graph: for traces that list them by destination, each from
-//! an earlier row to a later one, as most recordings do. Then the document is a topological order, and the edges into
-//! an event stand together. It takes about a third of the instructions of building the graph and passing over it.
+//! The pass over recorded edges without a graph, for traces that list edges by destination and from earlier to later
+//! rows, as most recordings do. Then the document is a topological order, and the edges into an event stand together.
+//! It takes about a third of the instructions of building the graph and passing over it.
 
 use crate::graph::Outcome;
 use crate::graph::csr::{Listing, has_parallel};
@@ -77,7 +77,7 @@ impl Flowing<'_> {
         for share in share.iter_mut() {
             *share = if *share > 0.0 { sent / *share } else { 0.0 };
         }
-        // Nothing sent cannot be told from no way in, and a weight next to nothing has no inverse.
+        // Nothing sent cannot be distinguished from no way in, and a weight next to nothing has no inverse.
         if sent == 0.0 || !share.iter().all(|share| share.is_finite()) {
             return false;
         }

@@ -1,4 +1,4 @@
-//! Weights of edges by what the gate of the structural surrogate makes of them.
+//! Weights of edges from the gates of the structural surrogate.
 
 use crate::graph::CsrGraph;
 use crate::surrogate::Surrogate;

@@ -1,4 +1,4 @@
-//! The pass from the outcome up, which every flow shares. O(|V| + |E|).
+//! The backward pass from the outcome, shared by all flows. O(|V| + |E|).
 
 use crate::graph::{CsrGraph, Order, Outcome};
 

@@ -1,4 +1,4 @@
-//! Terms of the flow: what an event receives, edge by edge.
+//! Terms of the flow: an event's inflow, edge by edge.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(in crate::credit::methods) fn tell<const KEPT: bool>(
     let rule: Arc<str> = if KEPT {
         "amount = kept part of what the successors sent".into()
     } else {
-        "amount = Σ of what they sent".into()
+        "amount = Σ of what the successors sent".into()
     };
     for (part, &u) in asked.rows.iter().enumerate() {
         out.begin(part);

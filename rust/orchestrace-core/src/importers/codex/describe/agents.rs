@@ -1,4 +1,4 @@
-//! Agents that work with agents: calls that spawn, tell and end them, and their answers.
+//! Calls that spawn, message and end agents, and the answers to them.
 
 use super::super::line::{Line, Statuses, What};
 use super::Stream;
@@ -7,7 +7,7 @@ use crate::importers::recording::{
 };
 
 impl Stream<'_, '_> {
-    /// What is told of other agents beside the calls of the history.
+    /// Records of other agents beside the calls of the history.
     pub(super) fn collaboration(&mut self, line: &Line) {
         match line.what {
             What::Spawned { call, .. } => {

@@ -18,7 +18,7 @@ impl Stream<'_, '_> {
         self.recording.finding(
             FindingCode::UsageRepeated,
             self.last_response,
-            format!("the thread's running total is {told} tokens, its requests sum to {sum}"),
+            format!("the thread's running total is {told} tokens, but its requests sum to {sum}"),
         );
         if let Some(entry) = self.last_response {
             let extras = self.recording.response_mut(entry).map(|r| r.extras).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Lines for whoever watches: much of what they tell the history tells too.
+//! Event lines for observers, which repeat much of the history.
 
 use super::super::line::{By, Sums, What};
 use super::Reader;

@@ -1,4 +1,4 @@
-//! One step: answers with their calls and results, texts, and what is heard.
+//! Conversion of one step: answers with calls and results, texts, and inputs.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::importers::recording::{
 use crate::json::{Kind, Limits};
 use crate::schema::EventType;
 
-/// A call as far as its place tells of it: who asks in which response, the id that it has if it tells none.
+/// A call as far as its place defines it: who asks in which response, and its id if it records none.
 struct Asked<'a> {
     at: usize,
     response: Entry,
@@ -243,7 +243,7 @@ impl Telling<'_> {
         (id, entry)
     }
 
-    /// A call that is a step of its own; its id. It belongs to the response that the step tells, or names, or that its
+    /// A call that is a step of its own; its id. It belongs to the response that the step is or names, or that its
     /// agent gave just before; else somebody asked for it whose answer is not recorded.
     fn lone_call(&mut self, id: &str, own: bool, kind: StepKind, when: When, scope: Scope<'_, '_>) -> String {
         let spec = self.spec;
@@ -348,7 +348,7 @@ impl Telling<'_> {
         self.streams[at].open = true;
     }
 
-    /// The oldest call of an agent without a result, of a tool where that is told.
+    /// The oldest call of an agent without a result, of a tool if that is recorded.
     fn oldest(&mut self, at: usize, tool: Option<&str>) -> Option<u32> {
         let stream = &mut self.streams[at];
         let calls = match tool {
@@ -385,7 +385,7 @@ impl Telling<'_> {
         self.streams[at].open = true;
     }
 
-    /// A text that is a step of its own: of the response that the step tells, or names, or that its agent gave just
+    /// A text that is a step of its own: of the response that the step is or names, or that its agent gave just
     /// before without one.
     fn saying(&mut self, id: &str, kind: StepKind, when: When, scope: Scope<'_, '_>) {
         let spec = self.spec;

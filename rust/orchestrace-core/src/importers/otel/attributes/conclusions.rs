@@ -159,7 +159,7 @@ impl<'t> Facts<'t> {
         if let Some(name) = entity {
             return Cow::Borrowed(name);
         }
-        // A managed agent is told its name by its manager.
+        // A managed agent gets its name from its manager.
         if let Some(input) = self.input.as_deref().filter(|_| self.smolagents)
             && let Some(at) = input.find(TOLD).filter(|at| *at < 64)
             && let Some((name, _)) = input[at + TOLD.len()..].split_once('\'')
@@ -214,7 +214,7 @@ impl<'t> Facts<'t> {
         });
         if let Some(total) = told {
             extras = spans.recording.extra(extras, "x_reported_tokens", &total.to_string());
-            let told = "the total of a response is not the sum of its parts";
+            let told = "the total of a response differs from the sum of its parts";
             spans.recording.finding(FindingCode::UsageRepeated, None, told);
         }
         Work::Generation(Generation {

@@ -29,7 +29,7 @@ impl Emission<'_, '_, '_> {
             if let (Some(src), Some(dst)) = (self.resolve(src), self.resolve(dst))
                 && src != dst
             {
-                // What was told and then read is one edge: a message, a return.
+                // What was sent and then read is one edge: a message, a return.
                 let told = matches!(edge_type, EdgeType::Message | EdgeType::Return | EdgeType::Spawn);
                 if edge_type == EdgeType::Causal && drawn.contains(&(src, dst)) {
                     continue;
@@ -127,7 +127,7 @@ impl Emission<'_, '_, '_> {
                     self.out.measure(*wanted, name, measure.2);
                 } else {
                     self.out.finding(FindingCode::FieldIgnored, None, || {
-                        format!("the {} '{name}' is given more than once; the first counts", wanted.as_str())
+                        format!("the {} '{name}' is given more than once; the first is used", wanted.as_str())
                     });
                 }
             }
@@ -140,19 +140,17 @@ impl Emission<'_, '_, '_> {
             self.out.finding(*code, seq, || message.clone());
         }
         if let Some(id) = self.repeated.take() {
-            self.out.finding(FindingCode::IdRepeated, None, || {
-                format!("the id '{id}' is that of more than one event")
-            });
+            self.out.finding(FindingCode::IdRepeated, None, || format!("several events have the id '{id}'"));
         }
         if self.conservative {
             self.out.finding(FindingCode::SafetyConservative, None, || {
-                "untrusted text is taken to flow into every later response of its context".into()
+                "untrusted text is assumed to flow into every later response of its context".into()
             });
         }
         if self.skew > 0.0 {
             let skew = self.skew;
             self.out.finding(FindingCode::ClockSkew, None, || {
-                format!("an agent begins {skew} s before it is spawned")
+                format!("an agent starts {skew} s before its spawn")
             });
         }
         let unfinished = !self.partial && !self.ended;

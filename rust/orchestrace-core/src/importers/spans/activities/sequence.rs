@@ -1,4 +1,4 @@
-//! In which order things were done, and what ends what.
+//! The order of activities, and which activity ends another.
 
 use hashbrown::{HashMap, HashSet};
 
