@@ -73,6 +73,11 @@ def test_what_is_wrong_with_a_file_of_rewards_is_one_line(unpaid: Path) -> None:
     assert told(run(*asked, code=2)) == "unknown trace: trace_id 'nobody'; trace_id 'no one'"
     path.write_text(f"trace_id,team\n{'00000000' + str(RUN['trace_id'])},good\n")
     assert "column 'team' is String (it has 'good'), expected numbers" in told(run(*asked, code=1))
+    noise = unpaid.parent / "r.jsonl"
+    noise.write_text("noise\n")
+    assert told(run("credit", unpaid, "--rewards", noise, code=1)).startswith(
+        f"{noise}: cannot be read as .jsonl ("
+    )
     assert told(run("credit", unpaid, "--rewards", "no.csv", code=1)) == "no.csv: No such file or directory"
 
 
