@@ -82,8 +82,9 @@ def refuse_unused(corpus: Corpus, given: RecordingOptions | None = None) -> None
         Says why not.
     """
     if (reason := nothing_used(corpus)) is not None:
-        mapped = given is not None and given.mapping is not None
-        raise InputError(f"{reason}; to see what each key finds: {_check(given)}" if mapped else reason)
+        if given is not None and given.mapping is not None:
+            reason += f"; to see what each key finds: {_check(given)}"
+        raise InputError(reason)
 
 
 def tell_quarantined(corpus: Corpus, given: RecordingOptions, strict: bool = False) -> None:

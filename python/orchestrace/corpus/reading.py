@@ -231,8 +231,9 @@ def nothing_used(corpus: Corpus) -> str | None:
     for file, line, code, path, message in rejects.iter_rows():
         reason += f", the first at {file}:{line}: {code}{f' at {path}' if path else ''}: {message}"
     if rejects.is_empty():
-        kinds = corpus.record_counts.filter(pl.col("status") == "ignored").select("kind").unique().collect()
-        reason += f" ({', '.join(sorted(kinds['kind'].drop_nulls())[:_LISTED])})" if kinds.height else ""
+        ignored = corpus.record_counts.filter(pl.col("status") == "ignored").select("kind").collect()
+        listed = ", ".join(sorted(set(ignored["kind"].drop_nulls()))[:_LISTED])
+        reason += f" ({listed})" if listed else ""
     return plain(reason)
 
 
