@@ -36,7 +36,7 @@ def _(mo, ot):
     source = str(mo.cli_args().get("source") or "attempt")
     if path:
         epochs, truth = ot.stopping.epochs(ot.read_traces(str(path)), source), None
-        said = f"{epochs['run'].n_unique():,} runs of `{path}`; an epoch is one `{source}`."
+        said = f"{epochs['trace'].n_unique():,} runs of `{path}`; an epoch is one `{source}`."
     else:
         epochs, truth = ot.synthetic.stops(runs=600, seed=0)
         said = "600 planted runs. Quality is a Markov chain; backward induction gives the best rule."

@@ -86,13 +86,16 @@ def test_corpora_of_one_name_and_on_disk_have_a_place_each(config, tmp_path):
         ot.generate(str(tmp_path / place / "mine.jsonl"), traces=traces, seed=0)
     run("ingest", tmp_path / "b" / "mine.jsonl", "-o", tmp_path / "held.v1")
     given = [tmp_path / "a" / "mine.jsonl", tmp_path / "b" / "mine.jsonl", tmp_path / "held.v1"]
+    given.append(tmp_path / "link")
+    given[-1].symlink_to(tmp_path / "held.v1")
     run("study", "report", folder, *(word for path in given for word in ("--corpus", path)))
     lines = (folder / "report.md").read_text(encoding="utf-8").splitlines()
     rows = [[part.strip() for part in line.split("|")][1:4] for line in lines]
-    assert [row for row in rows if len(row) == 3 and ("mine" in row[1] or "held" in row[1])] == [
+    assert [row for row in rows if len(row) == 3 and row[2] in ("5", "7")] == [
         ["A", "mine", "5"],
         ["B", "mine (2)", "7"],
         ["C", "held.v1", "7"],
+        ["D", "link", "7"],
     ]
     (tmp_path / "held.v1" / "manifest.json").write_text("{")
     told = run("study", "report", folder, "--corpus", tmp_path / "held.v1", code=1).stderr

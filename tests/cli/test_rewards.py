@@ -73,6 +73,11 @@ def test_what_is_wrong_with_a_file_of_rewards_is_one_line(unpaid: Path) -> None:
     assert told(run(*asked, code=2)) == "unknown trace: trace_id 'nobody'; trace_id 'no one'"
     path.write_text(f"trace_id,team\n{'00000000' + str(RUN['trace_id'])},good\n")
     assert "column 'team' is String (it has 'good'), expected numbers" in told(run(*asked, code=1))
+    noise = unpaid.parent / "r.jsonl"
+    noise.write_text("noise\n")
+    assert told(run("credit", unpaid, "--rewards", noise, code=1)).startswith(
+        f"{noise}: cannot be read as .jsonl ("
+    )
     assert told(run("credit", unpaid, "--rewards", "no.csv", code=1)) == "no.csv: No such file or directory"
 
 
@@ -85,3 +90,14 @@ def test_rewards_come_to_a_corpus_on_disk_too(unpaid: Path) -> None:
     assert sorted(round(row["credit"], 9) for row in json.loads(shown)) == [1, 2, 3]
     settled = told(run("credit", folder, "--reward-score", "x", code=2))
     assert settled == "--reward-score applies when a corpus is made: give it to ingest"
+
+
+def test_channels_that_are_not_the_team_are_named_with_their_option(tmp_path: Path) -> None:
+    path = recordings(tmp_path, rewards={"form": 0.5, "style": 1.0})
+    assert told(run("credit", path, code=2)) == (
+        "unknown reward channel 'team' (known: form, style); give --reward form, or several with weights"
+    )
+    assert told(run("credit", path, "--reward", "form=1,style=0.5", code=2)) == (
+        "--reward 'form=1,style=0.5', expected one CHANNEL=WEIGHT: repeat --reward for others"
+    )
+    run("credit", path, "--reward", "form=1", "--reward", "style=0.5")

@@ -238,5 +238,9 @@ def test_words_that_are_misspelt_get_the_one_that_was_meant(tmp_path: Path) -> N
             ot.read_traces(tmp_path / odd)
     with pytest.raises(TypeError, match=r"drop\(\) has no argument 'roel'; did you mean 'role'\?"):
         ot.interventions.drop(roel="x")  # type: ignore[call-arg]  # the mistake
+    with pytest.raises(
+        TypeError, match=r"credit\(\) takes its arguments after corpus by name \(method=, unit="
+    ):
+        ot.credit(ot.generate(traces=1, seed=0), "flow")  # type: ignore[call-arg, misc]  # the mistake
     with pytest.raises(AttributeError, match=r"has no 'drop'; did you mean ot.interventions.drop\?"):
         ot.drop  # type: ignore[attr-defined]  # the mistake  # noqa: B018

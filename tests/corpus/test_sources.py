@@ -744,3 +744,25 @@ def test_reading_says_once_that_nothing_could_be_used(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ot.read_traces(path)
+
+
+def test_a_folder_of_other_files_names_one(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    (tmp_path / ".hidden").touch()
+    with pytest.raises(ot.InputError, match=r"no recording \(.*\) in folder '[^;]*'$"):
+        ot.read_traces(tmp_path)
+    for name in ("b.parquet", "a.parquet"):
+        pl.DataFrame({"step": [1]}).write_parquet(tmp_path / "tables" / name)
+    with pytest.raises(
+        ot.InputError, match=r"; it has 2 files of other kinds, '.*a.parquet' for one: name them"
+    ):
+        ot.read_traces(tmp_path)
+
+
+def test_a_warning_says_where_and_what_was_ignored(tmp_path: Path) -> None:
+    house = {"steps": "/*/steps", "trace": {"id": "/run"}, "step": {"kind": "/ev"}}
+    (tmp_path / "runs.jsonl").write_text('{"run": 1, "steps": [{"ev": "llm"}]}\n')
+    with pytest.warns(UserWarning, match=r"of 1 record: 1 ignored \(mapping.no_steps\)$"):
+        ot.read_traces(tmp_path / "runs.jsonl", mapping=house)
+    with pytest.warns(UserWarning, match=r"runs.jsonl:1: field.missing at /ve: found nothing"):
+        ot.read_traces(tmp_path / "runs.jsonl", mapping=house | {"steps": "/steps", "step": {"kind": "/ve"}})

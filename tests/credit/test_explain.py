@@ -245,6 +245,8 @@ def test_what_explain_refuses(corpus):
     assert several > 1
     with pytest.raises(ot.ParameterError, match=f"{several} traces have unit '{name}': give trace="):
         ot.explain(corpus, credits, name)
+    with pytest.raises(ot.ParameterError, match=f"unknown unit '{name}x'; did you mean '{name}'\\?"):
+        ot.explain(corpus, credits, f"{name}x")
     with pytest.raises(ot.ParameterError, match="no row of unit 'ghost' in trace 0"):
         ot.explain(corpus, credits, "ghost", 0)
     both = pl.concat([credits, ot.credit(corpus, method="uniform", unit="agent")])

@@ -225,3 +225,14 @@ def test_an_unknown_format_is_told_of_mapping_files(tmp_path: Path) -> None:
         "docs/formats/mapping.md" in run("validate", tmp_path / "a.jsonl", "--format", "auto", code=1).stdout
     )
     assert (ROOT / "docs/formats/mapping.md").is_file()
+
+
+def test_where_nothing_could_be_used_the_check_is_named(here: Path) -> None:
+    (here / "typo.toml").write_text(HOUSE.replace("[trace]", 'steps = "/*/stps"\n[trace]'))
+    said = run("story", "log.jsonl", "--mapping", "typo.toml", code=1).stderr
+    assert said.endswith(
+        "(mapping.no_steps); to see what each key finds: orchestrace mapping check typo.toml log.jsonl\n"
+    )
+    shown = run("mapping", "check", "typo.toml", "log.jsonl", code=1).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("steps ")]
+    assert "/*/stps" in line and "no value" in line

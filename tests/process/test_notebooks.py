@@ -9,13 +9,15 @@ from typing import Any
 import polars as pl
 import pytest
 
+import orchestrace as ot
+
 pytest.importorskip("marimo")
 pytest.importorskip("altair")
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples" / "notebooks").glob("*.py"))
+OF_RECORDINGS = [path for path in NOTEBOOKS if "--path" in path.read_text(encoding="utf-8")]
 
-
-assert NOTEBOOKS
+assert len(NOTEBOOKS) > len(OF_RECORDINGS) > 1
 
 
 def run(path: Path) -> tuple[list[Any], dict[str, Any]]:
@@ -36,6 +38,14 @@ def test_every_cell_runs_and_shows_something(path: Path) -> None:
     assert len(shown) == len(outputs) - 1
     frames = [one for one in shown if isinstance(one, pl.DataFrame)]
     assert frames and all(frame.height for frame in frames)
+
+
+@pytest.mark.parametrize("path", OF_RECORDINGS, ids=lambda path: path.stem)
+def test_every_cell_runs_on_recordings_of_ones_own(path: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    ot.generate(tmp_path / "mine.jsonl", traces=24, seed=5)
+    monkeypatch.setattr("sys.argv", [path.name, "--", "--path", str(tmp_path)])
+    outputs, made = run(path)
+    assert all(one is not None for one in outputs[1:]) and made["path"] == str(tmp_path)
 
 
 def test_the_tour_shows_where_a_number_comes_from() -> None:

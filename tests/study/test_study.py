@@ -617,3 +617,18 @@ def test_a_study_that_is_begun_can_be_looked_at(tmp_path):
     place.write(cell, Bench(config).measure(cell))
     assert ot.study.load(tmp_path, "schedules").height == 3
     assert ot.study.load(tmp_path).height == 0
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 1}, {"engine": "processes"}], ids=str)
+def test_a_method_of_this_process_is_measured_here_only(options, tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+
+    @ot.credit_method("row", summary="the place of an event", quantity="advantage")
+    def row(corpus, rewards, params, seed):
+        return ot.EventValues(corpus.events.select(value=pl.col("seq").cast(pl.Float64)).collect())
+
+    config = SMALL | {"sizes": SMALL["sizes"][:1], "methods": ["row"], "units": ["event"], "slots": []}
+    with pytest.raises(ot.ParameterError, match=r"'row' is registered in this process.*pass workers=0"):
+        ot.study.run(config, tmp_path / "study", **options)
+    assert not (tmp_path / "study").exists()
+    assert ot.study.run(config, tmp_path / "study", workers=0)["status"].unique().to_list() == ["ok"]

@@ -161,6 +161,18 @@ def test_nothing_known_is_said_so() -> None:
     assert told_of["Untrusted"].startswith("No recording says what is untrusted")
 
 
+def test_trust_in_the_rest_says_nothing_of_results_of_tools() -> None:
+    mute = run()
+    for event in mute["events"]:
+        event["trusted"] = True
+        if event["type"] == "tool_result":
+            del event["trusted"]
+    assert told(mute).exposed is None
+    for event in mute["events"]:
+        event["trusted"] = True
+    assert told(mute).exposed is not None
+
+
 def test_where_nobody_says_what_is_privileged_nothing_is_said_to_be_safe() -> None:
     bare = run()
     for event in bare["events"]:

@@ -273,3 +273,11 @@ def test_options_that_make_no_sense(tmp_path, options, message) -> None:
     with pytest.raises(ot.ParameterError, match=f"^[^\n]*{message}[^\n]*$"):
         ot.synthetic.planted(target, **options)
     assert not target.exists()
+
+
+def test_a_truth_is_shown_by_the_sizes_of_its_frames() -> None:
+    _, truth = ot.synthetic.planted(traces=3, seed=1)
+    first, *rows = repr(truth).splitlines()
+    assert first == "Truth of a planted corpus, model 'linear'; rows and columns:"
+    assert rows[0].split() == ["contributions", "300", "trace,", "trace_id,", "seq,", "contribution"]
+    assert len(rows) == 8

@@ -82,8 +82,9 @@ def public(verb: Callable[P, R]) -> Callable[P, R]:
                 raise
             raise InputError(refusal(error.filename or _path(verb, args, kwargs), error)) from error
         except _BROKEN as error:
-            if (unknown := _unknown_argument(verb, kwargs)) is not None:
-                raise TypeError(unknown) from None
+            unfit = _unknown_argument(verb, kwargs) or _too_many(verb, args)
+            if unfit is not None:
+                raise TypeError(unfit) from None
             told = _misfit(verb, args, kwargs)
             if told is not None:
                 raise ParameterError(told) from error
@@ -125,6 +126,17 @@ def _unknown_argument(verb: Callable[..., Any], kwargs: Any) -> str | None:
             hint = f"; did you mean '{nearest}'?" if nearest else ""
             return f"{verb.__name__}() has no argument '{name}'{hint} (it has: {', '.join(names)})"
     return None
+
+
+def _too_many(verb: Callable[..., Any], args: Any) -> str | None:
+    """What is wrong with more arguments by position than the signature has."""
+    known = inspect.signature(verb).parameters.values()
+    placed = [one.name for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    others = [one.name for one in known if one.kind is one.KEYWORD_ONLY]
+    if len(args) <= len(placed) or any(one.kind is one.VAR_POSITIONAL for one in known) or not others:
+        return None
+    before = f"after {', '.join(placed)} " if placed else ""
+    return f"{verb.__name__}() takes its arguments {before}by name ({', '.join(f'{one}=' for one in others)})"
 
 
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:

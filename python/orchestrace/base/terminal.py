@@ -42,7 +42,8 @@ def terminal_width() -> int | None:
     asked = os.environ.get("COLUMNS", "")
     if asked.isdecimal() and int(asked) > 0:
         return int(asked)
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    shown = sys.stdout is not None and sys.stdout.isatty()  # None: closed by whoever started the command
+    return shutil.get_terminal_size().columns if shown else None
 
 
 def lay_out(

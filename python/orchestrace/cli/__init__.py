@@ -1,7 +1,9 @@
 """The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
 
+import sys
+
 from . import codes, crediting, distributing, exporting, measuring, reading, replaying, viewing
-from .application import app
+from .application import FAILED, app, buffer_output, drop_unwritten, tell
 from .mapping import mapping_app
 from .stopping import stopping_app
 from .study import study_app
@@ -26,4 +28,11 @@ app.add_typer(stopping_app, name="stopping")
 
 def main() -> None:
     """What the installed command runs."""
-    app(prog_name="orchestrace")
+    buffer_output()
+    try:
+        app(prog_name="orchestrace")
+    except OSError as error:  # of help, which is printed before a verb runs
+        tell(error)
+        sys.exit(FAILED)
+    finally:
+        drop_unwritten()

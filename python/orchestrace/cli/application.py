@@ -1,6 +1,9 @@
 """The application: exit codes, and errors of users as one line."""
 
+import io
+import os
 import re
+import sys
 import warnings
 from typing import Annotated, Any
 
@@ -25,7 +28,7 @@ class _Verbs(typer.core.TyperGroup):
         except BrokenPipeError:
             raise
         except (OrchestraceError, OSError) as error:
-            typer.echo(f"error: {plain(_with_flags(_line(error), self._flags(ctx)))}", err=True)
+            tell(error, self._flags(ctx))
             raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
         except KeyboardInterrupt as error:
             typer.echo(plain("; ".join(["stopped", *getattr(error, "__notes__", ())])), err=True)
@@ -48,11 +51,44 @@ class _Verbs(typer.core.TyperGroup):
         return flags | {name: flags[own] for name, own in other.items() if own in flags}
 
 
+def tell(error: Exception, flags: dict[str, str] | None = None) -> None:
+    """Say on stderr, in one line, what an error of a user says."""
+    typer.echo(f"error: {plain(_with_flags(_line(error), flags or {}))}", err=True)
+
+
+def buffer_output() -> None:
+    """Give standard output a buffer where Python was told to have none.
+
+    Without one (``python -u``, PYTHONUNBUFFERED, as many containers set it), Python drops what a full disk
+    did not take of a text, and the command would end as if all of it were there.
+    """
+    out = sys.stdout
+    raw = getattr(out, "buffer", None)
+    if isinstance(out, io.TextIOWrapper) and isinstance(raw, io.RawIOBase):
+        encoding, errors = out.encoding, out.errors
+        out.detach()  # else it closes what it wrote to, once nobody has it
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=True
+        )
+
+
+def drop_unwritten() -> None:
+    """Give up what standard output did not take, which was said: at its end Python would try once more, fail,
+    and exit with 120."""
+    if sys.stdout is None:  # closed by whoever started the command
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _line(error: Exception) -> str:
     """What an error says; of one that is the system's own, the file and what is wrong with it."""
-    if isinstance(error, OrchestraceError) or not isinstance(error, OSError) or error.filename is None:
+    if isinstance(error, OrchestraceError) or not isinstance(error, OSError) or error.strerror is None:
         return str(error)
-    return f"{error.filename}: {error.strerror}"
+    # files that we write have their names in the error; standard output has none
+    return f"{error.filename or 'the output'}: {error.strerror}"
 
 
 def _with_flags(message: str, flags: dict[str, str]) -> str:

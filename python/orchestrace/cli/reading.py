@@ -211,7 +211,7 @@ def quarantined(
     """Write rejected records to a file, where you can repair them."""
     corpus = opened(recordings)
     if not corpus.records["quarantined"]:
-        refuse_unused(corpus)
+        refuse_unused(corpus, recordings)
     count = corpus.write_quarantined(output, overwrite=force)
     typer.echo(f"wrote {plain(output)}: {counted(count, 'record')}")
 
@@ -228,7 +228,7 @@ def report_(recordings: StrictOptions, as_json: Json = False) -> None:
         for name, frame in tables.items():
             if frame.height:
                 show(frame, name, f"report {name}")
-    refuse_unused(corpus)
+    refuse_unused(corpus, recordings)
     tell_quarantined(corpus, recordings, recordings.strict)
 
 

@@ -49,9 +49,13 @@ def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, ext
 def _tell_unused(corpus: Corpus, given: RecordingOptions) -> None:
     """Say on stderr which keys of a mapping found nothing."""
     unused = corpus.findings.filter(pl.col("code") == "mapping.unused").select("message").collect()
-    command = shlex.join(["orchestrace", "mapping", "check", str(given.mapping), *given.paths])
     for message in unused["message"]:
-        typer.echo(plain(f"{given.mapping}: {message}; to see all keys: {command}"), err=True)
+        typer.echo(plain(f"{given.mapping}: {message}; to see all keys: {_check(given)}"), err=True)
+
+
+def _check(given: RecordingOptions) -> str:
+    """The command that says what each key of a mapping finds."""
+    return shlex.join(["orchestrace", "mapping", "check", str(given.mapping), *given.paths])
 
 
 def usable(given: RecordingOptions, rewards: RewardOptions | None = None) -> Corpus:
@@ -63,14 +67,14 @@ def usable(given: RecordingOptions, rewards: RewardOptions | None = None) -> Cor
         Nothing of them could be used.
     """
     corpus = opened(given, rewards)
-    refuse_unused(corpus)
+    refuse_unused(corpus, given)
     if rewards is not None and rewards.rewards is not None:
         corpus = corpus.with_measures(rewards.rewards)
     return corpus
 
 
-def refuse_unused(corpus: Corpus) -> None:
-    """Fail where nothing could be used of what was read for a corpus.
+def refuse_unused(corpus: Corpus, given: RecordingOptions | None = None) -> None:
+    """Fail where nothing could be used of what was read for a corpus, by the mapping that was given.
 
     Raises
     ------
@@ -78,6 +82,8 @@ def refuse_unused(corpus: Corpus) -> None:
         Says why not.
     """
     if (reason := nothing_used(corpus)) is not None:
+        if given is not None and given.mapping is not None:
+            reason += f"; to see what each key finds: {_check(given)}"
         raise InputError(reason)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 from itertools import count
+from os.path import abspath
 from pathlib import Path
 from typing import Annotated
 
@@ -91,7 +92,7 @@ def report_(
     named: dict[str, Corpus] = {}
     for path in corpus or []:
         path = path_of(path)
-        name = path.resolve().name if path.is_dir() else path.stem
+        name = Path(abspath(path)).name if path.is_dir() else path.stem  # links keep their names
         named[_free(name, named)] = usable(RecordingOptions([str(path)]))
     for path in study.report(folder, corpora=named):
         typer.echo(f"wrote {plain(path)}")

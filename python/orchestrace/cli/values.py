@@ -19,6 +19,10 @@ def weights(given: list[str]) -> str | dict[str, float]:
     weights = {}
     for item in given:
         channel, found, weight = item.rpartition("=")
+        if "=" in channel and "," in channel:
+            raise ParameterError(
+                f"--reward '{item}', expected one CHANNEL=WEIGHT: repeat --reward for others"
+            )
         try:
             weights[channel if found else item] = float(weight) if found else 1.0
         except ValueError:

@@ -69,7 +69,8 @@ def _read(path: Path) -> pl.DataFrame:
         with open(path, "rb") as file:
             return reader(file)
     except pl.exceptions.PolarsError as error:
-        raise InputError(plain(f"{path}: {str(error).partition(chr(10))[0]}")) from error
+        reason = str(error).partition("\n")[0]
+        raise InputError(plain(f"{path}: cannot be read as {path.suffix} ({reason})")) from error
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
 

@@ -32,6 +32,8 @@ Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
 
+_LISTED = 5
+"""Kinds of records that a message names."""
 _BESIDE = 10_000
 """Names of a folder that are looked through for one like a name that is not there."""
 
@@ -225,9 +227,13 @@ def nothing_used(corpus: Corpus) -> str | None:
     kinds = ("quarantined", "ignored", "duplicate")
     told = ", ".join(f"{records[kind]:,} {kind}" for kind in kinds if records[kind])
     reason = f"nothing could be used of {counted(records['read'], 'record')}: {told}"
-    rejects = corpus.quarantine.select("file", "line", "code", "message").head(1).collect()
-    for file, line, code, message in rejects.iter_rows():
-        reason += f", the first at {file}:{line}: {code}: {message}"
+    rejects = corpus.quarantine.select("file", "line", "code", "path", "message").head(1).collect()
+    for file, line, code, path, message in rejects.iter_rows():
+        reason += f", the first at {file}:{line}: {code}{f' at {path}' if path else ''}: {message}"
+    if rejects.is_empty():
+        ignored = corpus.record_counts.filter(pl.col("status") == "ignored").select("kind").collect()
+        listed = ", ".join(sorted(set(ignored["kind"].drop_nulls()))[:_LISTED])
+        reason += f" ({listed})" if listed else ""
     return plain(reason)
 
 
@@ -447,6 +453,7 @@ def _add_folder(path: str, found: Inputs) -> None:
     if is_corpus(path):
         raise InputError(f"'{path}' is a corpus that ingest made: open it with read_corpus")
     here: list[str] = []
+    others: list[str] = []
     below = [path]
     while below:
         folder = below.pop()
@@ -463,10 +470,15 @@ def _add_folder(path: str, found: Inputs) -> None:
                 if not name.startswith(".") and not entry.is_symlink():
                     below.append(entry.path)
             elif not is_recording(name):
-                found.skipped += not name.startswith(".")
+                others += [] if name.startswith(".") else [entry.path]
             # A pipe or device that only lies in it would be waited for; a link to nothing is an error.
             elif entry.is_file() or not os.path.exists(entry.path):
                 here.append(entry.path)
     if not here:
-        raise InputError(f"no recording ({KINDS}) in folder '{plain(path)}'")
+        told = f"no recording ({KINDS}) in folder '{plain(path)}'"
+        if others:
+            told += f"; it has {counted(len(others), 'file')} of other kinds, '{plain(min(others))}' for one:"
+            told += " name them to have them read, whatever they are"
+        raise InputError(told)
+    found.skipped += len(others)
     found.inputs += sorted(here)

@@ -30,7 +30,9 @@ def check_channels(corpus: Corpus, names: Iterable[str]) -> None:
     known = corpus.reward_channels()
     for name in names:
         if known and name not in known:
-            raise ParameterError(unknown_name("reward channel", name, known))
+            # what is asked for where nobody names a channel
+            other = f"; pass reward='{known[0]}', or several with weights" if name == "team" else ""
+            raise ParameterError(plain(unknown_name("reward channel", name, known) + other))
         if not known:
             raise ParameterError(f"unknown reward channel '{name}': {_ways_to_rewards(corpus)}")
 

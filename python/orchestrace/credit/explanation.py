@@ -10,6 +10,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import public
 from ..base.errors import ParameterError
+from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..corpus.reward import reward_of
@@ -170,7 +171,11 @@ def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: int | str | None
         rows = rows.filter(pl.col(key) == trace)
         what += f" in trace {trace!r}"
     if rows.is_empty():
-        raise ParameterError(f"credits have no row of {what}")
+        units = credits["unit_id"].drop_nulls().unique(maintain_order=True)
+        known = (
+            "" if unit_id is None or unit_id in units else f": {unknown_name('unit', unit_id, list(units))}"
+        )
+        raise ParameterError(f"credits have no row of {what}{known}")
     if rows["trace"].n_unique() > 1:
         ids = rows["trace_id" if "trace_id" in rows.columns else "trace"].unique(maintain_order=True)
         first = ", ".join(map(repr, ids.head(3))) + (", ..." if ids.len() > 3 else "")

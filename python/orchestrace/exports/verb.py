@@ -318,7 +318,7 @@ def _chosen(corpus: Corpus, kind: Export, trace_id: str | Iterable[str] | None) 
     if kind.scope != "trace":
         return corpus
     if (count := len(corpus)) != 1:
-        raise ParameterError(f"the corpus has {count:,} traces, expected one: name its trace_id")
+        raise ParameterError(f"the corpus has {count:,} traces, expected one: give trace_id=")
     return next(piece for piece in corpus.slices() if len(piece))
 
 

@@ -13,6 +13,7 @@ from ..base.checks import check_numbers
 from ..base.engines import RunBy, engine_of
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
+from ..credit.registry import OWN, registered
 from ..credit.verb import methods
 from ..distributed.verb_engines import PlanEngine
 from ..distributed.worker_processes import cores, limits
@@ -68,8 +69,9 @@ def run(
     Raises
     ------
     ParameterError
-        The configuration is wrong, the folder has a study of another one, `workers` is given beside an
-        engine, or Ray is not installed or has no node with room.
+        The configuration is wrong, the folder has a study of another one, a method is registered by
+        `credit_method` and `workers` is not 0, `workers` is given beside an engine, or Ray is not installed
+        or has no node with room.
     InputError
         A file cannot be read or written.
 
@@ -116,6 +118,8 @@ def run(
         config = parse_config(config)
     elif not isinstance(config, StudyConfig):
         config = read_config(config)
+    if workers != 0 or made is not None:
+        _refuse_own(config)
     place = StudyFolder.begun(folder, config)
     if few := few_tasks(config):
         warnings.warn(few, RuntimeWarning, stacklevel=3)
@@ -157,6 +161,16 @@ def run(
         bench.close()
     write_tables(place)
     return load(folder)
+
+
+def _refuse_own(config: StudyConfig) -> None:
+    """Methods that this process registered are not known to those that would measure them."""
+    for run in config.methods:
+        if run.name in registered() and run.name not in OWN:
+            raise ParameterError(
+                f"method '{run.name}' is registered in this process, and those that measure do not know"
+                " it: pass workers=0, without an engine"
+            )
 
 
 def _engine(given: object, threads: int | None, workers: int | None) -> PlanEngine:

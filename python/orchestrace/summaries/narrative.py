@@ -473,7 +473,11 @@ def _unreached(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _exposed(tainted: pl.DataFrame) -> pl.DataFrame | None:
-    if not (tainted["n_untrusted"].count() or (tainted["n_seeds"].fill_null(0) > 0).any()):
+    # who calls its own messages trusted has said nothing of what came back from tools
+    said = tainted["n_untrusted"].sum() or (
+        tainted["n_untrusted"].count() and not tainted["n_trust_unknown"].sum()
+    )
+    if not said and not (tainted["n_seeds"].fill_null(0) > 0).any():
         return None
     actions = {"privileged call": "privileged_call", "spawn": "spawn", "decision": "decision"}
     event = pl.coalesce(f"first_{name}" for name in actions.values())

@@ -22,7 +22,7 @@ Outcome = Literal["linear", "noisy_or", "majority", "mixed"]
 Effects = Literal["context", "action", "role", "tool"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Truth:
     """The truth about a planted corpus; every frame begins with ``trace`` (u32) and ``trace_id`` (str).
 
@@ -68,6 +68,13 @@ class Truth:
     effects: pl.DataFrame
     pairs: pl.DataFrame
     model: str
+
+    def __repr__(self) -> str:
+        frames = {name: value for name, value in vars(self).items() if isinstance(value, pl.DataFrame)}
+        rows = (
+            f"  {name:<13} {frame.height:>9,}  {', '.join(frame.columns)}" for name, frame in frames.items()
+        )
+        return "\n".join([f"Truth of a planted corpus, model '{self.model}'; rows and columns:", *rows])
 
     @public
     def game(self, trace_id: str, unit: Literal["agent", "event"] = "agent") -> "PlantedGame":
