@@ -4,6 +4,7 @@ import inspect
 import io
 import json
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -283,3 +284,14 @@ def test_refusals(corpus: ot.Corpus, call: Any, words: str) -> None:
     with pytest.raises(ot.ParameterError) as error:
         call(corpus)
     assert words in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_field_with_a_legend_has_no_other_without(corpus: ot.Corpus, name: str) -> None:
+    # some versions of Vega-Lite, that of marimo 0.25 for one, then show neither
+    legends = defaultdict(list)
+    for layer in DRAWN[name](corpus, "auto").to_dict()["layer"]:
+        for encoded in layer.get("encoding", {}).values():
+            if isinstance(encoded, dict) and "legend" in encoded:
+                legends[encoded.get("field")].append(encoded["legend"] is None)
+    assert [field for field, absent in legends.items() if len(set(absent)) > 1] == []

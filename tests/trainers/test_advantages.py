@@ -115,7 +115,7 @@ def test_gae_of_a_recording_is_the_same(corpus: ot.Corpus) -> None:
         (lambda: A.grpo([1.0], [0], epsilon=-1), "epsilon is -1"),
         (lambda: A.grpo([1.0], [0], compat="trl"), "compat is 'trl'"),
         (lambda: A.grpo([1.0], [0], threads=0), "threads"),
-        (lambda: A.dr_mas([1.0], [0], [1], [0]), "rollouts has 1"),
+        (lambda: A.dr_mas([1.0], [0], [1], [0]), "rollouts contains 1"),
         (lambda: A.dr_mas([1.0], [0], [-1], [0]), "rollouts has"),
         (lambda: A.dr_mas([1.0], [0], [0, 0], [0]), "rows"),
         (lambda: A.gae([1.0], [0.0, 1.0], [0, 1]), "rows"),

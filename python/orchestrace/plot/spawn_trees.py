@@ -92,7 +92,9 @@ def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> An
             f"{len(nodes):,} agents shown as {len(shown):,} circles: {merged:,} are in circles of several"
         )
     if drawn.across:
-        said.append(f"{drawn.across:,} messages between agents that did not spawn each other are not drawn")
+        are = "is" if drawn.across == 1 else "are"
+        told = counted(drawn.across, "message")
+        said.append(f"{told} between agents that did not spawn each other {are} not drawn")
     return canvas.finished(chart, title, said, _described(nodes, has_tokens))
 
 

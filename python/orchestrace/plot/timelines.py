@@ -335,9 +335,11 @@ def _flow_layers(canvas: Canvas, drawn: TraceRows, links: tuple[pl.DataFrame, in
     if rows.is_empty():
         return []
     alt = canvas.alt
-    tooltip = [alt.Tooltip("kind:N"), alt.Tooltip("row:N", title="from"), alt.Tooltip("row_to:N", title="to")]
+    # not `kind`, the field of events: some versions of Vega-Lite have one legend for a field, or none
+    rows = rows.rename({"kind": "edge"})
+    tooltip = [alt.Tooltip("edge:N"), alt.Tooltip("row:N", title="from"), alt.Tooltip("row_to:N", title="to")]
     tooltip.append(alt.Tooltip("n:Q", title="how many"))
-    dash = alt.StrokeDash("kind:N", legend=None).scale(
+    dash = alt.StrokeDash("edge:N", legend=None).scale(
         domain=["spawn", *_FLOWS[1:]], range=[[4, 2], [1, 0], [1, 0], [1, 0]]
     )
     rule = canvas.chart(rows).mark_rule(

@@ -167,7 +167,7 @@ mod tests {
         for items in [21, 64, 1_024, 1_025, 1_064, 1_087, 1_000_000] {
             let refused = places(items).unwrap_err().to_string();
             assert!(
-                refused.contains(&format!("{items} players")) && refused.contains("at most 1048576"),
+                refused.contains(&format!("{items} players")) && refused.contains("the limit is 1048576"),
                 "{refused}"
             );
         }

@@ -384,7 +384,7 @@ mod tests {
         assert!(fails(&Rows::Plain(&[1.0], &[])).contains("groups has 0 rows"));
         assert!(fails(&Rows::Plain(&[f64::NAN], &[0])).contains("finite"));
         let odd = Rows::OfAgents { rewards: &[1.0], groups: &[0], rollouts: &[1], agents: &[0] };
-        assert!(fails(&odd).contains("rollouts has 1"));
+        assert!(fails(&odd).contains("rollouts contains 1"));
     }
 
     proptest! {

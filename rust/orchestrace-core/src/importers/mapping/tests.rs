@@ -552,7 +552,7 @@ fn mistakes_are_told_in_one_line() {
         (with("/step/time/unit", json!("min")), "house.toml: step.time.unit: unknown unit 'min'"),
         (
             with("/step/time", json!({"at": "/t", "since": "start"})),
-            "house.toml: step.time: counts from the start, expected a unit",
+            "house.toml: step.time: counts from the start and needs a unit",
         ),
         (
             with("/step/time", json!({"unit": "s"})),
