@@ -143,7 +143,7 @@ def test_a_name_of_a_mapping_that_events_have_is_refused(tmp_path: Path) -> None
         path = tmp_path / f"{odd}.json"
         mapping["step"]["extras"] = {odd: "/id"}
         path.write_text(json.dumps(mapping))
-        with pytest.raises(ot.ParameterError, match="events have"):
+        with pytest.raises(ot.ParameterError, match="events use"):
             ot.read_traces(io.BytesIO(b"{}\n"), mapping=path)
 
 

@@ -114,7 +114,7 @@ def test_a_file_that_is_gone_is_missed(tmp_path: Path) -> None:
     ot.ingest(source, out)
     assert_rows(ot.read_corpus(out), before)
     (source / "new.jsonl").write_bytes(request(span(9, 0)))
-    with pytest.raises(ot.InputError, match=r"spans-00.jsonl: the file is gone.*put it back"):
+    with pytest.raises(ot.InputError, match=r"spans-00.jsonl: the file is gone.*restore it"):
         ot.ingest(source, out)
     assert_rows(ot.read_corpus(out), before)
     gone.rename(paths[0])
