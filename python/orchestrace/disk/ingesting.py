@@ -346,7 +346,7 @@ def _check_settled(
             "ingest into another folder"
         )
     if manifest.is_exported:
-        # without an index nobody knows which recordings are there already
+        # recordings that are there already are recognized by the index, which an export lacks
         raise ParameterError(f"the corpus in '{place}' was written by export: ingest into another folder")
     fields = dict(options.get("fields") or {})
     for what, given, settled in (

@@ -236,27 +236,26 @@ class PartitionedCorpus(Corpus):
         frame = self._scan(name, sorted(self._manifest.parts))
         if name == "labels" and self._manifest.labels:
             frame = pl.concat([frame, current_side(self._folder, self._manifest, name)])
-        if self._kept is None:
+        if self._kept is None or name in TRACE_TABLES:
             return frame
-        if name in TRACE_TABLES:
-            return frame.filter(pl.col("trace").is_in(self._kept.implode()))
         return frame.join(
             self._table("traces").select("trace_id"), on="trace_id", how="semi", maintain_order="left"
         )
 
     def _scan(self, name: str, partitions: list[str]) -> pl.LazyFrame:
-        """A table of some partitions as it lies in the files."""
+        """A table of some partitions as it lies in the files; where it has traces, those that are kept."""
         parts = [(partition, part) for partition in partitions for part in self._manifest.parts[partition]]
         with reading(self._folder, self._manifest, self._manifest.stored()):
-            return scan(self._folder, self._manifest, name, parts, self._schema(name))
+            frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
+        if self._kept is None or name not in TRACE_TABLES:
+            return frame
+        return frame.filter(pl.col("trace").is_in(self._kept.implode()))
 
     def _divisions(self, name: str) -> Iterator[pl.LazyFrame]:
         if name in self._computed:
             yield from (corpus._table(name) for corpus in self.slices())
             return
-        for partition in sorted(self._manifest.parts):
-            frame = self._scan(name, [partition])
-            yield frame if self._kept is None else frame.filter(pl.col("trace").is_in(self._kept.implode()))
+        yield from (self._scan(name, [partition]) for partition in sorted(self._manifest.parts))
 
     def _computing(self, name: str) -> pl.LazyFrame:
         """A table of what the slices are after all steps."""

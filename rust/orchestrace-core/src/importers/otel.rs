@@ -48,10 +48,12 @@ enum Container {
     Counterfactual(&'static str),
 }
 
+/// Whether a record is in a container, by the keys that only it has.
+type Detects = fn(Value<'_>) -> bool;
+
 /// The container of a record, by the keys that only it has.
 fn container(root: Value<'_>) -> Option<Container> {
-    #[allow(clippy::type_complexity)] // how a container is detected, and which
-    let tests: [(fn(Value<'_>) -> bool, Container); 5] = [
+    let tests: [(Detects, Container); 5] = [
         (otlp::is, Container::Otlp),
         (jaeger::is, Container::Jaeger),
         (nested::is, Container::Nested),
