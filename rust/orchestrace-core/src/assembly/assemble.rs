@@ -320,6 +320,7 @@ impl Builder<'_> {
             findings,
             starts,
             empty_metrics,
+            ownership: derived.ownership.map(Arc::new),
             trace_ids: OnceLock::new(),
         })
     }

@@ -1,4 +1,5 @@
-//! Derived tables of a store: agents, and findings about the graph. Computed once, when a chunk is made.
+//! What is derived of the traces of a store: agents, owners and outcomes, findings about the graph. Computed once, when a
+//! chunk is made.
 
 use arrow_array::RecordBatch;
 
@@ -6,6 +7,7 @@ use crate::error::{Finding, FindingCode};
 use crate::graph::{AgentRow, Owners, cycle_finding, outcome};
 use crate::schema::{AgentKind, Dict, Reason};
 use crate::store::Names;
+use crate::store::ownership::Ownership;
 use crate::store::view::{EdgeArrays, EventArrays, TraceView, outside};
 
 /// Derived rows of one chunk; traces are counted from the start of the chunk.
@@ -14,6 +16,8 @@ pub(crate) struct Derived {
     pub agents: Vec<(u32, AgentRow)>,
     pub n_agents: Vec<u32>,
     pub findings: Vec<(u32, Finding)>,
+    /// None where nothing was derived.
+    pub ownership: Option<Ownership>,
 }
 
 /// O(events + edges).
@@ -25,11 +29,13 @@ pub(crate) fn derive(
     partial: &[bool],
     names: &Names,
 ) -> Derived {
+    let n_events = events.num_rows();
     let events = EventArrays::new(events);
     let edges = EdgeArrays::new(edges);
     let user = names.dict(Dict::Agent).find("user");
     let mut out = Derived::default();
     let mut owners = Owners::default();
+    let mut ownership = Ownership::with_capacity(n_events);
     let mut rows = Vec::new();
     for (i, window) in starts.windows(2).enumerate() {
         let mut view = TraceView {
@@ -47,13 +53,16 @@ pub(crate) fn derive(
         out.n_agents.push(rows.iter().filter(|r| r.kind == AgentKind::Agent).count() as u32);
         out.agents.extend(rows.drain(..).map(|row| (i as u32, row)));
         note_oddities(&view, i as u32, &mut out.findings);
-        if outcome::outcome(&view, &owners) == Err(Reason::OutcomeAmbiguous) {
+        let outcome = outcome::outcome(&view, &owners);
+        ownership.push(owners.stored(outcome));
+        if outcome == Err(Reason::OutcomeAmbiguous) {
             let message = "several agents could have answered, and the recording does not say which one the human heard";
             let finding =
                 Finding { code: FindingCode::OutcomeAmbiguous, count: 1, seq: None, message: message.into() };
             out.findings.push((i as u32, finding));
         }
     }
+    out.ownership = Some(ownership);
     out
 }
 

@@ -39,7 +39,7 @@ impl Listing {
 /// Whether some edges of a trace that lists them by destination are parallel; also said of an event with so many edges
 /// that comparing them pair by pair would be long.
 #[must_use]
-pub(crate) fn has_parallel(view: &TraceView<'_>) -> bool {
+fn has_parallel(view: &TraceView<'_>) -> bool {
     const MOST: usize = 16;
     let mut from = 0;
     for (e, (&s, &d)) in view.src.iter().zip(view.dst).enumerate() {

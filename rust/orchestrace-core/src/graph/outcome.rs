@@ -21,19 +21,18 @@ use std::cell::OnceCell;
 use super::order::canonical_cmp;
 use super::owner::{Evidence, NOBODY, Name, Owners};
 use crate::schema::{EventType, Reason};
+pub use crate::store::ownership::Outcome;
 use crate::store::view::TraceView;
 
-/// The place of a trace's outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// At an event.
-    Event(u32),
-    /// Behind all sinks, each joined by an edge of weight 1.
-    VirtualSink,
+/// Outcome of a trace with these owners; as stored, where the view has it.
+pub fn outcome(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason> {
+    match view.owned {
+        Some(owned) => owned.outcome,
+        None => derived(view, owners),
+    }
 }
 
-/// Outcome of a trace with these owners.
-pub fn outcome(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason> {
+fn derived(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason> {
     let answers = Answers::of_trace(view, owners);
     let root = match owners.evidence() {
         Evidence::Divided => {
@@ -160,63 +159,6 @@ impl Answers {
             (found, _) => Ok(found),
         }
     }
-}
-
-/// Whether times never fall, so that rows are in canonical order.
-#[allow(clippy::needless_bitwise_bool)] // without an early exit it takes wide registers
-pub(crate) fn in_order(t: &[f64]) -> bool {
-    t.iter().zip(t.iter().skip(1)).fold(true, |ordered, (a, b)| ordered & (a <= b))
-}
-
-/// [`outcome`] of the usual trace, whose types decide it: no human speaks, everybody is of the team, an agent that
-/// nobody spawns decides or spawns first and answers. `None` where owners are needed.
-pub(crate) fn quick(view: &TraceView<'_>, in_order: bool) -> Option<Outcome> {
-    const HUMAN: u8 = EventType::HumanIntervention as u8;
-    let by_user = |user| view.agent.contains(&user);
-    if view.partial || view.has_outsiders() || view.types.contains(&HUMAN) || view.user.is_some_and(by_user) {
-        return None;
-    }
-    let root = root_by_type(view, in_order)?;
-    let mut last: Option<u32> = None;
-    for (i, &kind) in view.types.iter().enumerate().rev() {
-        if kind == EventType::Spawn as u8 && view.to.get(i) == Some(root) {
-            return None;
-        }
-        if kind != EventType::Aggregate as u8 && kind != EventType::Return as u8 {
-            continue;
-        }
-        // An answer that is addressed comes before others, whoever gives it.
-        if view.user.is_some() && view.to.get(i) == view.user {
-            return None;
-        }
-        if view.agent[i] == root && (last.is_none() || !in_order) {
-            let v = i as u32;
-            last = last.filter(|&best| canonical_cmp(view.t, best, v).is_gt()).or(Some(v));
-        }
-    }
-    last.map(Outcome::Event)
-}
-
-/// The owner of the first orchestrator decision, else of the first spawn, where no human speaks and everybody is of the
-/// team; `None` if there is neither.
-fn root_by_type(view: &TraceView<'_>, in_order: bool) -> Option<u32> {
-    let (mut decision, mut spawn): (Option<u32>, Option<u32>) = (None, None);
-    for (i, &kind) in view.types.iter().enumerate() {
-        let best = if kind == EventType::OrchestratorDecision as u8 {
-            &mut decision
-        } else if kind == EventType::Spawn as u8 {
-            &mut spawn
-        } else {
-            continue;
-        };
-        if best.is_none_or(|b| canonical_cmp(view.t, i as u32, b).is_lt()) {
-            *best = Some(i as u32);
-        }
-        if in_order && decision.is_some() {
-            break;
-        }
-    }
-    decision.or(spawn).map(|v| view.agent[v as usize])
 }
 
 #[cfg(test)]
@@ -348,19 +290,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn types_tell_it_or_owners_do(t in random_trace(12, false), sorted in any::<bool>()) {
-            let mut t = t;
-            if sorted {
-                t.t.sort_by(f64::total_cmp);
-            }
-            for view in [t.view(), TraceView { user: None, ..t.view() }] {
-                if let Some(found) = quick(&view, in_order(&t.t)) {
-                    prop_assert_eq!(of_view(&view), Ok(found));
-                }
-            }
-        }
-
         #[test]
         fn a_partial_recording_never_tells_more(t in random_trace(12, false)) {
             match (of_part(&t), of(&t)) {

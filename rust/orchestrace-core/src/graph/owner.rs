@@ -11,84 +11,10 @@
 
 use super::order::{CanonicalOrder, canonical_cmp};
 use super::slots::Slots;
-use crate::schema::{AgentKind, EventType};
+use crate::schema::{AgentKind, EventType, Reason};
+pub use crate::store::ownership::{Evidence, NOBODY, Name};
+use crate::store::ownership::{Outcome, Owned};
 use crate::store::view::TraceView;
-
-/// In place of a code or position: nobody, nothing.
-pub const NOBODY: u32 = u32::MAX;
-
-/// One distinct value of the field `agent`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Name {
-    /// Dictionary code.
-    pub code: u32,
-    /// First event that carries it, in document order.
-    pub first_seq: u32,
-    /// Events that carry it.
-    pub carried: u32,
-    /// Events that it owns; an agent is a name that owns one.
-    pub owned: u32,
-    /// Occurs on tool results only, hence a tool's name; never the user's.
-    only_results: bool,
-    /// Occurs on tool results.
-    has_results: bool,
-    /// What it is where that is not of the team.
-    outsider: Option<AgentKind>,
-    role: Option<u32>,
-    spawn_role: Option<u32>,
-    parent: u32,
-    /// Who spawned it before it did anything.
-    spawner: u32,
-    acted: bool,
-}
-
-impl Name {
-    /// Role: of the first event that it owns and carries, spawns and despawns left out, else of the first spawn
-    /// that names it.
-    #[must_use]
-    pub fn role(&self) -> Option<u32> {
-        self.role.or(self.spawn_role)
-    }
-
-    /// Position among the names of the owner of the first spawn that names it (D16).
-    #[must_use]
-    pub fn parent(&self) -> Option<u32> {
-        Some(self.parent).filter(|&parent| parent != NOBODY)
-    }
-
-    /// Whether it owns an event.
-    #[must_use]
-    pub fn is_agent(&self) -> bool {
-        self.owned > 0
-    }
-
-    /// What the name stands for.
-    #[must_use]
-    pub fn kind(&self) -> AgentKind {
-        match self.outsider {
-            _ if self.is_agent() => AgentKind::Agent,
-            // a tool may warn of what it gives back
-            Some(AgentKind::Environment) if self.has_results => AgentKind::Tool,
-            Some(kind) => kind,
-            None if self.only_results => AgentKind::Tool,
-            None => AgentKind::User,
-        }
-    }
-}
-
-/// The evidence by which the root was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Evidence {
-    /// The human addressed it, or agents that work for it.
-    Heard,
-    /// The human addressed several that do not work for one; it is the first of them.
-    Divided,
-    /// No human speaks: it decides or spawns first, or spawned who does.
-    Leads,
-    /// No human speaks, nobody decides or spawns: it acts first.
-    #[default]
-    First,
-}
 
 /// One row of the table `agents`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,9 +57,12 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Replaces everything by what `view` says.
+    /// Replaces everything by what `view` says, or by what is stored of it.
     pub fn compute(&mut self, view: &TraceView<'_>) {
         self.order.compute(view.t);
+        if let Some(owned) = view.owned {
+            return self.restore(owned);
+        }
         self.collect_names(view);
         self.find_calls(view);
         self.find_outsiders(view);
@@ -141,6 +70,34 @@ impl Owners {
         self.find_spawners(view);
         self.find_root(view);
         self.find_roles_and_parents(view);
+    }
+
+    fn restore(&mut self, owned: Owned<'_>) {
+        let Owned { index, calls, names, heard, root, evidence, outcome: _ } = owned;
+        self.slots.begin();
+        for (name, at) in names.iter().zip(0..) {
+            self.slots.set(name.code, at);
+        }
+        replace(&mut self.names, names);
+        replace(&mut self.index, index);
+        replace(&mut self.call, calls);
+        replace(&mut self.heard, heard);
+        self.owner.clear();
+        self.owner.extend(index.iter().map(|&at| names.get(at as usize).map_or(NOBODY, |name| name.code)));
+        (self.root, self.evidence) = (root, evidence);
+    }
+
+    /// What a store keeps of the trace that was computed last.
+    pub(crate) fn stored(&self, outcome: Result<Outcome, Reason>) -> Owned<'_> {
+        Owned {
+            index: &self.index,
+            calls: &self.call,
+            names: &self.names,
+            heard: &self.heard,
+            root: self.root,
+            evidence: self.evidence,
+            outcome,
+        }
     }
 
     fn collect_names(&mut self, view: &TraceView<'_>) {
@@ -502,6 +459,11 @@ impl Owners {
     }
 }
 
+fn replace<T: Clone>(buffer: &mut Vec<T>, by: &[T]) {
+    buffer.clear();
+    buffer.extend_from_slice(by);
+}
+
 fn find(tree: &mut [u32], mut v: u32) -> u32 {
     while tree[v as usize] != v {
         let above = tree[tree[v as usize] as usize];
@@ -513,10 +475,13 @@ fn find(tree: &mut [u32], mut v: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::test_trace::{NAMES, TestTrace};
+    use super::super::outcome::outcome;
+    use super::super::test_trace::{NAMES, TestTrace, random_trace};
     use super::*;
     use crate::schema::EdgeType;
+    use crate::store::ownership::Ownership;
     use EventType::*;
+    use proptest::prelude::*;
 
     fn owners(t: &TestTrace) -> Vec<Option<&'static str>> {
         let mut owners = Owners::default();
@@ -666,5 +631,41 @@ mod tests {
         let rows = rows(&t);
         assert_eq!(rows.len(), 3000);
         assert!(rows.iter().enumerate().all(|(i, r)| r.depth == Some(i as u32)));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_stored_is_what_is_computed(
+            traces in prop::collection::vec((random_trace(12, false), any::<bool>()), 1..5),
+        ) {
+            let mut owners = Owners::default();
+            let mut ownership = Ownership::default();
+            for (t, _) in &traces {
+                owners.compute(&t.view());
+                ownership.push(owners.stored(outcome(&t.view(), &owners)));
+            }
+            let keep: Vec<bool> = traces.iter().map(|(_, keep)| *keep).collect();
+            let kept = ownership.filter(&keep);
+            let (mut stored, mut rows, mut expected) = (Owners::default(), Vec::new(), Vec::new());
+            for (i, (t, _)) in traces.iter().filter(|(_, keep)| *keep).enumerate() {
+                owners.compute(&t.view());
+                let view = TraceView { owned: Some(kept.trace(i)), ..t.view() };
+                stored.compute(&view);
+                prop_assert_eq!(stored.codes(), owners.codes());
+                prop_assert_eq!(stored.indices(), owners.indices());
+                prop_assert_eq!(stored.calls(), owners.calls());
+                prop_assert_eq!(stored.names(), owners.names());
+                prop_assert_eq!(stored.heard(), owners.heard());
+                prop_assert_eq!(stored.order().rows(), owners.order().rows());
+                prop_assert_eq!((stored.root(), stored.evidence()), (owners.root(), owners.evidence()));
+                for code in 0..NAMES.len() as u32 {
+                    prop_assert_eq!(stored.name_index(code), owners.name_index(code));
+                }
+                prop_assert_eq!(outcome(&view, &stored), outcome(&t.view(), &owners));
+                stored.agent_rows(&mut rows);
+                owners.agent_rows(&mut expected);
+                prop_assert_eq!(&rows, &expected);
+            }
+        }
     }
 }

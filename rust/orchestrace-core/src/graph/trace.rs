@@ -6,6 +6,7 @@ use super::order::{CanonicalOrder, Order, Topological};
 use super::outcome::{self, Outcome};
 use super::owner::Owners;
 use super::program::ProgramOrder;
+use super::slots::Slots;
 use super::turns::Turns;
 use super::weights::N_TYPES;
 use crate::schema::Reason;
@@ -26,6 +27,8 @@ pub struct GraphOptions<'a> {
 pub struct TraceGraph {
     /// Adjacency, as of the last [`TraceGraph::build`].
     pub csr: CsrGraph,
+    /// The event that an edge from each source led to last, for passes over the edges themselves.
+    pub seen: Slots,
     /// Search for topological orders.
     pub topological: Topological,
     owners: Owners,
@@ -73,11 +76,10 @@ impl TraceGraph {
         &self.canonical
     }
 
-    /// Outcome of the trace, or why it has none that is known. In most traces types alone decide it; only the others
-    /// cost owners.
+    /// Outcome of the trace, or why it has none that is known. Costs owners only where it is not stored.
     pub fn outcome(&mut self, view: &TraceView<'_>) -> Result<Outcome, Reason> {
-        match outcome::quick(view, outcome::in_order(view.t)) {
-            Some(outcome) => Ok(outcome),
+        match view.owned {
+            Some(owned) => owned.outcome,
             None => outcome::outcome(view, self.owners(view)),
         }
     }

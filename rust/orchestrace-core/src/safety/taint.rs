@@ -328,7 +328,7 @@ impl Taint {
                 kinds.push(kind);
             }
         }
-        carried.build(&TraceView { src, dst, edge_types: kinds, ..*view }, program, None);
+        carried.build(&TraceView { src, dst, edge_types: kinds, owned: None, ..*view }, program, None);
     }
 
     /// What the last closure counted.

@@ -141,6 +141,7 @@ pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
             .filter(|(_, keep)| **keep)
             .map(|(e, _)| *e)
             .collect(),
+        ownership: chunk.ownership.as_ref().map(|ownership| Arc::new(ownership.filter(keep))),
         trace_ids: OnceLock::new(),
     })
 }

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::schema::{self, Column, Dict, Table};
 
 pub(crate) mod arrays;
+pub mod ownership;
 mod partition;
 pub mod view;
 mod write;
@@ -24,6 +25,7 @@ mod write;
 #[cfg(test)]
 pub(crate) use arrays::text_at;
 pub use arrays::{code_array, word_array};
+use ownership::Ownership;
 pub use partition::{Part, Partition};
 pub use write::write_jsonl;
 
@@ -75,6 +77,8 @@ pub struct Chunk {
     pub starts: Vec<[u32; 3]>,
     /// Traces whose document has an empty `metrics`, so that it is written again.
     pub(crate) empty_metrics: Vec<bool>,
+    /// Owners and outcomes; none where the store was read for nothing that needs them.
+    pub(crate) ownership: Option<Arc<Ownership>>,
     /// `trace_id` of every event, once somebody asked for it.
     pub(crate) trace_ids: OnceLock<ArrayRef>,
 }
@@ -221,7 +225,8 @@ impl Store {
         // views of ids that are counted already
         let views: usize =
             self.chunks.iter().filter_map(|c| c.trace_ids.get()).map(|ids| ids.len() * 16).sum();
-        columns + views + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
+        let owners: usize = self.chunks.iter().filter_map(|c| Some(c.ownership.as_ref()?.nbytes())).sum();
+        columns + views + owners + self.names.interners.iter().map(Interner::nbytes).sum::<usize>()
     }
 
     /// Schema of a table as this store holds it: `events` without the columns that no event uses.

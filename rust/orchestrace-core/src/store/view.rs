@@ -9,6 +9,7 @@ use arrow_array::{
 use arrow_buffer::NullBuffer;
 
 use super::arrays::u32_values;
+use super::ownership::{Owned, Ownership};
 use super::{Chunk, Names, Store};
 use crate::error::FindingCode;
 use crate::schema::{AgentKind, Dict, EventType, TimeBasis, Topology};
@@ -210,6 +211,8 @@ pub struct TraceView<'a> {
     pub measure_names: &'a [u32],
     /// Values of the trace's measures.
     pub measure_values: &'a [f64],
+    /// Owners and outcome, where the store keeps them; a view with other events or edges has none.
+    pub owned: Option<Owned<'a>>,
 }
 
 impl TraceView<'_> {
@@ -268,6 +271,7 @@ pub struct ChunkView<'a> {
     measures: Option<(&'a [u8], &'a [u32], &'a [f64])>,
     /// Numbers of the traces with the finding `safety.conservative`, ascending.
     conservative: Vec<u32>,
+    ownership: Option<&'a Ownership>,
 }
 
 /// The columns of a batch of `events`.
@@ -476,6 +480,7 @@ impl<'a> ChunkView<'a> {
                 )
             }),
             conservative: conservative(&chunk.findings),
+            ownership: chunk.ownership.as_deref(),
         }
     }
 
@@ -524,6 +529,7 @@ impl<'a> ChunkView<'a> {
             topology: self.topology.and_then(|words| Topology::from_code(words.key(i)? as u8)),
             time_basis: self.time_basis.and_then(|words| TimeBasis::from_code(words.key(i)? as u8)),
             conservative_flows: self.conservative.binary_search(&self.numbers[i]).is_ok(),
+            owned: self.ownership.map(|ownership| ownership.trace(i)),
             ..TraceView::default()
         };
         self.events.fill(&mut view, from[0] as usize, to[0] as usize);

@@ -137,7 +137,7 @@ pub(super) fn flow<const KEPT: bool>(
     if matches!(call.kernel, "uniform" | "edge_type") && !call.options.program_order {
         let Call { retention, gamma, .. } = call;
         let flowing = Flowing { outcome, amount, retention, gamma, weights: call.options.weights };
-        if flowing.run::<KEPT>(view, &mut values.work[0], &mut values.events) {
+        if flowing.run::<KEPT>(view, &mut graph.seen, &mut values.work[0], &mut values.events) {
             return Ok(());
         }
     }

@@ -282,7 +282,8 @@ impl Ready<'_> {
         let mut graph_of_parts = std::mem::take(&mut scratch.graph);
         let mut topological = std::mem::take(&mut scratch.topological);
         let split = &scratch.split;
-        let parted = TraceView { src: &split.src, dst: &split.dst, edge_types: &split.types, ..*view };
+        let parted =
+            TraceView { src: &split.src, dst: &split.dst, edge_types: &split.types, owned: None, ..*view };
         graph_of_parts.build(&parted, &[], None);
         graph_of_parts.build_successors();
         let found = topological.any(&mut graph_of_parts);
