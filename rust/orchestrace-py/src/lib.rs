@@ -28,8 +28,8 @@ mod stream;
 mod structural;
 mod units;
 
-// A reading touches some 40,000 new pages; asking for huge ones, as this allocator does, saves 8 % of its time.
-#[cfg(target_os = "linux")]
+// The allocator of musl has one lock for all threads.
+#[cfg(all(target_os = "linux", target_env = "musl"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
