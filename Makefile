@@ -1,12 +1,26 @@
 # The tasks of this project; `make` lists them. Everything that builds uses the committed Cargo.lock.
-# The Python of the active environment is used: make one first (python -m venv .venv, then activate it).
+# They use the active Python environment; where none is active, .venv, which they make.
 
-PYTHON ?= python
 CARGO ?= cargo
+ifneq ($(VIRTUAL_ENV)$(CONDA_PREFIX)$(PYTHON),)
+PYTHON ?= python
+ENVIRONMENT :=
+COMMAND := orchestrace
+else
+PYTHON := .venv/bin/python
+ENVIRONMENT := .venv/bin/python
+COMMAND := .venv/bin/orchestrace
+endif
 # Tests and lints of Rust share the dependencies of the installed module, so that these are built once.
 QUICK = --config .cargo/quick.toml
 AS_INSTALLED = --release --locked $(QUICK)
 CHECKED = $(AS_INSTALLED) --config .cargo/tests.toml
+INSTALL = MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) .ci/install.py
+# What the tests of Python need; Rust and Python tests of one tree are the same tests every time.
+EXTRAS = dev docs storage-tests browser-tests
+comma := ,
+PACKAGE_AND_EXTRAS = .[$(subst $() ,$(comma),$(EXTRAS))]
+export PROPTEST_RNG_SEED ?= 1
 # A process of tests for each core; one takes up to 1 GB, hence no more than 8.
 PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
 WHEEL ?= $(wildcard dist/*.whl)
@@ -22,30 +36,45 @@ STARTED := $(shell date +%s)
 TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check style lint site crates floors golden fuzz nightly bench timings wheel wheels wheel-check sdist
-.PHONY: sdist-check sbom audit checksums clean
+.PHONY: help demo develop test test-rust test-python check style lint gate gate-record site crates floors golden fuzz nightly
+.PHONY: bench timings wheel wheels wheel-check sdist sdist-check sbom audit checksums clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## Install the package and run `orchestrace demo`
-	$(PYTHON) -m pip install .
-	orchestrace demo
+.venv/bin/python:
+	python3 -m venv .venv
 
-test: ## Run all tests: Rust, then Python and doctests against a fresh install
+demo: $(ENVIRONMENT) ## Install the package and run `orchestrace demo`
+	$(INSTALL) .
+	$(COMMAND) demo --force
+
+develop: $(ENVIRONMENT) ## Install the package again after a change: builds what the change touches
+	$(INSTALL) --no-deps --no-build-isolation .
+	$(TOOK)
+
+test: $(ENVIRONMENT) ## Run all tests: Rust, then Python and doctests against a fresh install
+	@# packages of Python are fetched while crates are compiled
+	$(PYTHON) .ci/requirements.py $(EXTRAS) | $(PYTHON) -m pip install --quiet --disable-pip-version-check -r /dev/stdin & \
+		packages=$$!; $(MAKE) --no-print-directory test-rust && wait $$packages
+	$(MAKE) --no-print-directory test-python
+	$(TOOK)
+
+test-rust: ## Run the tests of Rust
 	$(CARGO) test --workspace --tests $(CHECKED)
-	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install '.[dev,docs,storage-tests,browser-tests]'
+
+test-python: $(ENVIRONMENT) ## Install the package with what its tests need, run the tests of Python and all examples of documents
+	$(INSTALL) '$(PACKAGE_AND_EXTRAS)'
 	$(CARGO) test --workspace --doc $(AS_INSTALLED)
 	$(PYTHON) -m pytest $(PYTEST_PARALLEL)
-	$(TOOK)
 
 check: style ## Run what is quick, while you work: a quarter of all cases; no rates, processes, corpora, studies
 	$(CARGO) test --workspace --tests --quiet $(CHECKED)
-	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install --quiet '.[dev]'
+	$(INSTALL) '.[dev]'
 	ORCHESTRACE_CASES=4 $(PYTHON) -m pytest --quiet $(PYTEST_PARALLEL) -m 'not (nightly or statistical or process or corpora or study or browser)'
 	$(TOOK)
 
-style: ## Check format, lints of Python, and that its imports go one way: seconds, nothing is built
+style: $(ENVIRONMENT) ## Check format, lints of Python, and that its imports go one way: seconds, nothing is built
 	$(CARGO) fmt --check
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
@@ -58,8 +87,14 @@ lint: style ## Check lints of Rust, types and stubs as well (after `make test`, 
 	$(PYTHON) -m mypy.stubtest orchestrace._core
 	$(PYTHON) .ci/crates.py check
 
-site: ## Build the site of the documents into target/site, notebooks included; broken links and anchors fail
-	MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) -m pip install --quiet '.[docs,notebooks]'
+gate: ## Count the instructions of every verb; more than 3 % above .ci/instructions.json fails. Needs valgrind
+	$(PYTHON) .ci/instructions.py check
+
+gate-record: ## Write .ci/instructions.json anew, after a change that costs or saves instructions on purpose
+	$(PYTHON) .ci/instructions.py record
+
+site: $(ENVIRONMENT) ## Build the site of the documents into target/site, notebooks included; broken links and anchors fail
+	$(INSTALL) '.[docs,notebooks]'
 	$(PYTHON) .ci/site --notebooks
 	$(TOOK)
 
@@ -80,9 +115,9 @@ fuzz: ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of F
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 
-nightly: ## Run every case of all tests, those that take minutes, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
-	ORCHESTRACE_SHARE=all $(PYTHON) -m pytest $(PYTEST_PARALLEL)
-	$(PYTHON) -m pytest -m nightly -s
+nightly: ## Run every case of all tests on examples drawn anew, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
+	ORCHESTRACE_NIGHTLY=1 PROPTEST_RNG_SEED= $(CARGO) test --workspace --tests $(CHECKED)
+	ORCHESTRACE_NIGHTLY=1 $(PYTHON) -m pytest -m 'nightly or not nightly' -s
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 	$(TOOK)

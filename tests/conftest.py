@@ -1,14 +1,19 @@
 """What all tests share."""
 
 import os
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from orchestrace.credit import registry
+from samples.examples import NIGHTLY
+
+settings.register_profile("every change", derandomize=True, database=None)
+if not NIGHTLY:
+    settings.load_profile("every change")  # before a test asks for settings of its own
 
 
 class ExamplesAlone:
@@ -35,50 +40,36 @@ collect_ignore = ["samples/dying.py"]
 
 FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""
-
-
-SLOW = ("statistical", "process", "corpora", "study")
-"""Markers of tests that `make test` runs an eighth of, another one with the next ORCHESTRACE_SHARE."""
+SLOW = 8
+"""Of the cases of a test that is marked so, in one of these folders or not, one in so many runs with every change."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests of `FOLDERS`, and leave out cases whose turn it is not.
+    """Mark the tests of `FOLDERS`, and as nightly the cases that `every_nth` leaves to the night.
 
-    Of the cases of a test that is marked `share(n)` one in n runs. With ORCHESTRACE_CASES=k one in k cases of
-    every test runs, at least one. Which ones, ORCHESTRACE_SHARE says: a number, or "all".
+    Which cases run with every change follows from the tests alone: of a test marked ``every_nth(n)`` the first case and
+    each nth one after it, in the order in which they are written; of one marked as those of `FOLDERS` are, each eighth.
+    ORCHESTRACE_CASES=k leaves one in k of what runs.
     """
+    one_in = int(os.environ.get("ORCHESTRACE_CASES", "1"))
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.path.parent.name in FOLDERS:
             item.add_marker(item.path.parent.name)
-        if any(map(item.get_closest_marker, SLOW)) and item.get_closest_marker("share") is None:
-            item.add_marker(pytest.mark.share(8))
-    turn = os.environ.get("ORCHESTRACE_SHARE", "0")
-    if turn == "all":
-        return
-    one_in = int(os.environ.get("ORCHESTRACE_CASES", "1"))
-
-    def place(item: pytest.Item) -> int:
-        return zlib.crc32(item.nodeid.encode()) + int(turn)
-
-    def is_next(item: pytest.Item) -> bool:
-        marker = item.get_closest_marker("share")
-        return marker is None or place(item) % marker.args[0] == 0
-
-    next_ones = [item for item in items if is_next(item)]
-    if one_in > 1:
-        cases = defaultdict(list)
-        for item in next_ones:
-            cases[item.nodeid.partition("[")[0]].append(item)
-        chosen = {
-            item
-            for several in cases.values()
-            for item in sorted(several, key=lambda item: place(item) % 1009)[: -(-len(several) // one_in)]
-        }
-        next_ones = [item for item in next_ones if item in chosen]
-    kept = set(next_ones)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = next_ones
+        cases[item.nodeid.partition("[")[0]].append(item)
+    left = set()
+    for several in cases.values():
+        for place, item in enumerate(several):
+            marker = item.get_closest_marker("every_nth")
+            slow = SLOW if any(map(item.get_closest_marker, FOLDERS)) else 1
+            if place % (slow if marker is None else marker.args[0]):
+                item.add_marker(pytest.mark.nightly)
+        daily = [item for item in several if item.get_closest_marker("nightly") is None]
+        left.update(item for place, item in enumerate(daily) if place % one_in)
+    if left:
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")

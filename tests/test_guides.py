@@ -61,7 +61,7 @@ def test_examples_on_shipped_recordings_print_what_they_say(name: str) -> None:
 
 
 @pytest.mark.corpora
-@pytest.mark.share(1)
+@pytest.mark.every_nth(1)
 @pytest.mark.skipif(not os.environ.get(PUBLISHED), reason=f"{PUBLISHED} is not set")
 @pytest.mark.parametrize("name", OF_PUBLISHED)
 @pytest.mark.usefixtures("workspace")

@@ -19,7 +19,7 @@ from samples.examples import examples
 from samples.hand_runs import GAMES, Credits, credited, event, read, run
 from samples.random_runs import FIELDS, Document, corpora, jsonl
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.every_nth(3)
 
 QUICK = examples(4, derandomize=True)
 

@@ -151,7 +151,7 @@ def failures(seed: int, number: int, size: int) -> list[str]:
     ]
 
 
-@pytest.mark.share(3)
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("number", range(6))
 def test_damaged_documents(number: int) -> None:
     found = failures(SEED, number, TOGETHER)

@@ -25,7 +25,7 @@ def read(corpora: Path, task: str) -> pl.DataFrame:
     return ot.stopping.from_frame(steps, **NAMES, tokens=tokens)
 
 
-@pytest.mark.share(1)
+@pytest.mark.every_nth(1)
 @pytest.mark.parametrize("task", TASKS)
 def test_runs_and_steps_are_all_there(corpora: Path, task: str) -> None:
     epochs = read(corpora, task)

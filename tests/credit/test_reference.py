@@ -60,7 +60,7 @@ def label(value: object) -> str:
     return ",".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else str(value)
 
 
-@pytest.mark.share(2)
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize(("method", "params"), CASES, ids=label)
 @QUICK
 @given(data=st.data())

@@ -175,7 +175,7 @@ def owners_of(document: Document) -> list[str | None]:
 
 @examples(60)
 @given(recordings(), st.integers(0, 40), st.randoms(use_true_random=False))
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 def test_nothing_after_a_decision_is_known_there(
     documents: list[Document], at: int, r: random.Random
 ) -> None:

@@ -30,7 +30,7 @@ from samples.on_disk import (
 )
 from samples.verdict_cases import BASE, text
 
-pytestmark = pytest.mark.share(2)
+pytestmark = pytest.mark.every_nth(3)
 
 METHODS = ot.methods()["name"].to_list()
 SCOPE = dict(ot.methods().select("name", "scope").iter_rows())
@@ -180,7 +180,7 @@ def test_an_input_of_the_same_content_is_not_read_again(tmp_path: Path) -> None:
     assert rows(ot.read_corpus(out))["events"].drop("trace").equals(before["events"].drop("trace"))
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 def test_new_inputs_are_added(small: None, recordings: Path, memory: ot.Corpus, tmp_path: Path) -> None:
     paths = sorted(path for path in recordings.rglob("*") if path.is_file())
     for n in (1, 3, 6):
@@ -356,7 +356,7 @@ def test_within_one_file_too(tmp_path: Path) -> None:
 # verbs
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(7)
 @pytest.mark.parametrize("unit", ["event", "agent", "team", "turn", "tool"])
 @pytest.mark.parametrize("method", METHODS)
 def test_credit_is_that_of_memory(
@@ -562,7 +562,7 @@ def test_a_group_that_has_no_room_is_said(folder: Path, monkeypatch: pytest.Monk
     assert corpus.events.select(pl.len()).collect().item() > 2
 
 
-@pytest.mark.share(6)
+@pytest.mark.every_nth(6)
 @pytest.mark.parametrize("group", ["trace_id", ["system", "task_id"], ("group_id",)])
 def test_own_groups(recordings: Path, memory: ot.Corpus, tmp_path: Path, small: None, group: object) -> None:
     out = tmp_path / "out"

@@ -10,7 +10,7 @@ from samples.divided import assert_same_bits, one_machine, planned
 
 daft = pytest.importorskip("daft", reason="Daft is not installed, so it runs no task")
 
-pytestmark = [pytest.mark.process, pytest.mark.share(1), pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.process, pytest.mark.every_nth(1), pytest.mark.filterwarnings("ignore")]
 
 
 def test_daft_gives_the_table_of_one_machine(tmp_path: Path) -> None:

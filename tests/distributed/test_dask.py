@@ -14,7 +14,7 @@ dask = pytest.importorskip("dask.distributed", reason="Dask is not installed, so
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.share(1),
+    pytest.mark.every_nth(1),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),

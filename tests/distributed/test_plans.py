@@ -48,7 +48,7 @@ def finished(folder: Path, tmp_path: Path, call: str = "taint") -> D.Plan:
 # --- the same bytes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_verb_gives_the_table_of_one_machine(folder: Path, tmp_path: Path, call: str) -> None:
     plan = planned(folder, call, tmp_path / "plan")
@@ -69,7 +69,7 @@ def test_every_verb_that_is_listed_is_tested() -> None:
     assert {verb for verb, _, _ in CALLS.values()} == set(D.verbs()["verb"])
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("call", ["credit flow", "replay of several", "scaling curve", "metrics by task"])
 @pytest.mark.parametrize("kept", [False, True])
 def test_partitions_beyond_the_budget_are_divided_as_on_one_machine(

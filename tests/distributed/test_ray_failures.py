@@ -23,7 +23,7 @@ D = ot.distributed
 pytestmark = [
     pytest.mark.nightly,
     pytest.mark.process,
-    pytest.mark.share(1),
+    pytest.mark.every_nth(1),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),

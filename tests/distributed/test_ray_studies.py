@@ -20,7 +20,7 @@ D = ot.distributed
 # Ray leaves sockets and processes to the collector
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.share(1),
+    pytest.mark.every_nth(1),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),

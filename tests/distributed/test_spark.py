@@ -17,7 +17,7 @@ sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed, so it
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.share(1),
+    pytest.mark.every_nth(1),
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java, which Spark needs"),
 ]

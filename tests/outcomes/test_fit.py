@@ -261,7 +261,7 @@ def test_held_out_predictions_beat_the_base_rate_and_are_calibrated(planted: ot.
     assert inside.sum() >= table.height - 2
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 def test_a_wrong_model_is_told_by_its_calibration_and_score() -> None:
     corpus = planted_gates("noisy_and", THETA, np.random.default_rng(4), tasks=150)
     right, wrong = ot.outcomes.fit(corpus, model="noisy_and"), ot.outcomes.fit(corpus, model="noisy_or")
@@ -346,7 +346,7 @@ def test_runs_of_a_task_that_hang_together_widen_the_errors() -> None:
     assert naive.weights["stderr"].mean() < together.weights["stderr"].mean()  # type: ignore[operator]
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 def test_the_leak_is_found_and_does_not_pass_for_weights() -> None:
     corpus = planted_gates("noisy_or", THETA, np.random.default_rng(11), tasks=150, leak=0.2)
     fit = ot.outcomes.fit(corpus, leak=True)
@@ -359,7 +359,7 @@ def test_the_leak_is_found_and_does_not_pass_for_weights() -> None:
     assert without.n_contradicted > 0 == fit.n_contradicted and without.leak == 0.0
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 def test_bits_do_not_depend_on_threads_and_folds_on_the_seed(planted: ot.Corpus) -> None:
     fits = [ot.outcomes.fit(planted, threads=n) for n in (1, 2, 7)]
     for other in fits[1:]:
@@ -437,7 +437,7 @@ def test_a_noisy_and_of_sources_says_nothing_about_outcomes() -> None:
     assert set(fit.weights["reason"]) == {"type.unmoved", "type.absent"}
 
 
-@pytest.mark.share(4)
+@pytest.mark.every_nth(4)
 def test_a_corpus_on_disk_gives_the_same(tmp_path: object, planted: ot.Corpus) -> None:
     import io
 

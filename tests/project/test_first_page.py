@@ -1,6 +1,7 @@
 """The first page of the documents, pasted into a shell as a newcomer would."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,3 +49,24 @@ def test_the_first_page_works_in_an_empty_environment(tmp_path: Path) -> None:
     bare = {name: told for name, told in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
     bare["PATH"] = f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
     looked_at(checkout, pasted(sourced("releases").first_page(), checkout, bare))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("active", [False, True], ids=["no environment", "an active environment"])
+def test_the_commands_of_the_readme_work_as_typed(tmp_path: Path, active: bool) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT, checkout, ignore=LEFT_OUT)
+    left_out = ("PYTHON", "PYTEST", "VIRTUAL_ENV", "CONDA", "CARGO_TARGET", "ORCHESTRACE_NIGHTLY")
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
+    if active:
+        subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+        bare["VIRTUAL_ENV"] = str(tmp_path / "venv")
+        bare["PATH"] = f"{tmp_path / 'venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    block = re.search(r"^```sh\n(.*?)^```$", (checkout / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert block is not None
+    demo, tests = [line.partition("#")[0].strip() for line in block[1].splitlines()]
+    printed = pasted([demo], checkout, bare)
+    (page,) = re.findall(r"orchestrace-demo/\S+\.html", printed)
+    assert "<html" in (checkout / page).read_text(encoding="utf-8")
+    assert re.search(r"\d+ passed", pasted([tests], checkout, bare))
+    assert (checkout / ".venv").exists() != active

@@ -5,8 +5,10 @@ from typing import Any
 
 from hypothesis import settings
 
+NIGHTLY = os.environ.get("ORCHESTRACE_NIGHTLY") == "1"
+"""Whether this is `make nightly`, which draws examples anew each time; elsewhere the same tree has the same ones."""
+
 
 def examples(number: int, **options: Any) -> settings:
     """Settings with `number` examples in `make nightly`, a third of them elsewhere, and without deadlines."""
-    every = os.environ.get("ORCHESTRACE_SHARE") == "all"
-    return settings(max_examples=number if every else max(1, number // 3), deadline=None, **options)
+    return settings(max_examples=number if NIGHTLY else max(1, number // 3), deadline=None, **options)

@@ -161,7 +161,7 @@ def test_broadcast_credit_diffuses_with_the_root_of_the_length(noise) -> None:
         assert low <= -0.5 <= high and high - low < 0.1, (low, high)
 
 
-@pytest.mark.share(8)  # what it asks takes a minute to make
+@pytest.mark.every_nth(8)  # what it asks takes a minute to make
 def test_permuted_rewards_tell_no_more_than_structure(script, found) -> None:
     """Two permutations of the rewards of each group have one law, so that their difference has mean 0 for
     every rule, share or advantage, at every unit."""
@@ -330,6 +330,7 @@ def test_a_spectrum_finds_tools_that_fail(script) -> None:
     assert found["event"][1] > 0.05 and found["siblings"][1] > 0.1, found
 
 
+@pytest.mark.nightly
 def test_the_order_of_methods_is_stable_over_seeds(script, found) -> None:
     for unit, table in script.orders(found).items():
         taus = script.agreement_of_seeds(table)

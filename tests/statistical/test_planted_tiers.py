@@ -17,6 +17,7 @@ from samples.hand_runs import event, read, run
 # --- observed -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 def test_observed_effects_cover_the_planted_one_at_the_nominal_rate() -> None:
     runs, inside = 200, 0
     action = pl.col("action")

@@ -19,7 +19,7 @@ from samples import on_disk
 from storage import servers
 from storage.servers import Bucket, named_as, proxied, rotating
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.every_nth(3)
 OUT = "s3://runs/corpus"
 OPTIONS = {"partitions": 3, "threads": 2, "fields": on_disk.FIELDS}
 
@@ -97,7 +97,7 @@ def test_inputs_that_come_and_change_are_added_and_replaced(
     on_disk.assert_rows(opened(monkeypatch, tmp_path / "another"), tables)
 
 
-@pytest.mark.share(3)
+@pytest.mark.every_nth(3)
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("start", range(6))
 def test_faults_on_the_way_change_nothing(

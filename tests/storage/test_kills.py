@@ -107,7 +107,7 @@ def run(
     }
 
 
-@pytest.mark.share(1)
+@pytest.mark.every_nth(1)
 def test_kills_leave_a_whole_corpus(
     recordings: Path,
     expected: dict[str, pl.DataFrame],
@@ -120,7 +120,7 @@ def test_kills_leave_a_whole_corpus(
 
 
 @pytest.mark.nightly
-@pytest.mark.share(1)
+@pytest.mark.every_nth(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_fifty_kills_leave_a_whole_corpus(
     recordings: Path,

@@ -10,7 +10,7 @@ from samples import on_disk
 from samples.divided import assert_same_bits
 from storage.servers import Bucket
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.every_nth(3)
 OUT = "s3://runs/corpus"
 MEMORY = "64MiB"
 

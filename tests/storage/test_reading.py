@@ -15,7 +15,7 @@ from samples import on_disk
 from storage import servers
 from storage.servers import Bucket, named_as, proxied, rotating
 
-pytestmark = pytest.mark.share(3)
+pytestmark = pytest.mark.every_nth(3)
 
 
 @pytest.fixture
