@@ -2,8 +2,10 @@
 
 A room imports from rooms that come before it in ROOMS or CORE_ROOMS, and a module of Python from modules that
 do not import it. A folder of a room may stand above other rooms: ABOVE. Nothing of the package is imported
-inside a function; of other packages, those in LATE are. Left out are what only a type checker reads and what
-only tests of Rust use. Importers have like files.
+inside a function; of other packages, those in LATE are. What a package loads when it is asked for counts as
+imported: the table of `load_when_asked`, which has to say what type checkers read, and what `Deferred` and
+`import_module` name. Left out are what only a type checker reads and what only tests of Rust use. Importers
+have like files.
 """
 
 import ast
@@ -84,6 +86,11 @@ UNTESTED_BESIDE = {
     "detect": "what no importer knows is told in the tests of ingest",
     "native": "tests/corpus/test_verdicts.py judges by every rule of it, the fuzz targets any bytes",
 }
+#: Modules that load others, which import them, by name and at run time, and why.
+BY_NAME = {
+    ("base.engines", "distributed.verb_engines"): "a caller names an engine; distributed divides all verbs",
+    ("credit.registry", "credit.fitted"): "methods register themselves, and need NumPy",
+}
 #: Packages that a function may import, and why.
 LATE = {
     "altair": "optional",
@@ -129,6 +136,53 @@ def imports(module: str, tree: ast.Module, is_package: bool) -> Iterator[tuple[s
         yield from ((place, alias.name, node.lineno, late) for alias in node.names)
 
 
+def loaded_when_asked(module: str, tree: ast.Module) -> Iterator[tuple[str, str, int]]:
+    """Module, name and line of everything in the table of `load_when_asked`."""
+    package = f"orchestrace.{module}".rstrip(".")
+    for node in tree.body:
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "load_when_asked":
+            continue
+        places: dict[str, str] = ast.literal_eval(call.args[1])
+        for place, names in places.items():
+            yield from ((package + place, name, call.lineno) for name in names.split())
+        for keyword in call.keywords:
+            if keyword.arg == "modules":
+                names = ast.literal_eval(keyword.value)
+                yield from ((package, name, call.lineno) for name in names)
+
+
+def named(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Name and line of every module that is loaded by its full name."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith(
+            ("Deferred", "import_module")
+        ):
+            continue
+        name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
+        if isinstance(name, str):
+            yield name, node.lineno
+
+
+def table_faults(module: str, tree: ast.Module) -> Iterator[str]:
+    """Where a type checker reads other names of a package than its table has, or `__all__` lacks some."""
+    table = {(place, name) for place, name, _ in loaded_when_asked(module, tree)}
+    if not table:
+        return
+    read, deferred, listed = set(), set(), set()
+    for node in tree.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            branch = ast.Module(node.body, [])
+            read |= {(place, name) for place, name, _, _ in imports(module, branch, is_package=True)}
+            deferred |= {ast.unparse(line.targets[0]) for line in node.orelse if isinstance(line, ast.Assign)}
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            listed = set(ast.literal_eval(node.value))
+    for place, name in sorted(table ^ {(place, name) for place, name in read if name not in deferred}):
+        yield f"{module or 'the top'}: {place} with {name} is not both under TYPE_CHECKING and in the table"
+    for name in sorted({name for _, name in table} - listed):
+        yield f"{module or 'the top'}: {name} of the table is not in __all__"
+
+
 def circle(edges: dict[str, set[str]]) -> list[str]:
     """Some modules that import each other, in the order in which they do."""
     done: set[str] = set()
@@ -170,9 +224,13 @@ def faults() -> Iterator[str]:
         if folder not in files:
             yield f"ABOVE of .ci/rooms.py lists {folder}, which is not there"
     edges: dict[str, set[str]] = {}
+    by_name = set(BY_NAME)
     for module, path in files.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        for place, name, line, late in imports(module, tree, path.name == "__init__.py"):
+        yield from table_faults(module, tree)
+        asked = ((*entry, False) for entry in loaded_when_asked(module, tree))
+        full = ((name, "", line, False) for name, line in named(tree))
+        for place, name, line, late in [*imports(module, tree, path.name == "__init__.py"), *asked, *full]:
             where = f"{path.relative_to(PACKAGE.parents[1])}:{line}"
             whole, _, inner = place.partition(".")
             if whole != "orchestrace":
@@ -181,6 +239,9 @@ def faults() -> Iterator[str]:
                 continue
             target = f"{inner}.{name}".strip(".")
             target = target if target in files else inner
+            if (module, target) in BY_NAME:
+                by_name.discard((module, target))
+                continue
             if late:
                 yield f"{where}: {target} is imported inside a function, expected at the top of the module"
             if name == "_core":
@@ -191,6 +252,8 @@ def faults() -> Iterator[str]:
                 yield f"{where}: {here or 'the top'} imports from {to}, which comes after it in ROOMS"
             if target in files and target != module:
                 edges.setdefault(module, set()).add(target)
+    for module, target in sorted(by_name):
+        yield f"BY_NAME of .ci/rooms.py lists {module} and {target}, which are not there"
     if found := circle(edges):
         yield f"modules that import each other: {' -> '.join(found)}"
 

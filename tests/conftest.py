@@ -26,8 +26,10 @@ class ExamplesAlone:
             return (yield)
         finally:
             if isinstance(item, pytest.DoctestItem):
+                # the package's own are registered once, when their modules load
+                loaded = {name: one for name, one in registry._METHODS.items() if name in registry.OWN}
                 registry._METHODS.clear()
-                registry._METHODS.update(before)
+                registry._METHODS.update(before | loaded)
 
 
 def pytest_configure(config: pytest.Config) -> None:

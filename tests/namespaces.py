@@ -6,7 +6,7 @@ from typing import Any
 
 import orchestrace as ot
 
-SPACES = {name: one for name, one in vars(ot).items() if name in ot.__all__ and inspect.ismodule(one)}
+SPACES = {name: one for name in ot.__all__ if inspect.ismodule(one := getattr(ot, name))}
 
 
 def public() -> Iterator[tuple[str, Any]]:

@@ -7,51 +7,53 @@
 True
 """
 
-import sys
-import typing
 import warnings
+from typing import TYPE_CHECKING
 
 from .base import process as process  # isort: skip  # first: it refuses what would break the others
-from . import (
-    _core,
-    decisions,
-    distributed,
-    effects,
-    evaluation,
-    games,
-    interventions,
-    mapping,
-    outcomes,
-    plot,
-    rewards,
-    safety,
-    scaling,
-    schedules,
-    stopping,
-    study,
-    synthetic,
-    trainers,
-)
-from .base.errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
+from . import _core
 from .base.misspelled import missing_name
-from .corpus.corpus import Corpus
-from .corpus.reading import read_traces
-from .corpus.scanning import scan_events, scan_traces
-from .credit.explanation import explain
-from .credit.parameters import Param
-from .credit.registry import EventValues, credit_method
-from .credit.verb import credit, importers, methods
-from .disk.ingesting import ingest
-from .disk.partitioned import read_corpus
-from .evaluation.comparison import compare
-from .exports.verb import export, export_size, exports
-from .metrics.verb import metric_definitions, metrics
-from .replay.verb import replay
-from .safety.tracking import taint
-from .summaries.narrative import story
-from .summaries.tables import report
-from .synthetic.generating import generate
-from .view.verb import view
+from .base.namespaces import load_when_asked
+
+if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
+    from . import (
+        decisions,
+        distributed,
+        effects,
+        evaluation,
+        games,
+        interventions,
+        mapping,
+        outcomes,
+        plot,
+        rewards,
+        safety,
+        scaling,
+        schedules,
+        stopping,
+        study,
+        synthetic,
+        trainers,
+    )
+    from .base.errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
+    from .corpus.corpus import Corpus
+    from .corpus.reading import read_traces
+    from .corpus.scanning import scan_events, scan_traces
+    from .credit.explanation import explain
+    from .credit.parameters import Param
+    from .credit.registry import EventValues, credit_method
+    from .credit.verb import credit, importers, methods
+    from .disk.ingesting import ingest
+    from .disk.partitioned import read_corpus
+    from .evaluation.comparison import compare
+    from .exports.verb import export, export_size, exports
+    from .metrics.verb import metric_definitions, metrics
+    from .replay.verb import replay
+    from .safety.tracking import taint
+    from .summaries.narrative import story
+    from .summaries.tables import report
+    from .synthetic.generating import generate
+    from .view.verb import view
 
 __version__ = _core.VERSION
 
@@ -106,13 +108,50 @@ __all__ = [
     "view",
 ]
 
-if not typing.TYPE_CHECKING:  # a type checker would take any name for one that is here
-
-    def __getattr__(name: str) -> object:
-        here = sys.modules[__name__]
-        spaces = [vars(here)[one] for one in __all__ if isinstance(vars(here)[one], type(here))]
-        raise missing_name(name, __all__, spaces)
-
+load_when_asked(
+    __name__,
+    {
+        ".base.errors": "InputError OrchestraceError ParameterError QuarantineError SchemaError",
+        ".corpus.corpus": "Corpus",
+        ".corpus.reading": "read_traces",
+        ".corpus.scanning": "scan_events scan_traces",
+        ".credit.explanation": "explain",
+        ".credit.parameters": "Param",
+        ".credit.registry": "EventValues credit_method",
+        ".credit.verb": "credit importers methods",
+        ".disk.ingesting": "ingest",
+        ".disk.partitioned": "read_corpus",
+        ".evaluation.comparison": "compare",
+        ".exports.verb": "export export_size exports",
+        ".metrics.verb": "metric_definitions metrics",
+        ".replay.verb": "replay",
+        ".safety.tracking": "taint",
+        ".summaries.narrative": "story",
+        ".summaries.tables": "report",
+        ".synthetic.generating": "generate",
+        ".view.verb": "view",
+    },
+    modules=(
+        "decisions",
+        "distributed",
+        "effects",
+        "evaluation",
+        "games",
+        "interventions",
+        "mapping",
+        "outcomes",
+        "plot",
+        "rewards",
+        "safety",
+        "scaling",
+        "schedules",
+        "stopping",
+        "study",
+        "synthetic",
+        "trainers",
+    ),
+    missing=missing_name,
+)
 
 if _core.DEBUG_BUILD:
     warnings.warn(

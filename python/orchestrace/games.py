@@ -154,12 +154,10 @@ OwnOutcome = Callable[[Coalitions, TraceGame], ArrayLike]
 
 def own_outcome(
     options: Mapping[str, Any],
-) -> tuple[tuple[str, Callable[[str, list[str]], Play]] | None, Mapping[str, Any]]:
-    """The parameter ``outcome`` of a call of `credit` where that is a function, and the call without it."""
+) -> tuple[tuple[str, Callable[[str, list[str]], Play]], Mapping[str, Any]]:
+    """The parameter ``outcome`` of a call of `credit`, which is a function, and the call without it."""
     params = options["params"]
-    outcome = params.get("outcome")
-    if not callable(outcome):
-        return None, options
+    outcome = params["outcome"]
     method = options["method"]
     known = set()
     for one in _core.methods():

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from typing import Any, BinaryIO, Literal, ParamSpec, TypeVar, get_args, get_origin
 
-import numpy as np
 import polars as pl
 
 from .. import _core
+from .deferred import is_of_numpy
 from .errors import InputError, OrchestraceError, ParameterError, SchemaError
 from .publication import refusal
 from .text import briefly, plain
@@ -226,7 +226,7 @@ def _fits(value: object, kind: Any) -> bool:
     if origin is Literal:
         return any(type(value) is type(one) or isinstance(value, type(one)) for one in get_args(kind))
     if kind is bool:
-        return isinstance(value, bool | np.bool_)
+        return isinstance(value, bool) or is_of_numpy(value, "bool_")
     if kind in (int, float):
         return _is_number(value)
     if kind is BinaryIO:
@@ -250,7 +250,7 @@ def _fits(value: object, kind: Any) -> bool:
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str | bytes | Mapping | pl.DataFrame) or not isinstance(value, Iterable):
             return False
-        if isinstance(value, list | tuple | set | frozenset | pl.Series | np.ndarray):
+        if isinstance(value, list | tuple | set | frozenset | pl.Series) or is_of_numpy(value, "ndarray"):
             return getattr(value, "ndim", 1) == 1 and all(_fits(one, get_args(kind)[0]) for one in value)
         return origin is Iterable or not hasattr(value, "read")
     return not isinstance(kind, type) or typing.is_typeddict(kind) or isinstance(value, kind)
@@ -263,7 +263,7 @@ def _is_number(value: object) -> bool:
         operator.index(value)  # type: ignore[arg-type]  # that is the question
     except TypeError:
         return False
-    return not isinstance(value, np.ndarray)
+    return not is_of_numpy(value, "ndarray")
 
 
 _NAMED: dict[Any, str] = {

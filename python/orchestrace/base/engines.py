@@ -2,7 +2,7 @@
 
 A verb that can be divided has the parameter ``engine`` and the decorator `divided`. If a caller gives an
 engine, the decorator passes the call to the engine instead of running the verb. The room `distributed`, which
-stands above all verbs, registers the names of its engines here.
+stands above all verbs, registers the names of its engines here; it is loaded when a caller gives a name.
 """
 
 import inspect
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
+from importlib import import_module
 from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 from .errors import ParameterError
@@ -91,8 +92,9 @@ def engine_of(given: object, threads: Any) -> Engine:
             raise ParameterError("threads is given twice: the engine has its own, leave it out of the verb")
         return given
     if isinstance(given, str):
-        if given not in _MAKERS:
+        if given not in get_args(EngineName):
             raise ParameterError(unknown_name("engine", given, list(get_args(EngineName))))
+        import_module("orchestrace.distributed.verb_engines")
         return _MAKERS[given](threads=threads)
     raise ParameterError(
         f"engine is {briefly(given)}, expected 'processes', 'ray', or what distributed.processes or"

@@ -1,9 +1,12 @@
 """Errors that a caller may catch, all subclasses of `OrchestraceError`."""
 
-import polars as pl
+from typing import TYPE_CHECKING
 
 from .._core import InputError, OrchestraceError, ParameterError, SchemaError
 from .text import plain
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = ["InputError", "OrchestraceError", "ParameterError", "QuarantineError", "SchemaError"]
 
@@ -17,9 +20,9 @@ class QuarantineError(OrchestraceError):
         The rejects, in the schema of `Corpus.quarantine`.
     """
 
-    frame: pl.DataFrame
+    frame: "pl.DataFrame"
 
-    def __init__(self, frame: pl.DataFrame, count: int | None = None) -> None:
+    def __init__(self, frame: "pl.DataFrame", count: int | None = None) -> None:
         self.frame = frame
         count = frame.height if count is None else count
         if frame.height == 0:

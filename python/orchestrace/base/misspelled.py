@@ -1,13 +1,18 @@
 """Hints for names that a package does not have."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 
 from .. import _core
 
 
-def missing_name(name: str, known: Sequence[str], namespaces: Sequence[ModuleType]) -> AttributeError:
+def missing_name(package: ModuleType, name: str, spaces: Iterable[str]) -> AttributeError:
     """The error about ``ot.<name>``, with the namespace that has the name, or the nearest name there is.
+
+    `spaces` are the modules of the package that are namespaces; they are loaded for the hint.
+
+    A name that begins with an underscore gets no hint: tools ask for such names of every module.
 
     Examples
     --------
@@ -21,11 +26,18 @@ def missing_name(name: str, known: Sequence[str], namespaces: Sequence[ModuleTyp
         ...
     AttributeError: orchestrace has no 'read_trace'; did you mean ot.read_traces?
     """
-    rooms = {space.__name__.rpartition(".")[2]: list(getattr(space, "__all__", ())) for space in namespaces}
-    there = [f"{room}.{name}" for room, names in rooms.items() if name in names]
-    if not there:
-        within = {one: f"{room}.{one}" for room, names in rooms.items() for one in names}
-        nearest = _core.nearest(name, [*known, *within])
-        there = [within.get(nearest, nearest)] if nearest else []
-    hint = f"; did you mean {' or '.join(f'ot.{one}' for one in there)}?" if there else ""
-    return AttributeError(f"orchestrace has no '{name}'{hint}")
+    known: list[str] = package.__all__
+    hint = ""
+    if not name.startswith("_"):
+        rooms = {space: _names_of(import_module(f"{package.__name__}.{space}")) for space in sorted(spaces)}
+        there = [f"{room}.{name}" for room, names in rooms.items() if name in names]
+        if not there:
+            within = {word: f"{room}.{word}" for room, names in rooms.items() for word in names}
+            nearest = _core.nearest(name, [*known, *within])
+            there = [within.get(nearest, nearest)] if nearest else []
+        hint = f"; did you mean {' or '.join(f'ot.{place}' for place in there)}?" if there else ""
+    return AttributeError(f"{package.__name__} has no '{name}'{hint}")
+
+
+def _names_of(space: ModuleType) -> list[str]:
+    return list(getattr(space, "__all__", ()))

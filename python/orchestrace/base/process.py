@@ -4,7 +4,6 @@ import importlib
 import os
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 
@@ -50,7 +49,8 @@ def polars_has_threads() -> bool:
         return True  # nothing says so; one that was imported has been used
     for thread in threads:
         try:
-            name = Path(f"/proc/self/task/{thread}/comm").read_text().rstrip("\n")
+            with open(f"/proc/self/task/{thread}/comm") as comm:
+                name = comm.read().rstrip("\n")
         except OSError:  # it has just ended
             continue
         # "polars-0" and so on; the system keeps 15 bytes of a name

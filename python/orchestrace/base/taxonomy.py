@@ -74,6 +74,7 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
 
     Examples
     --------
+    >>> import orchestrace.effects.spawning  # the module that declares it
     >>> from orchestrace.base.taxonomy import verbs_for
     >>> verbs_for("O1")
     ['effects.spawn']
@@ -96,10 +97,11 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
 
 
 def verbs_for(id: str) -> list[str]:
-    """Names of the verbs that have declared a sub-decision, sorted.
+    """Names of the verbs that have declared a sub-decision, sorted; those of modules that are loaded.
 
     Examples
     --------
+    >>> import orchestrace.effects.observed
     >>> from orchestrace.base.taxonomy import verbs_for
     >>> verbs_for("O4")
     ['effects.aggregation']

@@ -1,36 +1,32 @@
 """The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
 
 import sys
+from typing import TYPE_CHECKING
 
-from . import codes, crediting, distributing, exporting, measuring, reading, replaying, viewing
-from .application import FAILED, app, buffer_output, drop_unwritten, tell
-from .mapping import mapping_app
-from .stopping import stopping_app
-from .study import study_app
+from .. import __version__
+from ..base.deferred import Deferred
+from ..base.namespaces import load_when_asked
+from .output import FAILED, buffer_output, drop_unwritten, tell
 
-__all__ = [
-    "app",
-    "codes",
-    "crediting",
-    "distributing",
-    "exporting",
-    "main",
-    "measuring",
-    "reading",
-    "replaying",
-    "viewing",
-]
+if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
+    from . import application
+    from .application import app
+else:
+    application = Deferred("orchestrace.cli.application")
 
-app.add_typer(study_app, name="study")
-app.add_typer(mapping_app, name="mapping")
-app.add_typer(stopping_app, name="stopping")
+__all__ = ["app", "main"]
+
+load_when_asked(__name__, {".application": "app"})
 
 
 def main() -> None:
     """What the installed command runs."""
     buffer_output()
     try:
-        app(prog_name="orchestrace")
+        if sys.argv[1:] == ["--version"]:  # without Typer, whose import takes longer than the answer
+            print(__version__, flush=True)
+        else:
+            application.app(prog_name="orchestrace")
     except OSError as error:  # of help, which is printed before a verb runs
         tell(error)
         sys.exit(FAILED)

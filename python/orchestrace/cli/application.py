@@ -1,10 +1,8 @@
-"""The application: exit codes, and errors of users as one line."""
+"""The application: its commands, which load when they run, and the exit codes of errors."""
 
-import io
-import os
-import re
-import sys
 import warnings
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -12,13 +10,63 @@ import typer
 from .. import __version__
 from ..base.errors import OrchestraceError, ParameterError
 from ..base.text import plain
+from .commands import COMMANDS
+from .output import FAILED, STOPPED, USAGE, tell
 
-FAILED, USAGE, QUARANTINED, STOPPED = 1, 2, 3, 130
 SETTINGS = {"help_option_names": ["-h", "--help"]}
+
+
+class _Commands(MutableMapping[str, Any]):
+    """The commands by their names, each made of its module when it is asked for."""
+
+    def __init__(self) -> None:
+        self._modules = {name: module for module, names in COMMANDS.items() for name in names}
+        self._ready: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._ready:
+            import_module(f".{self._modules[name]}", __package__)
+            self._ready[name] = _command(name)
+        return self._ready[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._ready[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._ready[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._modules, *self._ready}))
+
+    def __len__(self) -> int:
+        return len({*self._modules, *self._ready})
+
+
+def _command(name: str) -> Any:
+    """A command or a group of commands that a module has registered under this name."""
+    options: Any = {"pretty_exceptions_short": app.pretty_exceptions_short, "rich_markup_mode": None}
+    for command in app.registered_commands:
+        if command.name == name:
+            return typer.main.get_command_from_info(command, **options)
+    group = next(group for group in app.registered_groups if group.name == name)
+    return typer.main.get_group_from_info(group, suggest_commands=True, **options)
 
 
 class _Verbs(typer.core.TyperGroup):
     """Turns the errors of a user into one line and an exit code; bugs keep their traceback."""
+
+    def __init__(self, **attributes: Any) -> None:
+        # not those that happen to be registered, since some modules are loaded by now
+        super().__init__(**attributes | {"commands": _Commands()})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A command as it is listed: its name and summary. `resolve_command` gives the one that runs."""
+        summary = next((names[cmd_name] for names in COMMANDS.values() if cmd_name in names), None)
+        return summary and typer.core.TyperCommand(cmd_name, help=summary)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command and self.commands[str(name)], rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -49,62 +97,6 @@ class _Verbs(typer.core.TyperGroup):
         other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
         other |= {f"{what}_tools": what for what in ("untrusted", "trusted", "privileged")}
         return flags | {name: flags[own] for name, own in other.items() if own in flags}
-
-
-def tell(error: Exception, flags: dict[str, str] | None = None) -> None:
-    """Say on stderr, in one line, what an error of a user says."""
-    typer.echo(f"error: {plain(_with_flags(_line(error), flags or {}))}", err=True)
-
-
-def buffer_output() -> None:
-    """Give standard output a buffer where Python was told to have none.
-
-    Without one (``python -u``, PYTHONUNBUFFERED, as many containers set it), Python drops what a full disk
-    did not take of a text, and the command would end as if all of it were there.
-    """
-    out = sys.stdout
-    raw = getattr(out, "buffer", None)
-    if isinstance(out, io.TextIOWrapper) and isinstance(raw, io.RawIOBase):
-        encoding, errors = out.encoding, out.errors
-        out.detach()  # else it closes what it wrote to, once nobody has it
-        sys.stdout = io.TextIOWrapper(
-            io.BufferedWriter(raw), encoding=encoding, errors=errors, line_buffering=True
-        )
-
-
-def drop_unwritten() -> None:
-    """Give up what standard output did not take, which was said: at its end Python would try once more, fail,
-    and exit with 120."""
-    if sys.stdout is None:  # closed by whoever started the command
-        return
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _line(error: Exception) -> str:
-    """What an error says; of one that is the system's own, the file and what is wrong with it."""
-    if isinstance(error, OrchestraceError) or not isinstance(error, OSError) or error.strerror is None:
-        return str(error)
-    # files that we write have their names in the error; standard output has none
-    return f"{error.filename or 'the output'}: {error.strerror}"
-
-
-def _with_flags(message: str, flags: dict[str, str]) -> str:
-    """A message of the library with the options of a command for parameters, ``name=`` or ``name=value``, or
-    ``name:`` where it begins."""
-
-    def flag(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"] or ""
-        return " ".join(word for word in (flags[name], "" if value == "True" else value.strip("'")) if word)
-
-    names = "|".join(map(re.escape, flags))
-    if not names:
-        return message
-    begun = re.sub(rf"^({names})(?=: )", lambda found: flags[found[1]], message)
-    pattern = rf"(?<![\w.])(?P<name>{names})=(?P<value>'[^']*'|[\w.-]*\w)?"
-    return re.sub(pattern, flag, begun).replace("pass --", "give --")
 
 
 def _warn(message: Warning | str, *_place: Any, **_more: Any) -> None:

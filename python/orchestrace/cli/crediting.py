@@ -1,19 +1,26 @@
 """Commands about credit: credit, compare, explain, methods."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import polars as pl
 import typer
 
-from .. import compare, credit, explain, methods
+from .. import credit, explain, methods
+from ..base.deferred import Deferred
 from ..base.schema import Unit as Level
 from ..base.text import plain
-from .application import STOPPED, app
+from .application import app
 from .options import EngineOptions, Method, Params, RewardOptions, Seed, StrictOptions, Unit, grouped
+from .output import STOPPED
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions
 from .values import credit_options, run_of
+
+if TYPE_CHECKING:
+    from ..evaluation import comparison
+else:
+    comparison = Deferred("orchestrace.evaluation.comparison")  # which needs NumPy
 
 
 @app.command(name="credit")
@@ -67,7 +74,7 @@ def compare_(
     corpus = usable(recordings, rewards)
     options = credit_options(unit, rewards.reward, seed, None)
     runs = list(map(run_of, method)) if method else None
-    frame = compare(corpus, runs, **options, **engine.running(recordings.threads))
+    frame = comparison.compare(corpus, runs, **options, **engine.running(recordings.threads))
     table.give(frame, "methods compared", "compare")
     tell_quarantined(corpus, recordings, recordings.strict)
 

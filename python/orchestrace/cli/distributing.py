@@ -15,8 +15,9 @@ from ..base.text import counted, plain, plain_json
 from ..distributed.folder import load_plan
 from ..distributed.ingest_plan import INGEST
 from ..distributed.tasks import Plan, TaskResult
-from .application import STOPPED, app
+from .application import app
 from .options import Force, Json, Threads, grouped
+from .output import STOPPED
 from .scenarios import ScenarioOptions
 from .tables import show
 

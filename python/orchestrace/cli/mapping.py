@@ -8,8 +8,9 @@ import typer
 
 from .. import mapping
 from ..base.text import counted, plain
-from .application import FAILED, QUARANTINED, SETTINGS
+from .application import SETTINGS, app
 from .options import Json, Threads
+from .output import FAILED, QUARANTINED
 from .tables import show, tell
 
 mapping_app = typer.Typer(
@@ -19,6 +20,7 @@ mapping_app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(mapping_app, name="mapping")
 
 
 @mapping_app.command(name="check")

@@ -6,15 +6,20 @@ import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
-from .. import distributed
+from ..base.deferred import Deferred
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import plain
+
+if TYPE_CHECKING:
+    from .. import distributed
+else:
+    distributed = Deferred("orchestrace.distributed")
 
 Paths = Annotated[
     list[str],

@@ -16,7 +16,7 @@ from ..base.terminal import terminal_width
 from ..base.text import counted, plain, plain_json
 from ..corpus.samples import samples_path
 from ..summaries.narrative import HOUR
-from .application import FAILED, STOPPED, app
+from .application import app
 from .options import (
     Force,
     Format,
@@ -34,6 +34,7 @@ from .options import (
     UntrustedTools,
     grouped,
 )
+from .output import FAILED, STOPPED
 from .recordings import opened, refuse_unused, tell_quarantined, usable
 from .tables import TableOptions, show, tell
 
@@ -41,7 +42,7 @@ _DEMO: Final = ".orchestrace-demo"
 """Marks a folder that the command demo made, and may write to again."""
 
 
-@app.command()
+@app.command(name="demo")
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the Parquet files.")] = Path(
         "orchestrace-demo"
@@ -78,7 +79,7 @@ def _demo_folder(output: Path, force: bool) -> Path:
     return folder
 
 
-@app.command()
+@app.command(name="validate")
 @grouped
 def validate(recordings: RecordingOptions, as_json: Json = False) -> None:
     """List rejected records and why; exit with 1 if there are any."""
@@ -201,7 +202,7 @@ def _tell_stopped(out: str) -> None:
     typer.echo(f"stopped: {kept}; run the same command again to resume", err=True)
 
 
-@app.command()
+@app.command(name="quarantined")
 @grouped
 def quarantined(
     recordings: RecordingOptions,

@@ -14,8 +14,8 @@ from ..corpus.corpus import Corpus
 from ..corpus.on_disk import is_corpus
 from ..corpus.reading import nothing_used
 from ..corpus.remote_inputs import is_remote_corpus
-from .application import QUARANTINED
 from .options import RecordingOptions, RewardOptions
+from .output import QUARANTINED
 
 
 def opened(given: RecordingOptions, rewards: RewardOptions | None = None, *, extras: bool = True) -> Corpus:

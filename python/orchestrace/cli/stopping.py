@@ -17,7 +17,7 @@ from ..plot.saving import save
 from ..plot.stopping_frontiers import stopping as drawn_stopping
 from ..statistics.folds import folds_over
 from ..stopping.thresholds import METHODS
-from .application import SETTINGS
+from .application import SETTINGS, app
 from .options import StrictOptions, grouped
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions
@@ -29,6 +29,7 @@ stopping_app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(stopping_app, name="stopping")
 
 Source = Annotated[
     str | None,

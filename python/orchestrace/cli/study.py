@@ -13,8 +13,9 @@ from .. import study
 from ..base.paths import path_of
 from ..base.text import plain, plain_json
 from ..corpus.corpus import Corpus
-from .application import SETTINGS, STOPPED
+from .application import SETTINGS, app
 from .options import EngineOptions, Json, RecordingOptions
+from .output import STOPPED
 from .recordings import usable
 from .tables import show
 
@@ -25,6 +26,7 @@ study_app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(study_app, name="study")
 
 
 @study_app.command(name="run")

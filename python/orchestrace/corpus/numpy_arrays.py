@@ -2,15 +2,19 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from ..base.deferred import Deferred
 from ..base.schema import REQUIRED
 from .arrow_tables import check_table
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from .corpus import Corpus
+else:
+    np = Deferred("numpy")
 
 
 class Names(NamedTuple):

@@ -1,7 +1,7 @@
 """Credit methods written in Python: those of the project and those of callers.
 
 A method values events; from there the core rolls up to every unit (docs/reference/definitions.md, D11). The
-project's own methods are in `fitted/`; they are imported when the first of them is asked for, since they need
+package's own methods are in `fitted/`; they are imported when the first of them is asked for, since they need
 NumPy.
 """
 
@@ -10,22 +10,28 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 import polars as pl
 
 from .. import _core
 from ..base.arguments import public
+from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.reward import amounts
 from ..disk.partitioned import PartitionedCorpus, check_groups
-from ..games import own_outcome
 from ..statistics.learners import one_thread
 from .parameters import Param, Value, check_params, shown
 from .rollout_values import ROLLOUT_METHODS, RolloutValues
 from .rollup import roll_up
+
+if TYPE_CHECKING:
+    from .. import games
+else:
+    games = Deferred("orchestrace.games")
 
 Quantity = Literal["share", "advantage"]
 Scope = Literal["trace", "group", "corpus"]
@@ -233,7 +239,9 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     name = options["method"]
     _check_scope(corpus, name)
     if name in _of_core():
-        own, options = own_outcome(options)
+        own = None
+        if callable(options["params"].get("outcome")):
+            own, options = games.own_outcome(options)
         if name in ROLLOUT_METHODS and isinstance(corpus, PartitionedCorpus) and _in_several(corpus.whole):
             return RolloutValues(corpus, options, own)
 
@@ -242,7 +250,7 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             return [(stream, facts) for stream in streams]
 
         return of_core
-    method = registered().get(name)
+    method = method_of(name)
     if method is None:
         known = [*_of_core(), *registered()]
         raise ParameterError(unknown_name("method", str(name), known))
@@ -295,7 +303,7 @@ def _check_scope(corpus: Corpus, name: str) -> None:
     """Whether a corpus on disk, which is computed piece by piece, keeps together what the method compares."""
     if not isinstance(corpus, PartitionedCorpus):
         return
-    own = registered().get(name)
+    own = method_of(name)
     entry = described(name)
     scope = entry["scope"] if entry else None
     if scope == "group":
@@ -337,13 +345,26 @@ def in_pieces(corpus: PartitionedCorpus) -> str:
 
 def described(name: str) -> Mapping[str, Any] | None:
     """What is known of a method of the core or of this registry, by the columns of `methods`."""
-    own = registered().get(name)
+    own = method_of(name)
     return own.described() if own else _of_core().get(name)
+
+
+def method_of(name: str) -> Registered | None:
+    """The method written in Python that has this name."""
+    if name in OWN:
+        _load_own()
+    return _METHODS.get(name)
 
 
 def registered() -> dict[str, Registered]:
     """Methods written in Python, the package's own first."""
+    _load_own()
     return {name: _METHODS[name] for name in [*OWN, *(name for name in _METHODS if name not in OWN)]}
+
+
+def _load_own() -> None:
+    """Import the package's own methods, each of which registers itself."""
+    import_module("orchestrace.credit.fitted")
 
 
 def _checked(

@@ -24,7 +24,6 @@ from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward, check_channels, weights_of
 from ..disk.partitioned import PartitionedCorpus
 from ..disk.shards import staging
-from . import fitted as fitted  # which registers its methods
 from .registry import Callback, Engine, computation, registered
 
 _CALL = "call.json"

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from .. import decisions, rewards, schedules, stopping
+from .. import decisions, rewards, schedules
 from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
@@ -16,6 +16,7 @@ from ..corpus.reward import check_channels, weights_of
 from ..credit.registry import OWN, described, in_pieces, registered
 from ..credit.rollout_values import ROLLOUT_METHODS
 from ..credit.verb import credit, sunk_by_others
+from ..decisions.tables.verb import table
 from ..disk.partitioned import PartitionedCorpus
 from ..interventions.composition import parts_of
 from ..metrics.verb import metrics, summarized
@@ -23,6 +24,7 @@ from ..replay.verb import NAMED, STRUCTURAL, replay
 from ..rewards.verb import compares_windows
 from ..safety.tracking import sanitizer_cut, taint, tainted_events
 from ..schedules.scheduling import scenarios_of
+from ..stopping.recorded import epochs
 from .arguments import Arguments
 from .views import PlannedCorpus
 
@@ -244,7 +246,7 @@ def _rules(given: Arguments) -> Order:
 
 
 def _decided(corpus: PlannedCorpus, given: Arguments) -> Arguments:
-    kind = given.by_name(decisions.table)["kind"]
+    kind = given.by_name(table)["kind"]
     if kind in ("spawn", "delegate"):
         raise ParameterError(
             f"decisions of kind '{kind}' have an effect that is estimated from all runs of a corpus: make"
@@ -282,10 +284,10 @@ VERBS: Final[Mapping[str, Verb]] = {
     ),
     "decisions.contexts": Verb(decisions.contexts, "a decision"),
     "decisions.table": Verb(
-        decisions.table, "a decision", asked=_decided, order=lambda given: Order(by=("trace_id", "trace"))
+        table, "a decision", asked=_decided, order=lambda given: Order(by=("trace_id", "trace"))
     ),
     "stopping.epochs": Verb(
-        stopping.epochs, "an epoch of a run", asked=_in_traces, order=lambda given: Order(by=("trace",))
+        epochs, "an epoch of a run", asked=_in_traces, order=lambda given: Order(by=("trace",))
     ),
 }
 

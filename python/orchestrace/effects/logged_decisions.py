@@ -6,11 +6,10 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
 from ..base.text import briefly, plain
-from ..statistics.influence import Bools
 from .action_tables import check_number_of_actions
 
 Unit = Literal["decision", "sequence"]

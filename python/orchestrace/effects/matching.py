@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.checks import check_numbers, check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
@@ -16,7 +16,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..decisions.rows import EFFECT, EVIDENCE, Source, decision_rows, flag, named_columns, params_text
-from ..statistics.influence import Bools, clusters_of, spanning_interval
+from ..statistics.influence import clusters_of, spanning_interval
 
 Stage = Literal["exact", "coarse", "nearest"]
 Within = Literal["group", "task", "corpus"]

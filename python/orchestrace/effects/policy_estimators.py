@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
-from ..statistics.influence import Bools
+from ..base.arrays import Bools, Floats, Ints
 from .logged_decisions import Log
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.checks import check_numbers, check_range, check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
@@ -18,7 +18,7 @@ from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..decisions.rows import EFFECT, EVIDENCE, decision_rows, flag, named_columns, number, params_text
 from ..statistics.folds import folds_over
-from ..statistics.influence import Bools, clusters_of, interval
+from ..statistics.influence import clusters_of, interval
 from ..statistics.learners import one_thread
 from ..statistics.regression import Design, logistic, pooled, ridge, sigmoid
 from .matching import effective

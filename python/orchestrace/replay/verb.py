@@ -4,14 +4,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-import numpy as np
 import polars as pl
 
 from .. import _core
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.deferred import Deferred
 from ..base.engines import RunBy, divided
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
@@ -21,6 +21,11 @@ from ..corpus.frames import check_corpus
 from ..corpus.names import expect_known
 from ..interventions.composition import Spec, Specified, parts_of
 from ..schedules.scheduling import replay_schedule, timing_options
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Deferred("numpy")
 
 Model = Literal["noisy_or", "typed", "noisy_and", "linear", "mean", "max", "min", "majority", "reachability"]
 

@@ -9,9 +9,9 @@ from ..base.taxonomy import CREDIT_UNITS, REWARD_FAMILIES, SUB_DECISIONS, SubDec
 from ..corpus.corpus import Corpus
 from ..corpus.units import TraceEvents, TracesByNumber
 from ..credit.verb import methods
-from ..effects import observed  # noqa: F401  # which declare what they serve
+from ..effects import observed, spawning  # noqa: F401  # which declare what they serve
 from ..rewards import rules
-from ..stopping import answer_rules  # noqa: F401  # the same
+from ..stopping import answer_evaluation, answer_rules  # noqa: F401  # the same
 
 STATUS: Final = pl.Enum(["computed", "channel", "not_yet"])
 IN_UNIT: Final = pl.Enum(["alone", "among_others"])

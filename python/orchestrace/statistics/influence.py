@@ -5,16 +5,21 @@ influence of the task's rows. That sum is all that is needed of a task: rollouts
 one rollout, never count as independent.
 """
 
-from typing import Final, NamedTuple
+from __future__ import annotations
 
-import numpy as np
+from typing import TYPE_CHECKING, Final, NamedTuple
+
 import polars as pl
-from numpy.typing import NDArray
 
-from ..base.arrays import Floats, Ints
+from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 
-Bools = NDArray[np.bool_]
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..base.arrays import Bools, Floats, Ints
+else:
+    np = Deferred("numpy")
 
 NO_SPREAD: Final = 1e-12
 """An error smaller than this part of the values is what rounding leaves of none."""

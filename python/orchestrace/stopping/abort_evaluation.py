@@ -8,12 +8,12 @@ import numpy as np
 import polars as pl
 
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
 from ..decisions.rows import params_text
-from ..statistics.influence import Bools, check_confidence, mean_interval
+from ..statistics.influence import check_confidence, mean_interval
 from ..statistics.rankings import midranks, segment_starts, sums
 from ..statistics.resampling import draws, percentiles
 from .abort_rule import AbortRule, check_scores

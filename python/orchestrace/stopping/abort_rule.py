@@ -9,11 +9,10 @@ import numpy as np
 import polars as pl
 
 from ..base.arguments import public
-from ..base.arrays import Floats
+from ..base.arrays import Bools, Floats
 from ..base.checks import check_share
 from ..base.errors import ParameterError
 from ..decisions.rows import params_text
-from ..statistics.influence import Bools
 from ..statistics.learners import one_thread
 from .epochs import REASON
 from .runs import Runs, check_epochs, of_runs, uniforms

@@ -10,13 +10,13 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
 from ..decisions.rows import TIER
-from ..statistics.influence import Bools, check_confidence, mean_interval
+from ..statistics.influence import check_confidence, mean_interval
 from ..statistics.learners import in_one_order
 from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
 from .answers import Answers, Price, Problem, answers

@@ -8,12 +8,11 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
 from ..base.text import briefly
 from ..statistics.folds import folds_over
-from ..statistics.influence import Bools
 from .runs import check_epochs
 
 Problem = Literal["answer", "abort"]

@@ -14,11 +14,10 @@ import numpy as np
 import polars as pl
 
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
-from ..statistics.influence import Bools
 from ..statistics.learners import in_one_order
 from ..statistics.regression import logistic, sigmoid
 from .answers import Answers, answers

@@ -6,9 +6,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..statistics.folds import folds_over
-from ..statistics.influence import Bools
 from ..statistics.regression import logistic
 from .designs import summed
 from .features import OF_SCORES, with_scores

@@ -6,11 +6,10 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import cast_exactly, unknown_name
 from ..statistics.folds import keyed_hash
-from ..statistics.influence import Bools
 from .epochs import EPOCHS
 
 Cost = Literal["auto", "tokens", "seconds", "usd", "epochs"]

@@ -6,8 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ..base.arrays import Floats, Ints
-from ..statistics.influence import Bools
+from ..base.arrays import Bools, Floats, Ints
 from .answers import Answers
 from .censoring import Needs
 from .continuation import Continuation, Regress, by_epoch, by_history, by_iteration, with_k

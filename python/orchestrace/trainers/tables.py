@@ -1,12 +1,13 @@
 """Credits as trainer tables: one row per turn, numbers or lists along the tokens."""
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 
 from ..base.arguments import public
 from ..base.checks import check_numbers
+from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
@@ -14,8 +15,12 @@ from ..corpus.frames import check_corpus
 from ..corpus.reward import amounts, reward_of
 from ..credit.quantities import quantities
 from .layouts import LAYOUTS, TOKEN, TURN
-from .tokens import token_credits
 from .turns import KEY, agent_uids, members, turns
+
+if TYPE_CHECKING:
+    from . import tokens as token_module
+else:
+    token_module = Deferred("orchestrace.trainers.tokens")
 
 Frame = pl.DataFrame | pl.LazyFrame
 
@@ -410,7 +415,7 @@ def _lists(
         events = events.join(own, on=["trace", "seq"], how="left", maintain_order="left")
         each = pl.col("credit") / pl.col("n") if run.is_share else pl.col("credit")
     else:
-        told = token_credits(piece, run.of(numbers), lambda_=lambda_, max_tokens=max_tokens)
+        told = token_module.token_credits(piece, run.of(numbers), lambda_=lambda_, max_tokens=max_tokens)
         own = told.select("trace", "seq", tokens="tokens")
         events = events.join(own, on=["trace", "seq"], how="left", maintain_order="left")
         return _joined(events.select(*KEY, pl.col("tokens").alias(name)), [name])

@@ -1,0 +1,56 @@
+"""The commands of `orchestrace`, by the modules that define them: what is listed without loading any."""
+
+from typing import Final
+
+COMMANDS: Final[dict[str, dict[str, str]]] = {
+    "codes": {
+        "codes": "Explain codes of rejects, findings and reasons.",
+    },
+    "crediting": {
+        "credit": "Divide the reward among units.",
+        "compare": "Compare credit methods: their cost and how far they agree.",
+        "explain": "Show what made the credit of one unit.",
+        "methods": "List the credit methods.",
+    },
+    "distributing": {
+        "plan": "Divide a verb on a corpus on disk into tasks.",
+        "run-task": "Run tasks of a plan; parts that are there stay.",
+        "reduce": "Join the parts of a plan to one table.",
+    },
+    "exporting": {
+        "export": "Write recordings for viewers, process mining and trainers.",
+    },
+    "mapping": {
+        "mapping": "Check a mapping file against its records.",
+    },
+    "measuring": {
+        "metrics": "Measure efficiency, collaboration, overhead and safety.",
+        "rewards": "Compute rewards by rules: what each run or unit is paid.",
+        "decisions": "List decisions: what was known, done, and gained.",
+        "taint": "Follow untrusted content: what it reached, where to stop it.",
+        "survey": "Recompute the statistics of the survey.",
+    },
+    "reading": {
+        "demo": "Read the sample corpus, credit it, and write all tables.",
+        "validate": "List rejected records and why; exit with 1 if there are any.",
+        "story": "Show what is worth knowing first, on one screen.",
+        "ingest": "Read recordings of any size into a corpus on disk, or resume.",
+        "quarantined": "Write rejected records to a file, where you can repair them.",
+        "report": "Summarize recordings: sizes, origins, measures, what is odd.",
+        "importers": "List the formats that can be read.",
+        "generate": "Write a seeded corpus of valid recordings.",
+    },
+    "replaying": {
+        "replay": "Show how runs would have ended with something changed.",
+    },
+    "stopping": {
+        "stopping": "Find where runs could have stopped, and what that pays.",
+    },
+    "study": {
+        "study": "Measure credit methods on corpora whose truth is known.",
+    },
+    "viewing": {
+        "view": "Write one HTML page of runs that opens offline in a browser.",
+    },
+}
+"""Names and summaries; a summary is the first line of a command's docstring, or the help of a group."""
