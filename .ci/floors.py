@@ -84,6 +84,7 @@ def run(package: Path | None) -> None:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         pip = [
             python,
+            "-P",
             "-m",
             "pip",
             "install",
@@ -94,12 +95,12 @@ def run(package: Path | None) -> None:
         subprocess.run([*pip, *(f"{n}=={v}" for n, v in lowest.items())], check=True, env=clean)
         if package is None:
             quick = clean | {"MATURIN_PEP517_ARGS": "--config .cargo/quick.toml"}
-            command = [python, "-m", "pip", "install", "--quiet", "--no-deps", "."]
+            command = [python, "-P", "-m", "pip", "install", "--quiet", "--no-deps", "."]
             subprocess.run(command, check=True, env=quick, cwd=ROOT)
         else:
             clean["PYTHONPATH"] = str(package.resolve())
-        subprocess.run([python, "-m", "pip", "check"], check=True, env=clean)
-        subprocess.run([python, "-c", SMOKE, *lowest], check=True, env=clean, cwd=scratch)
+        subprocess.run([python, "-P", "-m", "pip", "check"], check=True, env=clean)
+        subprocess.run([python, "-P", "-c", SMOKE, *lowest], check=True, env=clean, cwd=scratch)
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
-"""Install the package with pip, with a line that says how far its build is: `python .ci/install.py [pip's arguments]`.
+"""Install the package, with a line that says how far its build is: `python .ci/install.py [pip's arguments]`.
 
-pip says nothing while it builds, which takes minutes. This shows which crate is compiled and for how long, in place on
-a terminal, else a line every half a minute. If pip fails, the end of what it printed follows.
+pip says nothing while it builds, which takes minutes. This shows which crate is compiled and for how long, in
+place on a terminal, else a line every half a minute. If pip fails, the end of what it printed follows.
 """
 
 import re
@@ -34,8 +34,18 @@ def phrase_of(line: str) -> str | None:
 
 def main() -> None:
     """What the command does."""
-    command = [sys.executable, "-m", "pip", "install", "--verbose", "--disable-pip-version-check", *sys.argv[1:]]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--verbose",
+        "--disable-pip-version-check",
+        *sys.argv[1:],
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
     assert process.stdout is not None
     in_place = sys.stdout.isatty()
     began = shown = time.monotonic()

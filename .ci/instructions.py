@@ -1,10 +1,10 @@
 """Whether a verb executes more instructions than before: `python .ci/instructions.py check` (make gate).
 
 Times on a shared machine differ by a tenth from run to run; instructions of one thread do not. callgrind counts
-those of every piece of work of rust/orchestrace-core/examples/instructions.rs. `check` compares them with the counts
-in .ci/instructions.json: more than 3 % above is a failure. `record` writes that file anew, for a change that costs
-or saves instructions on purpose: say why in its commit. Counts hang on the compiler, so those of another version of it
-are shown and not judged. Needs valgrind and cargo.
+those of every piece of work of rust/orchestrace-core/examples/instructions.rs. `check` compares them with the
+counts in .ci/instructions.json: more than 3 % above is a failure. `record` writes that file anew, for a change
+that costs or saves instructions on purpose: say why in its commit. Counts hang on the compiler, so those of
+another version of it are shown and not judged. Needs valgrind and cargo.
 """
 
 import argparse
@@ -27,7 +27,16 @@ SLACK: Final = 30_000
 
 def build() -> Path:
     """The program, built as what is installed is."""
-    command = ["cargo", "build", "--release", "--locked", "-p", "orchestrace-core", "--example", "instructions"]
+    command = [
+        "cargo",
+        "build",
+        "--release",
+        "--locked",
+        "-p",
+        "orchestrace-core",
+        "--example",
+        "instructions",
+    ]
     subprocess.run(command, cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     return target / "release" / "examples" / "instructions"
@@ -36,8 +45,8 @@ def build() -> Path:
 def count(program: Path) -> dict[str, int]:
     """Instructions of each piece of work.
 
-    A dump is written whenever a piece begins, so that the first one is that of the start, and each other one that of
-    the piece before it.
+    A dump is written whenever a piece begins, so that the first one is that of the start, and each other one
+    that of the piece before it.
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "counts")
@@ -57,10 +66,10 @@ def count(program: Path) -> dict[str, int]:
         missing = [dump.name for dump in dumps if not dump.is_file()]
         if missing or Path(f"{out}.{len(names) + 1}").is_file():
             sys.exit(f"instructions: {len(names)} pieces of work, but other dumps: {missing[:3]}")
-        return dict(zip(names, map(total, dumps), strict=True))
+        return dict(zip(names, map(sum_of, dumps), strict=True))
 
 
-def total(dump: Path) -> int:
+def sum_of(dump: Path) -> int:
     """What a dump of callgrind adds up to."""
     match = re.search(r"^totals: (\d+)", dump.read_text(), re.MULTILINE)
     if match is None:
@@ -96,7 +105,9 @@ def main() -> None:
     if command == "record":
         written = {"compiler": compiler(), "instructions": now}
         COUNTS.write_text(json.dumps(written, indent=1) + "\n")
-        print(f"instructions: {len(now)} counts, {sum(now.values()):,} in all, are in {COUNTS.relative_to(ROOT)}")
+        print(
+            f"instructions: {len(now)} counts, {sum(now.values()):,} in all, are in {COUNTS.relative_to(ROOT)}"
+        )
         return
     before = json.loads(COUNTS.read_text())
     lines = judged(before["instructions"], now)
@@ -112,7 +123,15 @@ def main() -> None:
         print(f"instructions: not judged, counted with {before['compiler']}; this is {compiler()}")
         return
     if lines:
-        sys.exit("\n".join(["instructions: more than recorded", *lines, "on purpose? `make gate-record` writes them anew"]))
+        sys.exit(
+            "\n".join(
+                [
+                    "instructions: more than recorded",
+                    *lines,
+                    "on purpose? `make gate-record` writes them anew",
+                ]
+            )
+        )
     print(f"instructions: {len(now)} pieces of work, none above {1 + TOLERANCE:.2f} of what is recorded")
 
 

@@ -57,7 +57,7 @@ def make(out: Path) -> Path:
     """
     name = f"orchestrace-{version()}"
     with tempfile.TemporaryDirectory() as scratch:
-        output([sys.executable, "-m", "maturin", "sdist", "--out", scratch], ROOT)
+        output([sys.executable, "-P", "-m", "maturin", "sdist", "--out", scratch], ROOT)
         (plain,) = Path(scratch).glob("*.tar.gz")
         with tarfile.open(plain) as opened:
             opened.extractall(scratch, filter="data")
@@ -119,6 +119,7 @@ def check(source: Path, profile: str) -> str:
             clean["MATURIN_PEP517_ARGS"] = f"--config {tree / '.cargo' / profile}"
         pip = [
             sys.executable,
+            "-P",
             "-m",
             "pip",
             "wheel",
@@ -131,12 +132,12 @@ def check(source: Path, profile: str) -> str:
         (wheel,) = Path(scratch).glob("*.whl")
         place = Path(scratch, "package")
         output(
-            [*pip[:3], "install", "--quiet", "--no-deps", "--no-index", "--target", str(place), str(wheel)],
+            [*pip[:4], "install", "--quiet", "--no-deps", "--no-index", "--target", str(place), str(wheel)],
             tree,
         )
         # The module alone: the package needs Polars and others, which a build environment does not have.
         (module,) = (path for path in place.glob("orchestrace/_core.*") if path.suffix in (".so", ".pyd"))
-        said = output([sys.executable, "-c", LOAD, str(module)], Path(scratch)).strip()
+        said = output([sys.executable, "-P", "-c", LOAD, str(module)], Path(scratch)).strip()
         if not source.name.endswith(f"-{said}.tar.gz"):
             raise Fault(f"what was built says version {said}")
         size = source.stat().st_size / 1e6

@@ -75,6 +75,7 @@ def command(target: str, profile: str) -> tuple[list[str], dict[str, str]]:
         raise Fault(f"unknown target '{target}', expected one of {', '.join(TARGETS)}")
     made = [
         sys.executable,
+        "-P",
         "-m",
         "maturin",
         "build",
@@ -96,7 +97,7 @@ def build(targets: list[str], profile: str) -> None:
     """Build the wheel of every target."""
     for target in targets or own_targets():
         made, more = command(target, profile)
-        print(f"wheels: {' '.join(made[1:])}", flush=True)
+        print(f"wheels: {' '.join(made[2:])}", flush=True)
         subprocess.run(made, check=True, cwd=ROOT, env=os.environ | more)
 
 
@@ -194,19 +195,19 @@ def attempt(wheel: Path, python: str, most: float) -> str:
         seconds = []
         for number in range(2):
             place = Path(scratch, f"venv{number}")
-            output([python, "-m", "venv", str(place)], Path(scratch), dict(os.environ))
+            output([python, "-P", "-m", "venv", str(place)], Path(scratch), dict(os.environ))
             programs = place / ("Scripts" if os.name == "nt" else "bin")
             # Nothing but the environment's own programs: no cargo, no compiler.
             bare["PATH"] = str(programs)
             own = str(programs / "python")
             started = time.monotonic()
-            call = [own, "-m", "pip", "install", "--quiet", "--only-binary=:all:", str(wheel)]
+            call = [own, "-P", "-m", "pip", "install", "--quiet", "--only-binary=:all:", str(wheel)]
             output(call, Path(scratch), bare)
             seconds.append(time.monotonic() - started)
-        output([own, "-m", "pip", "check"], Path(scratch), bare)
+        output([own, "-P", "-m", "pip", "check"], Path(scratch), bare)
         output([str(programs / "orchestrace"), "demo", "-o", str(Path(scratch, "demo"))], Path(scratch), bare)
         said = output(
-            [own, "-c", "import sys, orchestrace as ot; print(ot.__version__, *sys.version_info[:3])"],
+            [own, "-P", "-c", "import sys, orchestrace as ot; print(ot.__version__, *sys.version_info[:3])"],
             Path(scratch),
             bare,
         ).split()

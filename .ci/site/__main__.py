@@ -76,6 +76,7 @@ def build(out: Path, notebooks: bool) -> None:
     tomllib.loads((source / "zensical.toml").read_text(encoding="utf-8"))
     command = [
         sys.executable,
+        "-P",
         "-m",
         "zensical",
         "build",

@@ -35,7 +35,7 @@ AT_ONCE = 4
 def _server() -> tuple[subprocess.Popen[str], str]:
     """A server of S3, and where it is."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
+        [sys.executable, "-P", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"],
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -13,6 +13,7 @@ import pytest
 
 import orchestrace as ot
 from cli.commands import recordings, run, told
+from orchestrace import cli
 
 READERS: dict[str, list[str]] = {
     "credit": ["credit"],
@@ -152,6 +153,18 @@ def test_ctrl_c_says_what_an_ingest_keeps_and_how_to_go_on(tmp_path: Path) -> No
     assert said.endswith(line) and "Traceback" not in said
     done = subprocess.run(args, env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "resumed" in done.stdout, done.stderr
+
+
+def test_ctrl_c_before_a_verb_runs_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "buffer_output", stopped)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130 and capsys.readouterr().err == "stopped\n"
 
 
 def test_ctrl_c_of_other_commands_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

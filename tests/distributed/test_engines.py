@@ -46,7 +46,8 @@ def environment() -> dict[str, str]:
 @contextmanager
 def driver(plan: D.Plan, *words: str) -> Iterator[subprocess.Popen[bytes]]:
     """The command that runs all tasks, in a group of its own as a terminal would have it."""
-    command = [sys.executable, "-m", "orchestrace.cli", "run-task", plan.folder, "--all", *words]
+    run = [sys.executable, "-m", "orchestrace.cli", "run-task", plan.folder, "--all"]
+    command = [*run, *(word for name in plan.call.modules for word in ("--module", name)), *words]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=environment()
     )

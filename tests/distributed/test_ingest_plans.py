@@ -41,7 +41,8 @@ def _planned(source: Any, place: Path, **options: Any) -> Any:
 
 
 def _run(plan: Any) -> pl.DataFrame:
-    return ot.distributed.reduce([ot.distributed.run_task(task) for task in reversed(plan.tasks)])
+    results = [ot.distributed.run_task(task) for task in reversed(plan.tasks)]
+    return ot.distributed.reduce(results, corpus=plan.call.corpus)
 
 
 def _manifest(folder: Path) -> Manifest:
@@ -197,9 +198,9 @@ def test_a_damaged_corpus_of_a_task_is_named(tmp_path: Path) -> None:
     one = next((tmp_path / "plan" / "corpora" / "000003").rglob("part=*/events/*.parquet"))
     one.write_bytes(one.read_bytes()[:-9])
     with pytest.raises(ot.InputError, match=r"run-task .* 3 --again"):
-        ot.distributed.reduce(results)
+        ot.distributed.reduce(results, corpus=tmp_path / "out")
     ot.distributed.run_task(plan.tasks[3], again=True)
-    ot.distributed.reduce(results)  # goes on with what it had joined
+    ot.distributed.reduce(results, corpus=tmp_path / "out")  # goes on with what it had joined
     ot.ingest(files, tmp_path / "one")
     _same(tmp_path / "one", tmp_path / "out")
 
@@ -212,7 +213,7 @@ def test_commands(tmp_path: Path) -> None:
         ["plan", str(tmp_path / "runs"), "ingest", "-O", out, "-o", place, "--tasks", "2"],
         ["run-task", place, "1"],
         ["run-task", place, "0"],
-        ["reduce", place, "-o", str(tmp_path / "inputs.parquet")],
+        ["reduce", place, "-o", str(tmp_path / "inputs.parquet"), "--corpus", str(tmp_path / "out")],
     ):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
@@ -251,7 +252,7 @@ from orchestrace.distributed.folder import load_plan
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:
     if sys.argv[2] == "reduce":
-        ot.distributed.reduce(sys.argv[1])
+        ot.distributed.reduce(load_plan(sys.argv[1]))
     else:
         ot.distributed.run_task(load_plan(sys.argv[1]).tasks[0])
 except ot.InputError as error:
@@ -287,9 +288,10 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
 _WHOLE = """
 import sys
 import orchestrace as ot
+from orchestrace.distributed.folder import load_plan
 print("begun", flush=True)
 ot.distributed.run(sys.argv[1], workers=1)
-ot.distributed.reduce(sys.argv[1])
+ot.distributed.reduce(load_plan(sys.argv[1]))
 """
 
 
@@ -326,7 +328,7 @@ def counted(self, folder):
     saves -= 1
     save(self, folder)
 Manifest.save = counted
-ot.distributed.reduce(sys.argv[1])
+ot.distributed.reduce(load_plan(sys.argv[1]))
 """
 
 

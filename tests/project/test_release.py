@@ -87,12 +87,13 @@ def test_the_workflow_builds_every_target_and_publishes_only_where_it_is_told() 
 def test_the_workflow_is_yaml() -> None:
     read = yaml.safe_load(WORKFLOW)
     jobs = read["jobs"]
-    assert set(jobs) == {"linux", "others", "tried", "source", "release", "publish"}
+    assert set(jobs) == {"linux", "others", "tried", "source", "inventory", "release", "publish"}
     for name, job in jobs.items():
         needs = job.get("needs", [])
         assert {needs} if isinstance(needs, str) else set(needs) <= set(jobs), name
         assert all(("run" in step) != ("uses" in step) for step in job["steps"]), name
-    assert set(jobs["release"]["needs"]) == {"linux", "others", "tried", "source"}
+    assert set(jobs["inventory"]["needs"]) == {"linux", "others", "tried", "source"}
+    assert jobs["release"]["needs"] == "inventory" and jobs["publish"]["needs"] == "release"
 
 
 def sourced(name: str) -> ModuleType:

@@ -1,5 +1,6 @@
 """A script that needs nothing installed judges what the project takes from others; here, that it can fail."""
 
+import ast
 import importlib.metadata
 import importlib.util
 import re
@@ -149,3 +150,24 @@ def test_the_notices_are_those_of_what_is_linked_and_in_the_package() -> None:
 def test_every_dependency_has_a_lowest_version_that_can_be_tried() -> None:
     lowest = script("floors").floors()
     assert set(lowest) == {"polars", "numpy", "scipy", "threadpoolctl", "typer", "rich"}
+
+
+def starts(path: Path) -> list[list[str]]:
+    """The beginnings of the commands of a file that start a Python with code or a module."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.List | ast.Tuple):
+            words = [ast.literal_eval(one) if isinstance(one, ast.Constant) else "" for one in node.elts[:4]]
+            if {"-m", "-c"} & set(words[1:3]) and not words[0]:
+                found.append([str(word) for word in words])
+    return found
+
+
+def test_every_python_that_is_started_leaves_the_current_folder_alone() -> None:
+    """With ``-m`` and ``-c`` Python imports from where it is started first, whatever lies there."""
+    folders = ("python", ".ci", "benches", "rust/fuzz", "examples")
+    found = {
+        path: words for folder in folders for path in (ROOT / folder).rglob("*.py") for words in starts(path)
+    }
+    assert len({path.parent for path in found}) >= 4  # the package, .ci, the site, benches
+    assert not {path: words for path, words in found.items() if words[1] != "-P"}

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import settings
 
 NIGHTLY = os.environ.get("ORCHESTRACE_NIGHTLY") == "1"
-"""Whether this is `make nightly`, which draws examples anew each time; elsewhere the same tree has the same ones."""
+"""Whether this is `make nightly`, which draws examples anew; elsewhere the same tree has the same ones."""
 
 
 def examples(number: int, **options: Any) -> settings:

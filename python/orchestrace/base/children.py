@@ -1,5 +1,6 @@
 """Child processes that answer lines of JSON with lines of JSON."""
 
+import importlib
 import json
 import os
 import queue
@@ -7,8 +8,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 Answers = queue.Queue[Any]
@@ -19,17 +21,18 @@ class Child:
     """A Python process that runs a module of the package, a line of JSON for each message.
 
     It is started anew, not forked, so it may be used beside threads, and in scripts without a guard for
-    ``__main__``.
+    ``__main__``. It imports from `import_folders` alone, so that no file that lies where a command is started
+    is taken for a module.
     """
 
     def __init__(self, module: str, answers: Answers, environment: Mapping[str, str] | None = None) -> None:
         # A session of its own: Ctrl-C reaches the one who decides what to do about it.
         self.process = subprocess.Popen(
-            [sys.executable, "-m", module],
+            [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(environment or {})},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(import_folders()), **(environment or {})},
         )
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
@@ -67,6 +70,61 @@ class Child:
                 except ValueError:
                     break
         answers.put((self, None))
+
+
+def import_folders() -> list[str]:
+    """Where a child imports from: where this process does, but for the current folder if nobody chose it.
+
+    ``python -m``, ``python -c``, an interactive Python and an empty entry of ``PYTHONPATH`` all put the
+    current folder before the standard library. Whatever lies there would run in a child. It stays if it holds
+    the script that runs, if ``PYTHONPATH`` names it in full, or if this package lies in it. Relative entries
+    mean another folder wherever a process goes, and are left out.
+    """
+    chosen = {
+        _real(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if _is_whole(entry)
+    }
+    chosen.add(_real(Path(__file__).parents[2]))
+    main = sys.modules.get("__main__")
+    script = getattr(main, "__file__", None)
+    if script is not None and getattr(main, "__spec__", None) is None:
+        chosen.add(_real(Path(script).parent))
+    try:
+        here = _real(Path.cwd())
+    except FileNotFoundError:  # it was removed
+        here = ""
+    return [entry for entry in sys.path if _is_whole(entry) and (_real(entry) != here or here in chosen)]
+
+
+def module_folders(modules: Iterable[str]) -> list[str]:
+    """The folders that a child needs besides, to import modules that this process has imported."""
+    known = {_real(entry) for entry in import_folders()}
+    found: dict[str, None] = {}
+    for name in modules:
+        top = sys.modules[name.partition(".")[0]]
+        places = getattr(top, "__path__", None) or [getattr(top, "__file__", None)]
+        for place in places:
+            if place is not None and _real(folder := Path(place).absolute().parent) not in known:
+                found[os.fspath(folder)] = None
+    return list(found)
+
+
+def import_modules(modules: Iterable[str], folders: Iterable[str]) -> None:
+    """Import modules by name, from `folders` where no other folder has them.
+
+    These stand last, behind the standard library and what is installed, which they must not replace.
+    """
+    sys.path.extend(folder for folder in folders if folder not in sys.path)
+    for name in modules:
+        importlib.import_module(name)
+
+
+def _is_whole(entry: str) -> bool:
+    return isinstance(entry, str) and os.path.isabs(entry)
+
+
+def _real(path: str | Path) -> str:
+    """A folder under the one name that all ways to it have in common."""
+    return os.path.normcase(os.path.realpath(path))
 
 
 def answering() -> Callable[..., None]:

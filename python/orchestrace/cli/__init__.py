@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from .. import __version__
 from ..base.deferred import Deferred
 from ..base.namespaces import load_when_asked
-from .output import FAILED, buffer_output, drop_unwritten, tell
+from .output import FAILED, STOPPED, buffer_output, drop_unwritten, tell
 
 if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
     from . import application
@@ -21,12 +21,15 @@ load_when_asked(__name__, {".application": "app"})
 
 def main() -> None:
     """What the installed command runs."""
-    buffer_output()
     try:
+        buffer_output()
         if sys.argv[1:] == ["--version"]:  # without Typer, whose import takes longer than the answer
             print(__version__, flush=True)
         else:
             application.app(prog_name="orchestrace")
+    except KeyboardInterrupt:  # while modules are loaded; once a verb runs, it says what is kept
+        print("stopped", file=sys.stderr)
+        sys.exit(STOPPED)
     except OSError as error:  # of help, which is printed before a verb runs
         tell(error)
         sys.exit(FAILED)

@@ -1,5 +1,6 @@
 """Commands that divide a verb among machines: plan, run-task, reduce."""
 
+import importlib
 import json
 import os
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted, plain, plain_json
 from ..distributed.folder import load_plan
 from ..distributed.ingest_plan import INGEST
+from ..distributed.judging import judge_plan
 from ..distributed.tasks import Plan, TaskResult
 from .application import app
 from .options import Force, Json, Threads, grouped
@@ -96,9 +98,15 @@ def run_task_(
     corpus: Place = None,
     threads: Threads = None,
     again: Annotated[bool, typer.Option("--again", help="Compute parts that are there.")] = False,
+    module: Annotated[
+        list[str] | None,
+        typer.Option("--module", help="Of your own, to import first: it has the plan's method; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run tasks of a plan; parts that are there stay."""
+    for name in module or []:
+        _import(name)
     plan = load_plan(folder)
     if every:
         if numbers:
@@ -121,6 +129,7 @@ def run_task_(
             raise typer.Exit(STOPPED) from None
         _tell(results, as_json)
         return
+    judge_plan(plan)
     for number in _numbers(numbers, plan):
         result = distributed.run_task(plan.tasks[number], corpus=corpus, threads=threads, again=again)
         _tell([result], as_json)
@@ -153,6 +162,17 @@ def reduce_(
         typer.echo(plain_json(json.dumps({"output": os.fspath(output), "rows": rows})))
     else:
         typer.echo(f"wrote {plain(output)}: {counted(rows, 'row')}")
+
+
+def _import(name: str) -> None:
+    """Import a module that the caller names."""
+    try:
+        importlib.import_module(name)
+    except (ImportError, ValueError, TypeError) as error:
+        raise ParameterError(
+            f"module '{plain(name)}' cannot be imported ({plain(error)}): install it, or put its folder into"
+            " PYTHONPATH"
+        ) from None
 
 
 def _tell(results: list[TaskResult], as_json: bool) -> None:

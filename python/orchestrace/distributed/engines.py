@@ -13,9 +13,11 @@ from ..base.engines import EngineName
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
+from ..storage.addresses import is_address
 from .folder import clear_parts, corpus_place, part_of, plan_of
+from .judging import judge_plan
 from .ray_tasks import RayTasks, joined
-from .tasks import Plan, Task, TaskResult, check_engine
+from .tasks import Plan, Task, TaskResult
 from .worker_processes import Processes, fitting_workers
 
 
@@ -72,7 +74,10 @@ def run(
     Raises
     ------
     ParameterError
-        An unknown engine, a number out of range, Ray is not installed, or no node has room for a task.
+        An unknown engine, a number out of range, Ray is not installed, no node has room for a task, or the
+        module of a method of yours is not imported here.
+    SchemaError
+        The plan is damaged, another version of orchestrace made it, or it is not what `plan` makes.
     InputError
         The worker of a task died more than `retries` times, or a task failed: the corpus has changed or is
         damaged, or the part cannot be written. The message names the task.
@@ -97,9 +102,14 @@ def run(
     """
     crew = Crew(engine, workers, threads, retries, address)
     known = plan_of(plan)
-    check_engine(known.call)
-    place = None if corpus is None else corpus_place(corpus)
+    judge_plan(known)
+    place = None if corpus is None else _whole(corpus_place(corpus))
     return crew.results(known, corpus=place, progress=progress)
+
+
+def _whole(place: str) -> str:
+    """An address, or the full path of a folder: workers may have another current folder."""
+    return place if is_address(place) else os.path.abspath(place)
 
 
 @dataclass(frozen=True)

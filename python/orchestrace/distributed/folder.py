@@ -15,7 +15,8 @@ from ..base.publication import published_file, refusal
 from ..corpus.on_disk import MANIFEST
 from ..disk.home import Home
 from ..storage.addresses import address_of, is_address
-from .tasks import PLAN_VERSION, Plan, Runs, Task, TaskResult, parsed_plan, parsed_result, runs_of
+from .parsing import parsed_plan
+from .tasks import PLAN_VERSION, Plan, Runs, Task, TaskResult, parsed_result, runs_of
 
 PLAN: Final = "plan.json"
 PARTS: Final = "parts"

@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 
 from .. import _core
 from ..base.checks import check_numbers
-from ..base.errors import ParameterError
+from ..base.errors import ParameterError, SchemaError
 from ..base.paths import expanded, path_of
+from ..base.text import plain
 from ..corpus.reading import ReadOptions, Source, checked_options
 from ..disk.ingesting import fitting_partitions, group_key, named_files, strangers
 from ..disk.inputs import InputFiles, opened_inputs
@@ -20,11 +21,13 @@ from ..disk.work import unique_name
 from ..storage.addresses import is_address
 from .arguments import Arguments, arguments_of
 from .folder import save_plan
+from .parsing import Field
 from .tasks import Call, Divided, Plan, planned
 
 INGEST: Final = "ingest"
 _TASK_BYTES: Final = 256 << 20
 """Recordings of a task, where the caller does not say how many tasks there are."""
+_MOST: Final = 2**63 - 1
 _OWN: Final = ("out", "memory", "group", "partitions")
 
 
@@ -55,6 +58,74 @@ def settings_of(call: Call) -> Settings:
     told = json.loads(call.asked)
     mapping = told["mapping"]
     return Settings(**{**told, "mapping": None if mapping is None else tuple(mapping)})
+
+
+def check_settings(call: Call, field: Field, pieces: Iterable[str]) -> None:
+    """Refuse a planned ingest that `planned_ingest` would not have made; `field` is the call in its file.
+
+    Raises
+    ------
+    SchemaError
+        Names the file and the field.
+    """
+    fields = field.fields(tuple(vars(call)))
+    for name, nothing in (("modules", ()), ("channels", ()), ("manifest", "")):
+        if fields[name].value != nothing:
+            raise fields[name].refused("nothing of an ingest")
+    _check_reading(call, fields["asked"])
+    for piece in pieces:
+        _check_input(Field(field.place, "tasks.pieces", piece))
+    settings = settings_of(call)
+    own = {"out": call.corpus, "partitions": settings.partitions, "group": settings.key}
+    if is_address(call.corpus) or not os.path.isabs(call.corpus):
+        raise fields["corpus"].refused("the full path of a folder")
+    try:
+        same = arguments_of(call.arguments) == Arguments((), {**settings.options, **own})
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        same = False
+    if not same:
+        raise fields["arguments"].refused("what call.asked and call.corpus say")
+
+
+def _check_reading(call: Call, field: Field) -> None:
+    try:
+        value = json.loads(field.text())
+    except (ValueError, RecursionError):
+        raise field.refused("settings of an ingest as JSON") from None
+    known = tuple(Settings.__annotations__)
+    fields = Field(field.place, field.name, value).fields(known)
+    key = [one.text() for one in fields["key"].items()]
+    count = fields["partitions"].number(1)
+    if fields["memory"].number() != call.memory:
+        raise fields["memory"].refused(f"{call.memory:,}, the memory of the call")
+    if fields["mapping"].value is not None:
+        _ = [one.text() for one in fields["mapping"].items(2)]
+    options = fields["options"]
+    if not isinstance(options.value, dict) or "mapping" in options.value:
+        raise options.refused("options of reading")
+    try:
+        check_numbers(partitions=count)
+        memory_bytes(call.memory)
+        _core.Partition(_core.read([]), key, count)
+        _core.formats([], **settings_of(call).reading(Path(call.corpus)))
+    except (ParameterError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise SchemaError(
+            f"{plain(field.place)} is not a plan: {field.name} is not what an ingest takes"
+            f" ({plain(error)}); plan again"
+        ) from None
+
+
+def _check_input(field: Field) -> None:
+    try:
+        value = json.loads(field.text())
+    except (ValueError, RecursionError):
+        raise field.refused("an input as JSON") from None
+    name, path, size, changed = Field(field.place, field.name, value).items(4)
+    name.text()
+    size.number()
+    changed.number(-_MOST)
+    if is_address(path.text()) or not os.path.isabs(path.value):
+        raise path.refused("the full path of a file")
 
 
 def check_no_place(corpus: object) -> None:

@@ -10,13 +10,14 @@ from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
 from ..corpus.reading import Source
+from ..credit.registry import in_pieces
 from ..disk.manifest import load, load_home
 from ..disk.partitioned import PartitionedCorpus, read_corpus
 from .arguments import Arguments, arguments_of
 from .folder import manifest_digest, save_plan
 from .ingest_plan import INGEST, planned_ingest
 from .tasks import Call, Divided, Plan, planned
-from .verbs import RUNNING, modules_of, verb_of
+from .verbs import RUNNING, Pieces, modules_of, verb_of
 from .views import Piece, PlannedCorpus
 
 
@@ -125,6 +126,12 @@ def divided_call(
     whole = PlannedCorpus(opened)
     modules = modules_of(verb, given)
     asked = known.asked(whole, given)
+    known.check(
+        given,
+        Pieces(
+            lambda: sum(1 for _ in whole.divided()) > 1, whole._kept is not None, lambda: in_pieces(whole)
+        ),
+    )
     known.run(whole, given, None)  # judges the arguments, and computes nothing
     call = Call(
         engine=_core.VERSION,

@@ -2,8 +2,10 @@
 
 import logging
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ..base.errors import ParameterError
@@ -30,7 +32,15 @@ class Cluster:
         self.ray = _imported()
         self._own = not self.ray.is_initialized()
         if self._own:
-            self.ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
+            with tempfile.TemporaryDirectory() as empty:
+                # Without a folder for the job, Ray lets workers import from the current one first.
+                Path(empty, "README").write_text("The folder of a job of orchestrace: it has no files.\n")
+                self.ray.init(
+                    address=address,
+                    log_to_driver=False,
+                    logging_level=logging.WARNING,
+                    runtime_env={"working_dir": empty},
+                )
 
     def check_room(self, cores: int, memory: int, cure: str) -> None:
         """Refuse what no node has room for, which Ray would let wait for ever.

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from ..base.children import import_modules, module_folders
 from ..base.errors import InputError, OrchestraceError
 from ..base.text import plain
 from .ray_cluster import Cluster, Lost, RayCalls
@@ -28,6 +29,8 @@ class RayTasks:
         workers: int | None,
     ) -> None:
         self._corpus = corpus
+        self._modules = plan.call.modules  # judged: this process has imported them
+        self._folders = module_folders(plan.call.modules)
         self._threads = threads
         self._cluster = joined(address, threads, plan.call.memory)
         memory = plan.call.memory + _OVERHEAD
@@ -36,7 +39,7 @@ class RayTasks:
         )
 
     def results(self, tasks: list[Task]) -> Iterator[TaskResult]:
-        for task, answer in self._calls.answers(tasks, lambda task: (task, self._corpus, self._threads)):
+        for task, answer in self._calls.answers(tasks, self._asked):
             if isinstance(answer, Lost):
                 raise InputError(
                     f"task {task.number} was lost on the cluster ({answer.told}); what is done is in"
@@ -45,6 +48,9 @@ class RayTasks:
             if isinstance(answer, dict):
                 raise refused(task, answer)
             yield answer
+
+    def _asked(self, task: Task) -> tuple[Task, str | None, int, tuple[str, ...], list[str]]:
+        return task, self._corpus, self._threads, self._modules, self._folders
 
     def close(self) -> None:
         """Cancel what runs, and leave the cluster if it was joined here."""
@@ -65,8 +71,11 @@ def joined(address: str | None, threads: int, budget: int) -> Cluster:
     return cluster
 
 
-def _run(task: Task, corpus: str | None, threads: int) -> TaskResult | dict[str, str]:
+def _run(
+    task: Task, corpus: str | None, threads: int, modules: tuple[str, ...], folders: list[str]
+) -> TaskResult | dict[str, str]:
     """What a worker does; what the task refuses is a value, since only lost workers are tried again."""
+    import_modules(modules, folders)
     try:
         return run_task(task, corpus=corpus, threads=threads)
     except OrchestraceError as error:

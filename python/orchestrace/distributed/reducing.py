@@ -13,13 +13,15 @@ from ..base.checks import check_flags
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.publication import published_file, refuse_existing
-from .arguments import arguments_of
-from .folder import Part, checked, load_plan, numbers_text, part_file, parts_of_plan, plan_of
+from ..base.text import plain
+from .arguments import Arguments, arguments_of
+from .folder import Part, checked, corpus_place, load_plan, numbers_text, part_file, parts_of_plan, plan_of
 from .ingest_join import joined
-from .ingest_plan import INGEST, check_no_place
+from .ingest_plan import INGEST
+from .judging import judge_plan
 from .running import planned_corpus
-from .tasks import Plan, TaskResult, check_engine
-from .verbs import VERBS
+from .tasks import Plan, TaskResult
+from .verbs import VERBS, Verb
 
 _LISTED = 4
 """Tasks whose fault an error shows; of more it shows the numbers."""
@@ -55,7 +57,9 @@ def reduce(
         The plan, its folder, or the results of `run_task` in any order, each as often as it came. Of a plan
         or folder, results are those that were written beside the parts.
     corpus
-        As in `run_task`; verbs that summarize all traces look at it again.
+        As in `run_task`; verbs that summarize all traces look at it again. Of an ingest, the folder ``out``
+        that the plan names. Name it unless `work` is the plan itself: a file alone does not decide where a
+        corpus is written.
     sink
         A Parquet file for the table; the call then returns a scan of it. Parts that follow each other in the
         table are copied one after the other, in little memory.
@@ -72,9 +76,9 @@ def reduce(
     InputError
         Tasks lack a part, or a part is not what its task wrote; the message names the tasks to run again.
     ParameterError
-        The results belong to several plans, or are not results.
+        The results belong to several plans, or are not results; or the folder of an ingest is not named.
     SchemaError
-        The plan is damaged, or another version of orchestrace made it.
+        The plan is damaged, another version of orchestrace made it, or it is not what `plan` makes.
 
     Notes
     -----
@@ -97,12 +101,54 @@ def reduce(
     """
     check_flags(overwrite=overwrite)
     plan, parts = _gathered(work)
-    check_engine(plan.call)
+    judge_plan(plan)
+    if plan.call.verb == INGEST:
+        _check_out(plan, corpus, is_of_file=not isinstance(work, Plan))
     _refuse_incomplete(plan, parts)
     if plan.call.verb == INGEST:
-        check_no_place(corpus)
         return _told(joined(plan), sink, overwrite)
     verb, given = VERBS[plan.call.verb], arguments_of(plan.call.arguments)
+    try:
+        return _table(plan, verb, given, corpus, sink, overwrite)
+    except pl.exceptions.PolarsError as error:
+        first = plain(error).partition("\\n")[0]
+        raise InputError(
+            f"the parts of the plan in '{plan.folder}' are not those of '{plan.call.verb}' ({first}): remove"
+            f" them, and run its tasks again: {_again(plan, [task.number for task in plan.tasks])}"
+        ) from None
+
+
+def _check_out(plan: Plan, corpus: str | os.PathLike[str] | None, *, is_of_file: bool) -> None:
+    """Refuse to make a corpus where nobody but a file says so.
+
+    Raises
+    ------
+    ParameterError
+        The caller has named no folder, or another one than the plan.
+    """
+    out = plan.call.corpus
+    if corpus is None:
+        if is_of_file:
+            raise ParameterError(
+                f"the plan in '{plan.folder}' makes a corpus in '{out}', and a file alone does not decide"
+                " where a corpus is written: name this folder as corpus= if it is the right one"
+            )
+    elif os.path.abspath(corpus_place(corpus)) != out:
+        raise ParameterError(
+            f"corpus is '{os.fspath(corpus)}', and the plan in '{plan.folder}' makes a corpus in '{out}':"
+            " name that folder, or plan with another out="
+        )
+
+
+def _table(
+    plan: Plan,
+    verb: Verb,
+    given: Arguments,
+    corpus: str | os.PathLike[str] | None,
+    sink: str | os.PathLike[str] | None,
+    overwrite: bool,
+) -> pl.DataFrame | pl.LazyFrame:
+    """The parts of all tasks as the table of the verb."""
     order = verb.order(given)
     files = [Path(plan.folder) / part_file(task.number) for task in plan.tasks]
     target = None if sink is None else path_of(sink)

@@ -1,10 +1,9 @@
 """One task: its rows as a Parquet file that is there completely or not at all."""
 
-import importlib
 import os
 import time
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import polars as pl
@@ -20,6 +19,7 @@ from .arguments import arguments_of
 from .folder import PARTS, corpus_place, manifest_digest, part_file, part_of, save_result
 from .ingest_plan import INGEST, check_no_place
 from .ingest_task import ingested
+from .judging import absent_piece, judge_division, judge_task, refused_here
 from .tasks import PLAN_VERSION, Call, Plan, Task, TaskResult, check_task, runs_of
 from .verbs import VERBS
 from .views import PlannedCorpus, TaskCorpus, filtered
@@ -57,7 +57,9 @@ def run_task(
     Raises
     ------
     SchemaError
-        Another version of orchestrace planned the task.
+        Another version of orchestrace planned the task, or it is not what `plan` makes.
+    ParameterError
+        It needs a method of yours whose module is not imported. A plan imports nothing.
     InputError
         There is no corpus, it has changed since the plan was made, one of its files is damaged, or the part
         cannot be written.
@@ -80,6 +82,7 @@ def run_task(
     (20, True)
     """
     task = check_task(task)
+    judge_task(task)
     check_numbers(threads=threads)
     check_flags(again=again)
     if not again and (there := part_of(task)).result is not None:
@@ -126,6 +129,8 @@ def planned_corpus(plan: Plan, place: str | os.PathLike[str] | None) -> Partitio
         return PlannedCorpus(corpus)
     if plan.tasks[0].kept is None:
         return corpus
+    for task in plan.tasks:
+        judge_division(task, corpus)
     numbers = {n for task in plan.tasks for first, last in task.kept or () for n in range(first, last + 1)}
     return filtered(corpus, runs_of(sorted(numbers)))
 
@@ -162,25 +167,16 @@ def _check_digest(where: str, expected: str) -> None:
 
 def _rows(task: Task, corpus: PartitionedCorpus, threads: int | None) -> pl.DataFrame:
     call = task.call
-    for name in call.modules:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            raise InputError(
-                f"the plan needs the module '{name}', which is not here ({error}): install it"
-            ) from None
     wanted: dict[str, set[int]] = {}
     for partition, number in task.pieces:
         wanted.setdefault(partition, set()).add(number)
-    if gone := sorted(wanted.keys() - corpus._manifest.parts.keys()):
-        raise InputError(
-            f"task {task.number} is of partition {gone[0]}, which the corpus does not have: plan again"
-        )
+    judge_division(task, corpus)
     chosen: Mapping[str, frozenset[int]] = {name: frozenset(numbers) for name, numbers in wanted.items()}
-    view = TaskCorpus(corpus, chosen, task.kept, call.channels)
-    if call.verb not in VERBS:
-        raise ParameterError(f"task {task.number} is of the verb '{call.verb}', which cannot be divided here")
-    return VERBS[call.verb].run(view, arguments_of(call.asked), threads)
+    view = TaskCorpus(corpus, chosen, task.kept, call.channels, partial(absent_piece, task))
+    try:
+        return VERBS[call.verb].run(view, arguments_of(call.asked), threads)
+    except ParameterError as error:
+        raise refused_here(task, error) from None
 
 
 def _written(frame: pl.DataFrame, path: Path) -> tuple[int, str]:

@@ -34,7 +34,7 @@ class Call:
     asked
         The same as a task hands them to the verb: patterns are names, and what needs all rows is left out.
     modules
-        Modules that register methods of a caller, which a task imports first.
+        Modules that register the method of a caller. A task imports none of them: who runs it has.
     corpus
         Its folder, or its address in object storage; of an ingest, the folder that the reduction makes.
     manifest
@@ -169,38 +169,6 @@ def planned(call: Call, divided: Sequence[Divided], folder: str) -> Plan:
     return Plan(name, folder, call, tasks)
 
 
-def parsed_plan(text: str, place: str, folder: str) -> Plan:
-    """The plan that `Plan.text` wrote, with `folder` as its place.
-
-    Raises
-    ------
-    SchemaError
-        It is none, of another version, or not what was written.
-    """
-    value = _object(text, place)
-    _check_version(value.get("version"), place)
-    try:
-        told = value["call"]
-        texts = {name: tuple(str(one) for one in told[name]) for name in ("modules", "channels")}
-        call = Call(**{**told, **texts})
-        divided = [
-            (
-                tuple((str(partition), int(number)) for partition, number in one["pieces"]),
-                int(one["events"]),
-                None if one["kept"] is None else tuple((int(a), int(b)) for a, b in one["kept"]),
-            )
-            for one in value["tasks"]
-        ]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise SchemaError(f"{place} is not a plan ({type(error).__name__}: {error}): plan again") from None
-    made = planned(call, divided, folder)
-    if made.id != value.get("id"):
-        raise SchemaError(
-            f"{place} is damaged: its content is not what its id says; restore it, or plan again"
-        )
-    return made
-
-
 def parsed_result(text: str) -> TaskResult | None:
     """The result that `TaskResult.text` wrote; None where it is no such text."""
     try:
@@ -281,13 +249,3 @@ def _id(body: dict[str, Any]) -> str:
     call = {**body["call"], "corpus": ""}
     text = json.dumps({**body, "call": call}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _object(text: str, place: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"{place} is not JSON ({error}): restore it, or plan again") from None
-    if not isinstance(value, dict):
-        raise SchemaError(f"{place} is not a plan: it is not a JSON object; plan again")
-    return value

@@ -13,7 +13,7 @@ from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known, named_tools
 from ..corpus.reward import check_channels, weights_of
-from ..credit.registry import OWN, described, in_pieces, registered
+from ..credit.registry import OWN, described, registered
 from ..credit.rollout_values import ROLLOUT_METHODS
 from ..credit.verb import credit, sunk_by_others
 from ..decisions.tables.verb import table
@@ -32,6 +32,8 @@ RUNNING: Final = ("engine", "threads", "progress", "sink", "resume")
 """Arguments that are about how a verb runs; they change no row."""
 _TOOLS: Final = ("untrusted_tools", "trusted_tools", "privileged_tools")
 _SUMMARIES: Final = ("task", "topology", "system", "importer")
+_OF_SUMMARIES: Final = ("by", "pool_harnesses", "confidence")
+"""Arguments of `metrics` that the reduction needs, not the tasks."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,29 @@ class Order:
         return self.blocks is None and not self.by
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """What a verb asks about the division of a corpus.
+
+    Parameters
+    ----------
+    several
+        Whether there is more than one piece.
+    is_filtered
+        Whether the corpus has lost traces to a filter.
+    why
+        Why there are several, and what to do about it.
+    """
+
+    several: Callable[[], bool]
+    is_filtered: bool
+    why: Callable[[], str]
+
+
+def _accepts(given: Arguments, pieces: Pieces) -> None:
+    """Every call can be divided."""
+
+
 def _as_given(corpus: PlannedCorpus, given: Arguments) -> Arguments:
     return given
 
@@ -88,7 +113,12 @@ class Verb:
     rows
         What a row is of.
     asked
-        What each task is asked for; it refuses what tasks cannot give.
+        What each task is asked for, from the arguments of the caller and the names of the whole corpus.
+    narrowed
+        Arguments that `asked` replaces or leaves out.
+    check
+        Refuses calls that tasks cannot compute. It needs no corpus, so that a plan is judged again by it
+        wherever it runs.
     order
         Of the whole table.
     finish
@@ -100,6 +130,8 @@ class Verb:
     function: Callable[..., pl.DataFrame]
     rows: str
     asked: Callable[[PlannedCorpus, Arguments], Arguments] = field(default=_as_given)
+    narrowed: tuple[str, ...] = ()
+    check: Callable[[Arguments, Pieces], None] = field(default=_accepts)
     order: Callable[[Arguments], Order] = field(default=_of_corpus)
     finish: Callable[[PartitionedCorpus, Arguments, pl.DataFrame], pl.DataFrame] = field(default=_as_joined)
     sunk: Callable[..., pl.LazyFrame] | None = None
@@ -116,21 +148,25 @@ class Verb:
 
 
 def _credited(corpus: PlannedCorpus, given: Arguments) -> Arguments:
-    named = given.by_name(credit)
-    name, reward = named["method"], named["reward"]
+    reward = given.by_name(credit)["reward"]
     for one in reward if isinstance(reward, list | tuple) else [reward]:
         check_channels(corpus, [one] if isinstance(one, str) else weights_of(one))
+    return given
+
+
+def _check_scope(given: Arguments, pieces: Pieces) -> None:
+    name = given.by_name(credit)["method"]
     entry = described(name)
-    if entry is None or entry["scope"] != "corpus" or sum(1 for _ in corpus.divided()) <= 1:
-        return given
+    if entry is None or entry["scope"] != "corpus" or not pieces.several():
+        return
     if name in ROLLOUT_METHODS:
-        if corpus._kept is not None:
+        if pieces.is_filtered:
             raise ParameterError(
                 f"method '{name}' compares all traces of a corpus at once, and of a filtered one a task knows"
                 " its own alone: write it with ot.export(corpus, 'parquet', folder) first, or credit it"
                 " without an engine"
             )
-        return given
+        return
     fitted = name in registered() and registered()[name].fit is not None
     if fitted:
         raise ParameterError(
@@ -138,13 +174,13 @@ def _credited(corpus: PlannedCorpus, given: Arguments) -> Arguments:
             " credit it on one machine, without an engine; it works slice by slice there, with sink= too"
         )
     raise ParameterError(
-        f"method '{name}' compares all traces of a corpus at once, and {in_pieces(corpus)}, or take a method"
+        f"method '{name}' compares all traces of a corpus at once, and {pieces.why()}, or take a method"
         " that compares groups"
     )
 
 
 def modules_of(verb: str, given: Arguments) -> tuple[str, ...]:
-    """Modules that a task has to import, since they register the method that it is asked for.
+    """Modules that have to be imported before a task runs, since they register the method that it needs.
 
     Raises
     ------
@@ -174,7 +210,7 @@ def _tools(corpus: PlannedCorpus, given: Arguments) -> Arguments:
 def _measured(corpus: PlannedCorpus, given: Arguments) -> Arguments:
     given = _tools(corpus, given)
     if given.named.get("by") in _SUMMARIES:
-        return given.without("by", "pool_harnesses", "confidence")
+        return given.without(*_OF_SUMMARIES)
     return given
 
 
@@ -232,12 +268,15 @@ def _paid(corpus: PlannedCorpus, given: Arguments) -> Arguments:
     channels = given.named.get("channels")
     if isinstance(channels, dict):
         check_channels(corpus, channels.values())
+    return _tools(corpus, given)
+
+
+def _check_schedules(given: Arguments, pieces: Pieces) -> None:
     if compares_windows(given.by_name(rewards.compute)["rewards"]):
         raise ParameterError(
             "anneal='diagnostic' compares all traces of a step of training, and a task sees its own alone:"
             " compute this rule on one machine, or plan it with another schedule"
         )
-    return _tools(corpus, given)
 
 
 def _rules(given: Arguments) -> Order:
@@ -245,27 +284,26 @@ def _rules(given: Arguments) -> Order:
     return Order(blocks=("reward", (asked,) if isinstance(asked, str) else tuple(asked)))
 
 
-def _decided(corpus: PlannedCorpus, given: Arguments) -> Arguments:
+def _check_kind(given: Arguments, pieces: Pieces) -> None:
     kind = given.by_name(table)["kind"]
     if kind in ("spawn", "delegate"):
         raise ParameterError(
             f"decisions of kind '{kind}' have an effect that is estimated from all runs of a corpus: make"
             " this table on one machine, or plan 'decisions.contexts', whose rows are of one trace each"
         )
-    return _in_traces(corpus, given)
+    _check_source(given, pieces)
 
 
-def _in_traces(corpus: PlannedCorpus, given: Arguments) -> Arguments:
+def _check_source(given: Arguments, pieces: Pieces) -> None:
     if "attempt" in (given.named.get("source"), *given.positional):
         raise ParameterError(
             "with source='attempt' a row is numbered by its group in the whole corpus: make this table on one"
             " machine"
         )
-    return given
 
 
 VERBS: Final[Mapping[str, Verb]] = {
-    "credit": Verb(credit, "a trace and unit", asked=_credited, sunk=sunk_by_others),
+    "credit": Verb(credit, "a trace and unit", asked=_credited, check=_check_scope, sunk=sunk_by_others),
     "replay": Verb(
         replay,
         "a scenario and trace",
@@ -273,21 +311,34 @@ VERBS: Final[Mapping[str, Verb]] = {
         order=lambda given: Order(blocks=("intervention", tuple(_scenario_names(given)))),
         finish=_known_scenarios,
     ),
-    "metrics": Verb(metrics, "a trace, or a trace and member", asked=_measured, finish=_summary),
-    "taint": Verb(taint, "a trace", asked=_tools),
-    "safety.tainted_events": Verb(tainted_events, "a tainted event", asked=_tools),
-    "safety.sanitizer_cut": Verb(sanitizer_cut, "an event to clean", asked=_tools),
-    "rewards.compute": Verb(rewards.compute, "a rule, trace and unit", asked=_paid, order=_rules),
+    "metrics": Verb(
+        metrics,
+        "a trace, or a trace and member",
+        asked=_measured,
+        narrowed=(*_TOOLS, *_OF_SUMMARIES),
+        finish=_summary,
+    ),
+    "taint": Verb(taint, "a trace", asked=_tools, narrowed=_TOOLS),
+    "safety.tainted_events": Verb(tainted_events, "a tainted event", asked=_tools, narrowed=_TOOLS),
+    "safety.sanitizer_cut": Verb(sanitizer_cut, "an event to clean", asked=_tools, narrowed=_TOOLS),
+    "rewards.compute": Verb(
+        rewards.compute,
+        "a rule, trace and unit",
+        asked=_paid,
+        narrowed=_TOOLS,
+        check=_check_schedules,
+        order=_rules,
+    ),
     "schedules.schedule": Verb(schedules.schedule, "an event"),
     "schedules.scaling_curve": Verb(
         schedules.scaling_curve, "a trace and number of slots", order=lambda given: Order(by=("trace",))
     ),
     "decisions.contexts": Verb(decisions.contexts, "a decision"),
     "decisions.table": Verb(
-        table, "a decision", asked=_decided, order=lambda given: Order(by=("trace_id", "trace"))
+        table, "a decision", check=_check_kind, order=lambda given: Order(by=("trace_id", "trace"))
     ),
     "stopping.epochs": Verb(
-        epochs, "an epoch of a run", asked=_in_traces, order=lambda given: Order(by=("trace",))
+        epochs, "an epoch of a run", check=_check_source, order=lambda given: Order(by=("trace",))
     ),
 }
 

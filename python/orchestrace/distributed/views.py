@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from ..base.errors import SchemaError
 from ..corpus.corpus import Corpus
 from ..disk.partitioned import PartitionedCorpus
 from .tasks import Runs, runs_of
@@ -72,6 +73,7 @@ class TaskCorpus(PartitionedCorpus):
         wanted: Mapping[str, frozenset[int]],
         kept: Runs | None,
         channels: tuple[str, ...],
+        absent: Callable[[str, int], SchemaError],
     ) -> None:
         whole = corpus._manifest
         manifest = replace(whole, parts={name: whole.parts[name] for name in sorted(wanted)})
@@ -82,6 +84,7 @@ class TaskCorpus(PartitionedCorpus):
         super().__init__(corpus._folder, manifest, corpus._memory, kept=traces)
         self._wanted = wanted
         self._channels = channels
+        self._absent = absent
 
     @property
     def whole(self) -> PartitionedCorpus:
@@ -89,9 +92,13 @@ class TaskCorpus(PartitionedCorpus):
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:
         for partition in sorted(self._wanted):
+            absent = set(self._wanted[partition])
             for number, (name, _, load) in enumerate(self.pieces_of(partition)):
-                if number in self._wanted[partition]:
+                if number in absent:
+                    absent.remove(number)
                     yield name, load
+            if absent:
+                raise self._absent(partition, min(absent))
 
     def reward_channels(self) -> list[str]:
         return list(self._channels)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ..base import errors
-from ..base.children import Answers, Child
+from ..base.children import Answers, Child, module_folders
 from ..base.errors import InputError, OrchestraceError
 from .tasks import Call, Plan, Task, TaskResult
 
@@ -33,7 +33,14 @@ class Processes:
 
     def __init__(self, plan: Plan, corpus: str | None, workers: int, threads: int, retries: int) -> None:
         self._plan = plan
-        self._first = {"plan": plan.folder, "corpus": corpus, "threads": threads}
+        self._first = {
+            "plan": plan.folder,
+            "id": plan.id,
+            "corpus": corpus,
+            "threads": threads,
+            "modules": plan.call.modules,  # judged: this process has imported them
+            "folders": module_folders(plan.call.modules),
+        }
         self._threads = threads
         self._retries = retries
         self._answers: Answers = queue.Queue()

@@ -1,0 +1,183 @@
+"""Plans judged again where they run, as they were when they were made.
+
+A plan lies in a folder that others may write to, and its id is a digest that anybody can compute. So nothing
+that it says is taken on trust: it names no module that is imported, no place that is written, and no argument
+that `distributed.plan` would refuse.
+"""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+from .. import _core
+from ..base.errors import OrchestraceError, ParameterError, SchemaError
+from ..base.text import briefly, plain
+from ..disk.partitioned import PartitionedCorpus
+from ..storage.addresses import address_of, is_address
+from .arguments import Arguments, arguments_of
+from .folder import PLAN
+from .ingest_plan import INGEST, check_settings
+from .parsing import Field
+from .tasks import Call, Plan, Task, check_engine
+from .verbs import RUNNING, VERBS, Pieces, Verb, modules_of
+
+
+def judge_plan(plan: Plan) -> None:
+    """Refuse a plan that `distributed.plan` would not have made.
+
+    Raises
+    ------
+    SchemaError
+        Names the file and the field.
+    ParameterError
+        It needs a method of a caller, whose module is not imported here.
+    """
+    check_engine(plan.call)
+    place = _place(plan.folder)
+    pieces = [piece for task in plan.tasks for piece in task.pieces]
+    if plan.call.verb == INGEST:
+        if sorted(number for _, number in pieces) != list(range(len(pieces))):
+            raise _refused(place, "tasks", "does not read each input once")
+    elif any(second <= first for first, second in pairwise(pieces)):
+        raise _refused(place, "tasks", "has pieces twice, or not in the order of the corpus")
+    if len({task.kept is None for task in plan.tasks}) > 1:
+        raise _refused(place, "tasks", "has traces that are kept for some tasks only")
+    _judge(plan.call, place, pieces, any(task.kept is not None for task in plan.tasks))
+
+
+def judge_task(task: Task) -> None:
+    """Refuse a task that is of no plan of `distributed.plan`.
+
+    Raises
+    ------
+    SchemaError, ParameterError
+        As of `judge_plan`.
+    """
+    if any(second <= first for first, second in pairwise(task.pieces)) and task.call.verb != INGEST:
+        raise _refused(
+            _place(task.folder), f"tasks[{task.number}].pieces", "are not in the order of the corpus"
+        )
+    pieces = [*task.pieces, *task.pieces] if task.of > 1 else [*task.pieces]
+    _judge(task.call, _place(task.folder), pieces, task.kept is not None)
+
+
+def judge_division(task: Task, corpus: PartitionedCorpus) -> None:
+    """Refuse a task of traces or partitions that the corpus does not have, before a list is made of them.
+
+    Raises
+    ------
+    SchemaError
+        Names the file and the field.
+    """
+    place, field = _place(task.folder), f"tasks[{task.number}]"
+    if task.kept and task.kept[-1][1] >= (end := corpus._manifest.next_trace):
+        raise _refused(
+            place, f"{field}.kept", f"has trace {task.kept[-1][1]:,}, and the corpus ends before {end:,}"
+        )
+    for partition, number in task.pieces:
+        if partition not in corpus._manifest.parts:
+            raise absent_piece(task, partition, number)
+
+
+def absent_piece(task: Task, partition: str, number: int) -> SchemaError:
+    """What is wrong with a task of a piece that the corpus does not have."""
+    what = f"has piece {number:,} of partition {briefly(partition)}, which the corpus does not have"
+    return _refused(_place(task.folder), f"tasks[{task.number}].pieces", what)
+
+
+def refused_here(task: Task, error: ParameterError) -> ParameterError:
+    """What a verb says of the arguments of a task, and where these stand."""
+    return ParameterError(f"{plain(_place(task.folder))}: call.asked: {error}")
+
+
+def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: bool) -> None:
+    if call.verb == INGEST:
+        if is_filtered:
+            raise _refused(place, "tasks", "keeps some traces only, and an ingest reads all")
+        check_settings(call, Field(place, "call", vars(call)), [piece for piece, _ in pieces])
+        return
+    _check_address(call, place)
+    if call.verb not in VERBS:
+        raise Field(place, "call.verb", call.verb).refused("a verb of distributed.verbs()")
+    verb = VERBS[call.verb]
+    given, asked = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
+    _check_asked(call, place, verb, given, asked)
+    _check_modules(call, place, given)
+    several = Pieces(lambda: len(pieces) > 1, is_filtered, lambda: "this plan divides them")
+    try:
+        verb.check(given, several)
+        verb.order(given)
+    except OrchestraceError as error:
+        raise _refused(place, "call.arguments", f"is not what '{call.verb}' takes ({error})") from None
+    except (AttributeError, TypeError, ValueError):
+        raise _refused(place, "call.arguments", f"is not what '{call.verb}' takes") from None
+
+
+def _check_address(call: Call, place: str) -> None:
+    if not is_address(call.corpus):
+        return
+    try:
+        address = address_of(call.corpus)
+    except OrchestraceError as error:
+        raise _refused(place, "call.corpus", f"is no address of a corpus ({error})") from None
+    if address.query or address.user:
+        raise _refused(place, "call.corpus", "has a query or a password, which no plan has")
+
+
+def _arguments(call: Call, place: str, name: str, verb: Verb) -> Arguments:
+    text = vars(call)[name]
+    field = f"call.{name}"
+    try:
+        found = arguments_of(text)
+        is_plain = found.text() == text
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OrchestraceError):
+        is_plain = False
+    if not is_plain:
+        raise Field(place, field, text).refused("arguments as distributed.plan writes them")
+    if running := [one for one in RUNNING if one in found.named]:
+        raise _refused(place, field, f"names '{running[0]}', which no plan decides")
+    try:
+        found.by_name(verb.function)
+    except ParameterError as error:
+        raise _refused(place, field, f"is not what '{call.verb}' takes ({error})") from None
+    return found
+
+
+def _check_asked(call: Call, place: str, verb: Verb, given: Arguments, asked: Arguments) -> None:
+    """What a task does is what the caller asked for, but for what the verb itself may narrow."""
+    theirs, ours = json.loads(call.arguments), json.loads(call.asked)
+    same = json.dumps(theirs["positional"]) == json.dumps(ours["positional"])
+    names = given.named.keys() | asked.named.keys()
+    kept = names - set(verb.narrowed)
+    texts = [
+        {name: json.dumps(one["named"][name]) for name in kept & one["named"].keys()}
+        for one in (theirs, ours)
+    ]
+    if not same or texts[0] != texts[1] or not asked.named.keys() <= given.named.keys():
+        raise _refused(place, "call.asked", "is not what call.arguments says")
+
+
+def _check_modules(call: Call, place: str, given: Arguments) -> None:
+    method = given.by_name(VERBS[call.verb].function).get("method")
+    try:
+        needed = modules_of(call.verb, given)
+    except (ParameterError, TypeError):  # TypeError: of a method that is a list
+        needed = ()
+    if call.modules == needed:
+        return
+    is_known = isinstance(method, str) and method in {one["name"] for one in _core.methods()}
+    if call.verb != "credit" or needed or is_known or len(call.modules) > 1:
+        raise Field(place, "call.modules", list(call.modules)).refused(str(list(needed)))
+    raise ParameterError(
+        f"{plain(place)}: the method {briefly(method)} is of the module '{call.modules[0]}', and a plan"
+        " imports nothing: import this module first, or name it to the command, --module"
+        f" {call.modules[0]}, if it is yours"
+    )
+
+
+def _refused(place: str, field: str, what: str) -> SchemaError:
+    return SchemaError(f"{plain(place)} is not a plan: {field} {what}; plan again")
+
+
+def _place(folder: str) -> str:
+    return str(Path(folder) / PLAN)
