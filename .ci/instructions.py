@@ -1,9 +1,9 @@
 """Whether a verb executes more instructions than before: `python .ci/instructions.py check` (make gate).
 
-Times on a shared machine differ by a tenth from run to run; instructions of one thread do not. callgrind counts
-those of every piece of work of rust/orchestrace-core/examples/instructions.rs. `check` compares them with the
-counts in .ci/instructions.json: more than 3 % above is a failure. `record` writes that file anew, for a change
-that costs or saves instructions on purpose: say why in its commit. Counts hang on the compiler, so those of
+Times on a shared machine differ by a tenth from run to run; instructions of one thread do not. callgrind
+counts those of every piece of work of rust/orchestrace-core/examples/instructions.rs. `check` compares them
+with the counts in .ci/instructions.json: more than 3 % above is a failure. `record` writes that file anew, for
+a change that costs or saves instructions on purpose: say why in its commit. Counts hang on the compiler, so those of
 another version of it are shown and not judged. Needs valgrind and cargo.
 """
 
@@ -105,9 +105,7 @@ def main() -> None:
     if command == "record":
         written = {"compiler": compiler(), "instructions": now}
         COUNTS.write_text(json.dumps(written, indent=1) + "\n")
-        print(
-            f"instructions: {len(now)} counts, {sum(now.values()):,} in all, are in {COUNTS.relative_to(ROOT)}"
-        )
+        print(f"instructions: {len(now)} counts, {sum(now.values()):,} in all, are in {COUNTS.name}")
         return
     before = json.loads(COUNTS.read_text())
     lines = judged(before["instructions"], now)

@@ -43,16 +43,16 @@ collect_ignore = ["samples/dying.py"]
 FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""
 SLOW = 8
-"""Of the cases of a test that is marked so, in one of these folders or not, one in so many runs with every change."""
+"""One in so many cases of a test that is marked so, in one of these folders or not, runs with every change."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of `FOLDERS`, and as nightly the cases that `every_nth` leaves to the night.
 
-    Which cases run with every change follows from the tests alone: of a test marked ``every_nth(n)`` the first
-    case and each nth one after it, in the order in which they are written; of one marked as those of `FOLDERS`
-    are, each eighth. ORCHESTRACE_CASES=k leaves one in k of what runs.
+    Which cases run with every change follows from the tests alone: of a test marked ``every_nth(n)`` the
+    first case and each nth one after it, in the order in which they are written; of one marked as those of
+    `FOLDERS` are, each eighth. ORCHESTRACE_CASES=k leaves one in k of what runs.
     """
     one_in = int(os.environ.get("ORCHESTRACE_CASES", "1"))
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
