@@ -47,7 +47,7 @@ help: ## List the targets
 
 demo: $(ENVIRONMENT) ## Install the package and run `orchestrace demo`
 	$(INSTALL) .
-	$(COMMAND) demo --force
+	$(COMMAND) demo
 
 develop: $(ENVIRONMENT) ## Install the package again after a change: builds what the change touches
 	$(INSTALL) --no-deps --no-build-isolation .

@@ -2,9 +2,9 @@
 
 Times on a shared machine differ by a tenth from run to run; instructions of one thread do not. callgrind
 counts those of every piece of work of rust/orchestrace-core/examples/instructions.rs. `check` compares them
-with the counts in .ci/instructions.json: more than 3 % above is a failure. `record` writes that file anew, for
-a change that costs or saves instructions on purpose: say why in its commit. Counts hang on the compiler, so those of
-another version of it are shown and not judged. Needs valgrind and cargo.
+with the counts in .ci/instructions.json: more than 3 % above is a failure. `record` writes that file anew,
+for a change that costs or saves instructions on purpose: say why in its commit. Counts hang on the compiler,
+so those of another version of it are shown and not judged. Needs valgrind and cargo.
 """
 
 import argparse

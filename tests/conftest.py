@@ -43,7 +43,7 @@ collect_ignore = ["samples/dying.py"]
 FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""
 SLOW = 8
-"""One in so many cases of a test that is marked so, in one of these folders or not, runs with every change."""
+"""One in so many cases of a test that is marked like one of these folders runs with every change."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at markers

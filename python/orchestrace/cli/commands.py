@@ -31,7 +31,7 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "survey": "Recompute the statistics of the survey.",
     },
     "reading": {
-        "demo": "Read the sample corpus, credit it, and write all tables.",
+        "demo": "Read the sample corpus, credit it, and write all tables and a page of the runs.",
         "validate": "List rejected records and why; exit with 1 if there are any.",
         "story": "Show what is worth knowing first, on one screen.",
         "ingest": "Read recordings of any size into a corpus on disk, or resume.",

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from .. import credit, generate, importers, ingest, read_corpus, read_traces, report, story
+from .. import credit, generate, importers, ingest, read_corpus, read_traces, report, story, view
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.publication import write_parquet, write_text
@@ -40,6 +40,7 @@ from .tables import TableOptions, show, tell
 
 _DEMO: Final = ".orchestrace-demo"
 """Marks a folder that the command demo made, and may write to again."""
+_DEMO_PAGE: Final = "runs.html"
 
 
 @app.command(name="demo")
@@ -50,7 +51,7 @@ def demo(
     force: Force = False,
     threads: Threads = None,
 ) -> None:
-    """Read the sample corpus, credit it, and write all tables."""
+    """Read the sample corpus, credit it, and write all tables and a page of the runs."""
     folder = _demo_folder(output, force)
     corpus = read_traces(samples_path(), threads=threads, progress=True)
     frames = {name: corpus._table(name).collect() for name in SCHEMAS}
@@ -66,7 +67,8 @@ def demo(
     typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}\n")
     samples = shlex.quote(str(samples_path()))
     typer.echo(story(corpus, threads=threads).text(samples, terminal_width() or 80))
-    typer.echo(f"\nTo look at the runs in a browser:\n$ orchestrace view {samples} --open")
+    view(corpus, folder / _DEMO_PAGE, overwrite=True, threads=threads)
+    typer.echo(f"\nOpen {plain(output / _DEMO_PAGE)} in a browser to look at the runs.")
 
 
 def _demo_folder(output: Path, force: bool) -> Path:
