@@ -140,7 +140,7 @@ def test_workers_without_a_program_are_told(folder, tmp_path, monkeypatch) -> No
         "orchestrace.base.children.subprocess.Popen", lambda _, **options: real(ending, **options)
     )
     plan = planned(folder, "taint", tmp_path / "plan")
-    with pytest.raises(ot.InputError, match="each time the process ended with 3"):
+    with pytest.raises(ot.InputError, match="once, and the process ended with 3"):
         D.run(plan, workers=2, retries=0)
 
 

@@ -324,6 +324,7 @@ saves, save = int(sys.argv[2]), Manifest.save
 def counted(self, folder):
     global saves
     if saves == 0:
+        print(sum(one.done for one in self.inputs), flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     saves -= 1
     save(self, folder)
@@ -340,12 +341,16 @@ def test_a_reduction_that_is_killed_before_each_manifest(tmp_path: Path) -> None
     plan = _planned(tmp_path / "runs", tmp_path, tasks=4, partitions=2)
     for task in plan.tasks:
         ot.distributed.run_task(task)
-    saves = 0
+    saves, joined = 0, []
     while True:
         process = _process(_STOPPED, plan.folder, str(saves))
-        process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=60)
         if process.returncode == 0:
             break
         assert process.returncode == -9
+        joined.append(int(said))
         saves = 1  # each call gets one step on
+    # before the manifest of nothing, of each task, and of what is merged then
+    assert joined[:5] == [0, 1, 2, 3, 4]
+    assert len(joined) >= 7 and set(joined[5:]) == {4}
     _same(tmp_path / "one", tmp_path / "out")

@@ -305,3 +305,25 @@ def test_one_trace_alone_has_no_verdict():
     found = row(ot.evaluation.localization(credits, labels_of([("x", 1, "B")])), "m")
     assert found["step_accuracy"] == 1.0
     assert found["agent_vs_best"] == found["step_vs_best"] == "indistinct"
+
+
+@pytest.mark.parametrize("largest", [1.0, 1e9])
+@pytest.mark.parametrize("blame", ["highest", "lowest"])
+def test_credits_that_differ_by_rounding_are_equal(blame, largest) -> None:
+    """As the Shapley values of two turns that do the same: 0.1 + 0.2 for one, 0.3 for the other."""
+    one, other = 0.1 + 0.2, 0.3
+    assert one != other
+    sign = 1.0 if blame == "highest" else -1.0
+    tops = [(f"ann/{n}", sign * largest * value) for n, value in enumerate((one, other, other))]
+    table = ot.evaluation.localization(
+        credits_of({"t": [*tops, ("bob/3", 0.0), ("bob/4", None)]}), labels_of([("t", 1, "ann")]), blame=blame
+    )
+    found = row(table, "m")
+    assert found["step_accuracy"] == pytest.approx(1 / 3)
+    assert found["mrr"] == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+
+
+def test_credits_that_differ_by_more_than_rounding_are_ranked() -> None:
+    turns = [("ann/0", 1.0), ("ann/1", 1.0 + 1e-9), ("bob/2", -5.0)]
+    found = row(ot.evaluation.localization(credits_of({"t": turns}), labels_of([("t", 1, "ann")])), "m")
+    assert found["step_accuracy"] == 1.0

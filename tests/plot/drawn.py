@@ -1,12 +1,15 @@
 """One picture of each kind, from what the verbs give of a corpus."""
 
+import io
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
 import orchestrace as ot
+from samples.hand_runs import event, run
+from samples.random_runs import jsonl
 
 Chart = Any
 
@@ -19,21 +22,26 @@ def _stops() -> pl.DataFrame:
     return ot.synthetic.stops(runs=60, seed=0)[0]
 
 
-def observations(groups: int = 2, tasks: int = 12, seed: int = 0) -> pl.DataFrame:
+def observations(groups: Sequence[str] = ("g0", "g1"), tasks: int = 12, seed: int = 0) -> pl.DataFrame:
     """Sizes and times that follow a power law with noise."""
     rng = random.Random(seed)
     sizes = (1, 2, 4, 8, 16, 32)
     return pl.DataFrame(
         [
-            {"trace_id": f"t{n}", "n": float(x), "y": x**-0.5 * rng.uniform(0.6, 1.5), "by": f"g{n % groups}"}
+            {
+                "trace_id": f"t{n}",
+                "n": float(x),
+                "y": x**-0.5 * rng.uniform(0.6, 1.5),
+                "by": groups[n % len(groups)],
+            }
             for n in range(tasks)
             for x in sizes
         ]
     )
 
 
-def _laws(theme: Any) -> Chart:
-    points = observations()
+def _laws(theme: Any, groups: Sequence[str] = ("g0", "g1")) -> Chart:
+    points = observations(groups)
     law = ot.scaling.fit_law(points, x="n", y="y", by="by", n_boot=50)
     return ot.plot.laws(law, points, x="n", y="y", theme=theme)
 
@@ -77,3 +85,45 @@ DRAWN: dict[str, Callable[[ot.Corpus, Any], Chart]] = {
     "envelopes": lambda c, theme: ot.plot.envelopes(corpora={"mine": c}, theme=theme),
 }
 """By a name that begins with that of the function."""
+
+
+def corpus_of(names: list[str]) -> ot.Corpus:
+    """Six runs alike, in which agents, tools and roles have these names."""
+    events = [
+        event(n, name, "message", duration_s=1.0, to=names[(n + 1) % len(names)], tool=name, role=name)
+        for n, name in enumerate(names)
+    ]
+    edges = [(n, n + 1) for n in range(len(events) - 1)]
+    documents = [run(n, 1.0, events, edges, edge_type="message") for n in range(6)]
+    return ot.read_traces(io.BytesIO(jsonl(documents)), format="native")
+
+
+def pictures_of(corpus: ot.Corpus) -> dict[str, Chart]:
+    """Pictures with the names that a recording has."""
+    agents = corpus.events.select(pl.col("agent").cast(pl.String)).collect()["agent"]
+    return {
+        "timeline": ot.plot.timeline(corpus, 0),
+        "spawn_tree": ot.plot.spawn_tree(corpus, 0),
+        "credit": ot.plot.credit(ot.credit(corpus, method="uniform", unit="agent")),
+        "effects": ot.plot.effects(ot.replay(corpus, ot.interventions.drop(each="agent"))),
+        "envelopes": ot.plot.envelopes(corpora={agents[0]: corpus}),
+    }
+
+
+def pictures_with_names(names: list[str]) -> dict[str, Chart]:
+    """Pictures with these names in every place that has names of a user, at least two."""
+    corpus = corpus_of(names)
+    credits = ot.credit(corpus, method="uniform", unit="agent")
+    of_methods = [credits.with_columns(method=pl.lit(name)) for name in names]
+    stops = ot.stopping.evaluate(_stops(), ["fixed", "lsm"], price=0.05, n_boot=5)
+    rules = pl.col("method").cast(pl.String).replace({"fixed": names[0], "lsm": names[1]})
+    curve = ot.schedules.scaling_curve(corpus, slots=[1, 2, None])
+    return pictures_of(corpus) | {
+        "taint": ot.plot.taint(corpus, 0),
+        "credit of methods": ot.plot.credit(pl.concat(of_methods)),
+        "agreement": ot.plot.agreement(corpus, of_methods[:2]),
+        "laws": _laws("auto", names),
+        "scaling": ot.plot.scaling(curve, title=" ".join(names)),
+        "stopping at a price": ot.plot.stopping(stops.with_columns(method=rules), title=names[0]),
+        "empty": ot.plot.credit(credits.clear()),
+    }

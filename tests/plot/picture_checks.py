@@ -1,9 +1,8 @@
 """What is wrong with a picture: text out of it, text over text, panes without a mark.
 
-Boxes of text are computed with the widths of Helvetica, which renderers of another font come near.
+Boxes of text are computed with the widths of Helvetica, which are those of Liberation Sans and Arial.
 """
 
-import json
 import math
 import re
 import unicodedata
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 from xml.etree import ElementTree
 
-import vl_convert
+from plot.renderers import Fonts, renderer
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _WIDTHS = dict(
@@ -25,6 +24,20 @@ _WIDTHS = dict(
             *(667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, 333),
             *(556, 556, 500, 556, 556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333),
             *(500, 278, 556, 500, 722, 500, 500, 500, 334, 260, 334, 584),
+        ],
+        strict=True,
+    )
+)
+_BOLD_WIDTHS = dict(
+    zip(
+        map(chr, range(32, 127)),
+        [
+            *(278, 333, 474, 556, 556, 889, 722, 238, 333, 333, 389, 584, 278, 333, 278, 278),
+            *(556, 556, 556, 556, 556, 556, 556, 556, 556, 556, 333, 333, 584, 584, 584, 611, 975),
+            *(722, 722, 722, 722, 667, 611, 778, 722, 278, 556, 722, 611, 833, 722, 778, 667, 778, 722),
+            *(667, 611, 722, 667, 944, 667, 667, 611, 333, 278, 333, 584, 556, 333),
+            *(556, 611, 556, 611, 556, 333, 611, 611, 278, 278, 556, 278, 889, 611, 611, 611, 611, 389),
+            *(556, 333, 611, 556, 778, 556, 556, 500, 389, 280, 389, 584),
         ],
         strict=True,
     )
@@ -58,19 +71,20 @@ class Picture:
     colors: set[str]
 
 
-def svg_of(chart: Any) -> str:
-    """The SVG of a chart of Altair."""
-    return str(vl_convert.vegalite_to_svg(json.dumps(chart.to_dict())))
+def svg_of(chart: Any, fonts: Fonts = "none") -> str:
+    """The SVG of a chart of Altair, from a renderer with these fonts."""
+    return renderer(fonts).svg(chart.to_dict())
 
 
-def width_of(words: str, size: float) -> float:
+def width_of(words: str, size: float, *, bold: bool = False) -> float:
     """Pixels of a line of text."""
+    widths = _BOLD_WIDTHS if bold else _WIDTHS
     total = 0.0
     for letter in words:
         if unicodedata.combining(letter):
             continue
         wide = unicodedata.east_asian_width(letter) in "WF"
-        total += _WIDTHS.get(letter, 1000 if wide else 600)
+        total += widths.get(letter, 1000 if wide else 600)
     return total * size / 1000
 
 
@@ -123,11 +137,11 @@ def _lines(node: ElementTree.Element, size: float) -> Iterator[tuple[str, float,
 
 def _texts(node: ElementTree.Element, matrix: Matrix) -> Iterator[Text]:
     size = float((node.get("font-size") or "11px").removesuffix("px"))
-    bold = 1.06 if node.get("font-weight") == "bold" else 1.0
+    bold = node.get("font-weight") == "bold"
     for words, x, y in _lines(node, size):
         if not words.strip():
             continue
-        width = width_of(words, size) * bold
+        width = width_of(words, size, bold=bold)
         left = x - {"middle": width / 2, "end": width}.get(node.get("text-anchor", ""), 0.0)
         top, bottom = y - 0.72 * size, y + 0.2 * size
         corners = ((left, top), (left + width, top), (left + width, bottom), (left, bottom))
@@ -193,9 +207,9 @@ def overlap(a: Text, b: Text) -> bool:
     return True
 
 
-def faults_of(chart_or_svg: Any) -> list[str]:
+def faults_of(chart_or_svg: Any, fonts: Fonts = "none") -> list[str]:
     """What is wrong with a chart of Altair, or with an SVG that Vega wrote."""
-    picture = picture_of(chart_or_svg if isinstance(chart_or_svg, str) else svg_of(chart_or_svg))
+    picture = picture_of(chart_or_svg if isinstance(chart_or_svg, str) else svg_of(chart_or_svg, fonts))
     faults = []
     for text in picture.texts:
         xs, ys = zip(*text.corners, strict=True)

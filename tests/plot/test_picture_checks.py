@@ -54,6 +54,11 @@ def test_what_is_transparent_or_of_no_size_does_not_count() -> None:
     assert faults_of(words(rows, opacity=0)) == ["nothing is drawn"]
 
 
+def test_bold_letters_have_widths_of_their_own() -> None:
+    assert width_of("WWWW", 11, bold=True) == width_of("WWWW", 11)
+    assert width_of("nnnn", 11, bold=True) == pytest.approx(26.9, abs=0.1)
+
+
 @pytest.mark.parametrize(("text", "width"), [("", 0), ("iiii", 9.8), ("WWWW", 41.5), ("日本", 22)])
 def test_widths_are_those_of_the_font(text: str, width: float) -> None:
     assert width_of(text, 11) == pytest.approx(width, abs=0.1)

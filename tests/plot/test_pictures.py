@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 import orchestrace as ot
 from orchestrace.plot.palette import KIND_COLORS, SERIES, ink
-from plot.drawn import DRAWN
+from plot.drawn import DRAWN, corpus_of, pictures_of, pictures_with_names
 from plot.picture_checks import faults_of, picture_of, svg_of
+from plot.renderers import Fonts
 from samples.examples import examples
 from samples.hand_runs import event, read, run
 from samples.random_runs import corpora, jsonl
@@ -121,6 +122,27 @@ def test_any_run_has_a_timeline_and_a_tree(documents: list[dict[str, Any]]) -> N
         assert faults_of(draw(corpus, 0)) == []
 
 
+ARIAL_OR_NOT: tuple[Fonts, Fonts] = ("Arial", "none")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_fonts_of_the_machine_do_not_move_a_picture(corpus: ot.Corpus, name: str) -> None:
+    chart = DRAWN[name](corpus, "auto")
+    with_arial, without = (re.sub(r"gradient_\d+", "gradient", svg_of(chart, own)) for own in ARIAL_OR_NOT)
+    assert with_arial == without
+
+
+LETTERS = {"Han": "名前", "emoji": "😀", "Arabic": "السلام ", "Hebrew": "שלום", "capitals": "WM"}
+
+
+@pytest.mark.parametrize("letters", LETTERS)
+def test_names_have_room_whatever_fonts_a_renderer_has(letters: str) -> None:
+    names = [(LETTERS[letters] * 40)[:40] + str(n) for n in range(6)]
+    for name, chart in pictures_with_names(names).items():
+        for fonts in ("none", "narrow", "widest"):
+            assert faults_of(chart, fonts) == [], (name, fonts)
+
+
 WIDE = "名前" * 20
 NAMES = st.one_of(
     st.text(min_size=1, max_size=60),
@@ -150,37 +172,23 @@ NAMES = st.one_of(
 
 @examples(24)
 @given(st.lists(NAMES, min_size=1, max_size=8))
-@example(["0", "1", "2", WIDE])  # renderers without a font for these letters think that they are narrow
+@example(["0", "1", "2", WIDE])
 @example(["0", WIDE])
 @example([WIDE + str(n) for n in range(8)])
 def test_hostile_names_are_text(names: list[str]) -> None:
-    events = [
-        event(n, name, "message", duration_s=1.0, to=names[(n + 1) % len(names)], tool=name, role=name)
-        for n, name in enumerate(names)
-    ]
-    edges = [(n, n + 1) for n in range(len(events) - 1)]
-    documents = [run(n, 1.0, events, edges, edge_type="message") for n in range(6)]
-    corpus = ot.read_traces(io.BytesIO(jsonl(documents)), format="native")
+    corpus = corpus_of(names)
     if len(corpus) == 0:
         return  # a name that no recording may have
-    frame = ot.credit(corpus, method="uniform", unit="agent")
-    found = ot.replay(corpus, ot.interventions.drop(each="agent"))
-    charts = [
-        ot.plot.timeline(corpus, 0),
-        ot.plot.spawn_tree(corpus, 0),
-        ot.plot.credit(frame),
-        ot.plot.effects(found),
-        ot.plot.envelopes(corpora={names[0]: corpus}),
-    ]
-    for chart in charts:
-        svg = svg_of(chart)
-        tags = {node.tag.rpartition("}")[2] for node in ElementTree.fromstring(svg).iter()}
-        assert tags <= {"svg", "g", "path", "text", "tspan", "line", "rect", "defs", "clipPath"} | {
-            "linearGradient",
-            "stop",
-        }
-        assert all(text.words.isprintable() for text in picture_of(svg).texts)
-        assert faults_of(svg) == []
+    for chart in pictures_of(corpus).values():
+        for fonts in ("none", "narrow"):
+            svg = svg_of(chart, fonts)
+            tags = {node.tag.rpartition("}")[2] for node in ElementTree.fromstring(svg).iter()}
+            assert tags <= {"svg", "g", "path", "text", "tspan", "line", "rect", "defs", "clipPath"} | {
+                "linearGradient",
+                "stop",
+            }
+            assert all(text.words.isprintable() for text in picture_of(svg).texts)
+            assert faults_of(svg) == []
 
 
 def _emptied() -> dict[str, tuple[Any, dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from ..storage.addresses import Address, address_of, is_address
 from ..storage.objects import RemoteObject
 from .home import Home
 from .inputs import InputFiles, opened_inputs
-from .manifest import Manifest, load, load_home
+from .manifest import Input, Manifest, load, load_home
 from .memory import bounded, memory_bytes, partitions_of
 from .shards import told
 from .work import IngestWork
@@ -291,8 +291,9 @@ def begin(
     key: list[str],
     room: int,
     options: dict[str, Any],
+    inputs: Sequence[Input] = (),
 ) -> Manifest:
-    """The manifest of a new corpus, in a folder that has nothing else in it."""
+    """The manifest of a new corpus with these inputs to read, in a folder that has nothing else in it."""
     there = strangers(folder, home)
     if there:
         raise ParameterError(
@@ -308,6 +309,7 @@ def begin(
         fields=dict(fields),
         trace_by=trace_by,
         reward_scores=scores,
+        inputs=list(inputs),
     )
     manifest.home = home
     _settle_mapping(folder, manifest, options)

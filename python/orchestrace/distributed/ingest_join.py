@@ -47,8 +47,6 @@ def joined(plan: Plan) -> pl.DataFrame:
         manifest = load(out)
         if manifest is None:
             manifest = begun(out, settings, inputs)
-            with told(out):
-                manifest.save(out)
         _check_same(out, manifest, [one.path for one in inputs])
         if manifest.complete and all(one.done for one in manifest.inputs):
             return told_inputs(manifest.inputs)

@@ -65,9 +65,8 @@ def sound(folder: Path) -> Manifest | None:
 
 def begun(folder: Path, settings: Settings, inputs: list[Input]) -> Manifest:
     """The manifest of a new corpus that has these inputs to read."""
-    made = begin(folder, None, settings.partitions, settings.key, settings.memory, settings.reading(folder))
-    made.inputs = inputs
-    return made
+    reading = settings.reading(folder)
+    return begin(folder, None, settings.partitions, settings.key, settings.memory, reading, inputs)
 
 
 def read_inputs(

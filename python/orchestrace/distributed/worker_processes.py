@@ -107,8 +107,9 @@ def refused(task: Task, answer: dict[str, Any]) -> OrchestraceError:
 
 
 def _died(task: Task, times: int, fate: str) -> str:
+    often = "once, and" if times == 1 else f"{times} times, and each time"
     return (
-        f"task {task.number} was started {times} times, and each time {fate}: its budget is"
+        f"task {task.number} was started {often} {fate}: its budget is"
         f" {task.call.memory >> 20:,} MiB; use fewer workers, or plan with a smaller"
         " read_corpus(..., memory=...)"
     )

@@ -24,6 +24,8 @@ BASELINES: Final = tuple(
     f"baseline: {rule}"
     for rule in ("random", "first speaker", "last speaker", "most frequent speaker", "constant step")
 )
+_ROUNDING: Final = 1e-12
+"""Of the largest credit of a trace, how much two credits of equal units may differ by rounding."""
 _NEEDED: Final = {
     "credits": ("trace_id", "unit", "unit_id", "credit", "method"),
     "labels": ("trace_id", "annotator", "turn", "agent"),
@@ -89,8 +91,9 @@ def localization(
     -----
     *Ties* are broken in expectation, never by row order: a prediction among `s` units of equal credit scores
     the share of them that is right, and ``mrr`` is the expected reciprocal rank over all orders of the tied
-    turns. A null credit ranks below every number; a trace whose credits are all null is a tie of all its
-    turns. A trace for which a method has no row at all is a miss.
+    turns. Credits that differ by less than 1e-12 of the largest of their trace are equal: so much is the
+    rounding of sums. A null credit ranks below every number; a trace whose credits are all null is a tie of
+    all its turns. A trace for which a method has no row at all is a miss.
 
     *Names.* A method that occurs with several rewards or parameters is listed with what differs, as
     ``flow(kernel=edge_type)``.
@@ -278,7 +281,26 @@ def _units(credits: pl.DataFrame, sign: float) -> tuple[pl.DataFrame, pl.DataFra
     agents = credits.filter(pl.col("unit") == "agent").select(
         "trace_id", "method", score, agent=pl.col("unit_id").str.to_lowercase()
     )
-    return turns, agents
+    return _without_rounding(turns), _without_rounding(agents)
+
+
+def _without_rounding(units: pl.DataFrame) -> pl.DataFrame:
+    """The units with scores that are equal where they differ by rounding alone.
+
+    Units that a method treats alike have sums of the same numbers in another order.
+    """
+    by, score = ["trace_id", "method"], pl.col("score")
+    before = score.shift().over(by)
+    room = _ROUNDING * score.abs().filter(score.is_finite()).max().over(by)
+    # beside null credits, which are minus infinity here, differences are no numbers
+    begins = before.is_null() | ((score != before) & (score - before > room.fill_null(0.0)))
+    return (
+        units.with_row_index("place")
+        .sort(*by, "score", maintain_order=True)
+        .with_columns(score=pl.when(begins).then(score).forward_fill().over(by))
+        .sort("place")
+        .drop("place")
+    )
 
 
 def _places(turns: pl.DataFrame) -> pl.DataFrame:

@@ -1,5 +1,6 @@
 """Agreement of credit methods, pair by pair."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -12,7 +13,7 @@ from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected
 from ..evaluation.rank_agreement import agreement as compared
-from .canvas import Canvas, number, shown_names, text_width
+from .canvas import Canvas, number, shown_names, unknown_width
 from .palette import BLUE, ORANGE, Theme
 
 Metric = Literal["spearman", "kendall", "top_k_overlap", "sign_agreement"]
@@ -24,6 +25,8 @@ _METRICS: Final = {
     "sign_agreement": "agreement of signs",
 }
 _MOST: Final = 16
+_ANGLE: Final = 40
+"""Degrees by which names below the cells rise."""
 _NEITHER: Final = "#6b7280"
 """A grey on which white numbers are legible."""
 
@@ -129,14 +132,15 @@ def _chart(canvas: Canvas, cells: pl.DataFrame, names: list[str], low: float) ->
     scale["range"] = [ORANGE, _NEITHER, BLUE] if low < 0 else [_NEITHER, BLUE]
     color = alt.Color("value:Q", title=None).scale(**scale)
     color = color.legend(orient="right", gradientLength=120, tickCount=5)
-    room = max(map(text_width, names)) + 10
-    labels = {"labelLimit": room, "domain": False, "ticks": False, "grid": False}
+    labels = {"labelLimit": 0, "domain": False, "ticks": False, "grid": False}
+    least = unknown_width(names)
+    below = least * math.sin(math.radians(_ANGLE)) + 16 if least else 0.0
     x = (
         alt.X("b:N", title=None, sort=names)
         .scale(domain=names)
-        .axis(labelAngle=-40, orient="bottom", **labels)
+        .axis(labelAngle=-_ANGLE, orient="bottom", minExtent=below, **labels)
     )
-    y = alt.Y("a:N", title=None, sort=names).scale(domain=names).axis(**labels)
+    y = alt.Y("a:N", title=None, sort=names).scale(domain=names).axis(minExtent=least, **labels)
     known = canvas.chart(cells.drop_nulls("value")).mark_rect(cornerRadius=3)
     tooltip = [
         "a:N",

@@ -17,6 +17,12 @@ from .palette import Theme, ink, looks
 
 _LINE: Final = 100
 """Characters of a line under a title."""
+_UNKNOWN_LINE: Final = 64
+"""The same with letters that a renderer may have no font for: it would not widen the chart for them."""
+_TITLE: Final = 13.8
+"""Pixels of the letters of a title of 13 in bold."""
+_MARKS: Final = frozenset("\u2013\u2014\u2018\u2019\u201c\u201d\u2022\u2026")
+"""Dashes, quotes, bullet, ellipsis: beyond Latin, but in every font."""
 NAME: Final = 28
 """Characters of a name beside a chart."""
 
@@ -79,10 +85,15 @@ class Canvas:
 
     def finished(self, chart: Any, title: str, said: Iterable[str], description: str) -> Any:
         """The chart with its rows, look, title, the lines below that, and its text for screen readers."""
-        lines = [line for one in said if one for line in _wrapped(one, _LINE)]
-        heading = self.alt.TitleParams(_wrapped(title, _LINE) or "", subtitle=lines)
+        heads = _title_lines(title)
+        lines = [line for one in said if one for line in _title_lines(one)]
+        heading = self.alt.TitleParams(heads or "", subtitle=lines)
         chart = chart.properties(title=heading, description=plain(description), datasets=self._rows)
-        return chart.configure(**looks(self._theme))
+        config = looks(self._theme)
+        lacking = max(unknown_width(heads, _TITLE), unknown_width(lines)) - chart.width
+        if lacking > 0:
+            config["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + lacking}
+        return chart.configure(**config)
 
     def empty(self, title: str, why: str, *, width: int = 480) -> Any:
         """A chart that says why it shows nothing."""
@@ -90,6 +101,10 @@ class Canvas:
         y = self.alt.Y("line:Q", axis=None).scale(domain=[max(lines.height, 4), -1], nice=False)
         chart = self.chart(lines).mark_text(fontSize=12, baseline="middle").encode(text="why:N", y=y)
         return self.finished(chart.properties(width=width, height=80), title, [], f"{title}: {why}")
+
+
+def _title_lines(text: str) -> list[str]:
+    return _wrapped(text, _UNKNOWN_LINE if unknown_width([text]) else _LINE)
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
@@ -103,17 +118,36 @@ def name_axis(canvas: Canvas, field: str, names: list[str]) -> Any:
     room = max(map(text_width, names), default=0.0) + 10
     y = canvas.alt.Y(f"{field}:N", title=None, sort=names).scale(domain=names)
     # renderers without the font of a name think that it is narrower
-    return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=room, minExtent=room)
+    return y.axis(domain=False, ticks=False, labelPadding=6, labelLimit=0, minExtent=room)
 
 
 def legend_columns(names: Sequence[str], width: float) -> int:
-    """Columns of a legend of names that stay within a chart, in renderers without their fonts as well."""
+    """Columns of a legend of names that stay within a chart, in renderers without their fonts as well.
+
+    A renderer puts a column where it thinks that the one before it ends: names that it may have no font for
+    stand below each other.
+    """
+    if unknown_width(names):
+        return 1
     return max(1, min(4, int(width // legend_width(names))))
 
 
 def legend_width(names: Sequence[str]) -> float:
     """Pixels of the widest entry of a legend of names, with its symbol and the space beside it."""
     return max(map(text_width, names)) + 32
+
+
+def unknown_width(texts: Sequence[str], size: float = 11) -> float:
+    """Pixels of the widest text that a renderer may have no font for, and then takes for narrower.
+
+    It leaves room as it thinks. Zero where all letters are Latin, which every renderer has a font for.
+    """
+    unknown = (text for text in texts if any(map(_is_unknown, text)))
+    return max(map(text_width, unknown), default=0.0) * size / 11
+
+
+def _is_unknown(letter: str) -> bool:
+    return letter >= "\u0250" and letter not in _MARKS
 
 
 PLAINLY: Final = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '.4~g')"
@@ -172,9 +206,10 @@ def _beginning(text: str, columns: int) -> str:
 
 def text_width(text: str) -> float:
     """Pixels that a text of 11 takes at most, whatever the font: an estimate."""
-    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    wide = sum(_columns(letter) - 1 for letter in text)
     capitals = sum(letter.isupper() for letter in text)
-    return 5.9 * len(text) + 5.4 * wide + 1.6 * capitals
+    others = sum(map(_is_unknown, text)) - wide
+    return 5.9 * len(text) + 5.4 * wide + 1.6 * capitals + 0.9 * others
 
 
 def number(value: float) -> str:

@@ -45,7 +45,8 @@ _INK: Final[dict[Theme, tuple[str, str, str]]] = {
     "dark": ("#e6e8eb", "#3a3f46", "#16181b"),
 }
 """Of each theme: text, hairlines, background."""
-_FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
+FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""Fonts whose letters have one width. vl-convert brings the first: files are laid out alike everywhere."""
 
 
 def ink(theme: Theme) -> str:
@@ -61,7 +62,7 @@ def looks(theme: Theme) -> dict[str, Any]:
     _, line, page = _INK[theme]
     return {
         "background": page,
-        "font": _FONT,
+        "font": FONT,
         "view": {"stroke": None},
         "title": {
             "anchor": "start",
@@ -90,7 +91,7 @@ def looks(theme: Theme) -> dict[str, Any]:
             "labelFontSize": 11,
             "titleFontSize": 11,
             "titleFontWeight": "normal",
-            "labelLimit": 220,
+            "labelLimit": 0,  # names are short, and cutting one may halve a letter, which vl-convert refuses
         },
         "text": {"color": text, "fontSize": 11},
     }

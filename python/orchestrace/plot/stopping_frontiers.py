@@ -8,11 +8,12 @@ from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.frames import collected
-from .canvas import PLAINLY, Canvas, finite, heading, name_axis, number, shown_names
+from .canvas import PLAINLY, Canvas, finite, heading, legend_columns, name_axis, number, shown_names
 from .palette import BLUE, GREY, Theme, colors_of
 
 _NEEDED: Final = ("method", "quality", "cost", "n_runs", "n_tasks")
 
+_WIDTH: Final = 420
 MOST_RULES: Final = 16
 SHAPES: Final = ("circle", "square", "triangle-up", "cross", "diamond", "triangle-down", "triangle-right")
 """One fewer than there are colors, so that no two rules share both."""
@@ -91,7 +92,7 @@ def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
         y=alt.Y("quality:Q", title="mean quality").scale(zero=False),
         color=alt.Color("rule:N", title=None, sort=names)
         .scale(domain=names, range=colors_of(names))
-        .legend(orient="bottom", columns=5, symbolOpacity=1),
+        .legend(orient="bottom", columns=legend_columns(names, _WIDTH), symbolOpacity=1),
         shape=alt.Shape("rule:N", title=None, sort=names).scale(
             domain=names, range=[SHAPES[place % len(SHAPES)] for place in range(len(names))]
         ),
@@ -100,7 +101,7 @@ def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     )
     line = base.mark_line(strokeWidth=1.8)
     dots = base.mark_point(size=44, filled=True, opacity=1)
-    chart = alt.layer(line, dots).properties(width=420, height=280)
+    chart = alt.layer(line, dots).properties(width=_WIDTH, height=280)
     parts = []
     for name in names:
         own = rows.filter(rule=name).sort("cost")
@@ -150,5 +151,5 @@ def _values(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
         said.append("grey ticks: dual upper bounds on any rule that sees no more")
     best = drawn.row(0, named=True)
     told = f"{over}: {best['rule']} has the most, {number(best['value'])}, of {len(names)}; {said[0]}."
-    chart = alt.layer(*layers).properties(width=420, height=22 * len(names))
+    chart = alt.layer(*layers).properties(width=_WIDTH, height=22 * len(names))
     return canvas.finished(chart, over, said, told)

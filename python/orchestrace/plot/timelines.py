@@ -113,7 +113,7 @@ def row_axis(canvas: Canvas, drawn: TraceRows, field: str = "row") -> Any:
     axis = {"domain": False, "ticks": False, "labelAlign": "left", "labelPadding": room + 10}
     y = canvas.alt.Y(f"{field}:N", title=None, sort=drawn.rows)
     y = y.scale(domain=drawn.rows, paddingInner=_PADDING, paddingOuter=_PADDING / 2)
-    return y.axis(**axis, labelLimit=room + 10)
+    return y.axis(**axis, labelLimit=0)
 
 
 def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame, float]:

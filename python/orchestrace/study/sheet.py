@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from ..base.errors import ParameterError
-from ..plot.palette import SERIES
+from ..plot.palette import FONT, SERIES
 
 COLORS: Final = [*SERIES[:6], "#882255", "#332288"]
 """The first six of all charts, and two of Tol's, which are dark: a report has a white page."""
@@ -15,10 +15,9 @@ DASHES: Final = [[1, 0], [6, 3], [2, 2], [8, 2, 2, 2]]
 """Lines of the methods beyond the eighth, which share a color with an earlier one."""
 GREY: Final = "#c4c8ce"
 INK: Final = "#1f2328"
-_FONT: Final = "Helvetica Neue, Helvetica, Arial, sans-serif"
 _LOOK: Final = {
     "background": "white",
-    "font": _FONT,
+    "font": FONT,
     "view": {"stroke": None},
     "axis": {
         "labelColor": INK,
@@ -108,7 +107,7 @@ class Sheet:
 
     def head(self, text: str) -> Any:
         """The title of a panel."""
-        return self.alt.TitleParams(text, fontSize=11.5, anchor="start", color=INK, font=_FONT)
+        return self.alt.TitleParams(text, fontSize=11.5, anchor="start", color=INK, font=FONT)
 
     def finished(self, chart: Any) -> dict[str, Any]:
         """The specification of one chart, with its rows and the look that all charts have."""
