@@ -62,6 +62,7 @@ pub(crate) fn derive(
             out.findings.push((i as u32, finding));
         }
     }
+    ownership.shrink();
     out.ownership = Some(ownership);
     out
 }

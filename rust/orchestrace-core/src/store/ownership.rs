@@ -152,6 +152,15 @@ impl Ownership {
         });
     }
 
+    /// Gives back the room that nothing was put in: a corpus of many small files has a chunk for each few of them.
+    pub(crate) fn shrink(&mut self) {
+        self.index.shrink_to_fit();
+        self.calls.shrink_to_fit();
+        self.names.shrink_to_fit();
+        self.heard.shrink_to_fit();
+        self.traces.shrink_to_fit();
+    }
+
     /// What is stored of a trace, by its place in the chunk.
     #[must_use]
     pub fn trace(&self, i: usize) -> Owned<'_> {
@@ -173,6 +182,7 @@ impl Ownership {
     pub(crate) fn filter(&self, keep: &[bool]) -> Self {
         let mut kept = Self::default();
         (0..self.traces.len()).filter(|&i| keep[i]).for_each(|i| kept.push(self.trace(i)));
+        kept.shrink();
         kept
     }
 
