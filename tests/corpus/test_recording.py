@@ -89,12 +89,11 @@ def test_a_kill_costs_at_most_the_run_it_hits(tmp_path: Path) -> None:
     for _ in range(3):
         child = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
         assert child.stdout is not None
-        told = 0
-        while told < 3:
-            told += child.stdout.readline() == b"done\n"
+        for _ in range(3):
+            assert child.stdout.readline() == b"done\n"
         time.sleep(0.003)
         child.send_signal(signal.SIGKILL)
-        child.wait()
+        assert child.wait() == -signal.SIGKILL
         child.stdout.close()
     corpus = ot.read_traces(path)
     # what was reported as done is there, whatever happened next

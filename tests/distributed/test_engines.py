@@ -211,6 +211,7 @@ def test_commands_of_an_array_that_are_killed_are_run_again(folder, tmp_path) ->
                 process.kill()
                 killed += 1
             process.communicate()
+    assert killed
     states = D.status(plan)["state"].to_list()
     assert set(states) <= {"done", "missing"}  # never a torn part
     for number, state in enumerate(states):

@@ -302,13 +302,16 @@ def test_drivers_and_tasks_that_are_killed(tmp_path: Path) -> None:
     shutil.copy(files[1], tmp_path / "runs" / "copy.jsonl")
     ot.ingest(tmp_path / "runs", tmp_path / "one", partitions=3)
     plan = _planned(tmp_path / "runs", tmp_path, tasks=7, partitions=3)
+    killed = 0
     for wait in (0.8, 1.2, 1.6, 2.0, 2.4):
         driver = _process(_WHOLE, plan.folder)
-        assert driver.stdout is not None
-        driver.stdout.readline()
+        assert driver.stdout is not None and driver.stdout.readline() == "begun\n"
         time.sleep(wait)
         driver.kill()
         driver.communicate()
+        assert driver.returncode in (0, -9)
+        killed += driver.returncode == -9
+    assert killed
     ot.distributed.run(plan, workers=2)
     assert not list((tmp_path / "plan" / "corpora").glob(".*"))
     ot.distributed.reduce(plan)

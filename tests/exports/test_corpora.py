@@ -275,7 +275,7 @@ def test_a_kill_leaves_nothing_half(tmp_path: Path, format: str) -> None:
     while not any(tmp_path.iterdir()) and time.monotonic() < deadline:
         time.sleep(0.001)
     child.send_signal(signal.SIGKILL)
-    child.wait()
+    assert child.wait() == -signal.SIGKILL
     child.stdout.close()
     left = list(tmp_path.iterdir())
     assert left  # it was killed while it wrote, or just after

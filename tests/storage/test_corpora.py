@@ -187,7 +187,9 @@ def test_a_damaged_copy_is_fetched_again(
 ) -> None:
     ot.ingest(recordings, OUT, **OPTIONS)
     on_disk.rows(opened(monkeypatch, tmp_path / "another"))
-    for path in (tmp_path / "another").rglob("*.parquet"):
+    copies = list((tmp_path / "another").rglob("*.parquet"))
+    assert copies
+    for path in copies:
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 1
         path.write_bytes(data)
