@@ -170,19 +170,30 @@ def test_an_archive_of_recordings_says_nothing(tmp_path: Path) -> None:
     assert len(ot.read_traces(path)) == 2  # a warning is an error
 
 
-def spans(name: str) -> bytes:
+def session(name: str) -> bytes:
+    """A line of a session of Claude Code."""
     line = {"type": "user", "uuid": name, "sessionId": name, "timestamp": "2026-01-01T00:00:00Z"}
     message = {"role": "user", "content": "hello"}
     return json.dumps({**line, "message": message, "version": "2.0.0", "cwd": "/"}).encode() + b"\n"
 
 
 def test_a_format_of_spread_traces_names_them_too() -> None:
-    data = stored({"a.jsonl.gz": gz(b"INFO\n" + spans("s")), "b.txt": b"words"})
+    data = stored({"a.jsonl.gz": gz(b"INFO\n" + session("s")), "b.txt": b"words"})
     with pytest.warns(UserWarning, match="skipped 1 entry of an archive"):
         corpus = ot.read_traces(io.BytesIO(data))
     (row,) = corpus.record_counts.filter(kind="archive.not_json").collect().rows(named=True)
     assert row["file"].endswith("/b.txt") and row["importer"] == "claude_code"
     assert corpus.records["quarantined"] == 1
+
+
+@pytest.mark.parametrize("kind", CONTAINERS)
+def test_a_damaged_entry_shows_its_format(kind: str) -> None:
+    """What stands before the damage was judged as native traces, and rejected."""
+    body = gz(b"".join(session(f"s{i}") for i in range(1_000)))[:-12]
+    outside = ot.read_traces(io.BytesIO(body))
+    inside = ot.read_traces(io.BytesIO(CONTAINERS[kind]({"a.jsonl.gz": body})))
+    assert inside.records == outside.records and outside.records["used"] > 0
+    assert inside.quarantine.collect()["code"].to_list() == ["input.truncated"]
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)

@@ -18,10 +18,12 @@ def lossy_counts(record_counts: pl.LazyFrame) -> pl.DataFrame:
 
     Examples
     --------
-    >>> import orchestrace as ot
+    >>> import polars as pl
     >>> from orchestrace.corpus.skipped import lossy_counts
-    >>> lossy_counts(ot.sample().record_counts).height
-    0
+    >>> kinds = ["archive.not_json", "archive.empty", None]
+    >>> counts = pl.LazyFrame({"file": ["a.zip/README", "a.zip", "a.zip"], "kind": kinds, "count": [1, 7, 9]})
+    >>> lossy_counts(counts).rows()
+    [('a.zip/README', 'archive.not_json', 1)]
     """
     rows = record_counts.filter(pl.col("kind").is_in(_core.LOSSY_CODES))
     return rows.select(pl.col("file").cast(pl.String), "kind", "count").collect(engine="streaming")
@@ -32,9 +34,9 @@ def warn_of_skipped(batches: Sequence[pl.DataFrame], *, stacklevel: int = 2) -> 
 
     Examples
     --------
-    >>> import orchestrace as ot
-    >>> from orchestrace.corpus.skipped import lossy_counts, warn_of_skipped
-    >>> warn_of_skipped([lossy_counts(ot.sample().record_counts)])
+    >>> import polars as pl
+    >>> from orchestrace.corpus.skipped import warn_of_skipped
+    >>> warn_of_skipped([pl.DataFrame({"file": [], "kind": [], "count": []})])
     """
     found = [batch for batch in batches if batch.height]
     if not found:
