@@ -8,6 +8,7 @@ WHERE = {
     "reject": "a row of `quarantine`: the record is left out, its neighbors are kept",
     "finding": "a row of `findings`: the trace is kept",
     "reason": "the `reason` of a null result",
+    "ignored": "a `kind` in `record_counts`: the entry of an archive is not read",
 }
 
 
@@ -22,13 +23,20 @@ def targets() -> dict[str, str]:
 def pages() -> dict[str, str]:
     known = _core.codes()
     out: dict[str, list[str]] = {}
-    index = ["# Codes", "", "Why a record was rejected, what is odd about a trace, why a result is null.", ""]
+    index = [
+        "# Codes",
+        "",
+        "Why a record was rejected, what is odd about a trace, why a result is null, why an entry of an"
+        " archive is not read.",
+        "",
+    ]
     index += [
         "`orchestrace codes CODE` says the same in a terminal. [Errors and codes](../reference/codes.md) has",
         "",
     ]
     index[-2] += " the levels."
-    for level, title in (("reject", "Rejects"), ("finding", "Findings"), ("reason", "Reasons")):
+    titles = {"reject": "Rejects", "finding": "Findings", "reason": "Reasons", "ignored": "Ignored entries"}
+    for level, title in titles.items():
         index += [
             f"## {title}",
             "",
@@ -42,7 +50,14 @@ def pages() -> dict[str, str]:
             remedy = REMEDIES[level, code]
             kind = f"a {severity}, " if severity else ""
             page = out.setdefault(place(code), [f"# {code}", ""])
-            page += [f"## As a {level}", "", meaning, "", f"It is {kind}{WHERE[level]}.", ""]
+            page += [
+                f"## As {'a ' * (level != 'ignored')}{level}",
+                "",
+                meaning,
+                "",
+                f"It is {kind}{WHERE[level]}.",
+                "",
+            ]
             page += [f"**Example.** {remedy.example}", "", f"**What to do.** {remedy.fix}", ""]
         index.append("")
     for page in out.values():

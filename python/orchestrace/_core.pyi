@@ -8,8 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, Unpack, final
 
 __all__ = [
+    "ARCHIVE_SUFFIXES",
+    "COMPRESSED_SUFFIXES",
     "DEBUG_BUILD",
     "DECISIONS",
+    "LOSSY_CODES",
+    "RECORDING_SUFFIXES",
     "SCHEMA_VERSION",
     "TYPE_WEIGHTS",
     "VERSION",
@@ -75,6 +79,10 @@ __all__ = [
 SCHEMA_VERSION: str
 DECISIONS: tuple[str, ...]
 TYPE_WEIGHTS: dict[str, float]
+LOSSY_CODES: tuple[str, ...]
+RECORDING_SUFFIXES: tuple[str, ...]
+ARCHIVE_SUFFIXES: tuple[str, ...]
+COMPRESSED_SUFFIXES: tuple[str, ...]
 VERSION: str
 DEBUG_BUILD: bool
 
@@ -507,7 +515,7 @@ def sanitizer_cut(
 def mark_orphaned() -> None: ...
 def check_process() -> None: ...
 def tables() -> list[tuple[str, list[tuple[str, str, bool, list[str] | None]]]]: ...
-def codes() -> list[tuple[Literal["reject", "finding", "reason"], str, str, str]]: ...
+def codes() -> list[tuple[Literal["reject", "finding", "reason", "ignored"], str, str, str]]: ...
 def methods() -> list[dict[str, object]]: ...
 def importers() -> list[dict[str, object]]: ...
 def presets() -> list[tuple[str, str]]: ...

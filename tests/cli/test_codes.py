@@ -2,13 +2,15 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from cli.commands import run, told
 from orchestrace import _core
-from orchestrace.base.remedies import REMEDIES
+from orchestrace.base.remedies import REMEDIES, code_rows
 
+TREE = Path(__file__).resolve().parents[2]
 KNOWN = sorted({code for _, code, _, _ in _core.codes()})
 
 
@@ -27,6 +29,26 @@ def test_a_code_is_explained(code: str) -> None:
     for level, _, severity, meaning in levels:
         assert f"{code} ({level}{', ' if severity else ''}{severity})\n  {meaning}\n" in shown
         assert REMEDIES[level, code].fix in shown
+
+
+def printed_kinds() -> set[str]:
+    """Kinds of ignored records: those of the expected tables, and those that the core's text has in full."""
+    counts = (json.loads(path.read_text()) for path in (TREE / "data/importers").rglob("record_counts.json"))
+    kinds = {row["kind"] for rows in counts for row in rows if "kind" in row}
+    ignores = re.compile(r'(?:ignored|used_as|kinds)\((?:[^;"]*, )?"(\w+\.[\w.]+)"')
+    for path in (TREE / "rust/orchestrace-core/src/importers").rglob("*.rs"):
+        kinds |= set(ignores.findall(path.read_text().partition("mod tests {")[0]))
+    return kinds
+
+
+def test_a_kind_of_ignored_records_is_explained() -> None:
+    kinds = printed_kinds()
+    assert {"otel.http", "claude_code.meta_file", "inspect.summaries"} <= kinds and len(kinds) > 30
+    for kind in kinds:
+        ((level, code, _, meaning, _),) = code_rows(kind)
+        assert (level, code) == ("ignored", kind) and f"'{kind.partition('.')[0]}'" in meaning
+    assert "otel.http (ignored)\n  A record of the format 'otel'" in run("codes", "otel.http").stdout
+    assert code_rows("mapping.comment") and not code_rows("otel") and not code_rows("letters.from_me")
 
 
 def test_a_misspelled_code_is_named() -> None:

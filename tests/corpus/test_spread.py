@@ -174,6 +174,7 @@ def test_labels_that_are_read_alone_meet_their_traces(small: None, tmp_path: Pat
     assert corpus.filter(pl.col("trace_id") == "b").labels.collect().height == 0
 
 
+@pytest.mark.filterwarnings("ignore:skipped 1 entry")
 def test_archives_are_read_entry_by_entry(small: None, tmp_path: Path) -> None:
     plain, source = tmp_path / "plain", tmp_path / "in"
     plain.mkdir()

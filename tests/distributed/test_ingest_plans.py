@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,19 @@ def _equal(source: Any, place: Path, tasks: int, **options: Any) -> None:
 @pytest.mark.parametrize("tasks", [1, 2, 5])
 def test_generated_files_give_the_same_corpus(tmp_path: Path, tasks: int) -> None:
     _equal(_recordings(tmp_path / "runs"), tmp_path, tasks, partitions=3, memory="64MiB")
+
+
+def test_archives_with_compressed_entries_give_the_same_corpus(tmp_path: Path) -> None:
+    for number, file in enumerate(_recordings(tmp_path / "runs", files=3)):
+        with zipfile.ZipFile(f"{file}.zip", "w") as archive:
+            archive.writestr(f"{number}.jsonl.gz", gzip.compress(b"log line\n" + Path(file).read_bytes()))
+            archive.writestr("README", "words")
+        Path(file).unlink()
+    with pytest.warns(UserWarning, match=r"^skipped 3 entries of archives: \S*0.jsonl.zip/README ") as said:
+        _equal(str(tmp_path / "runs"), tmp_path, 3)
+    assert len(said) == 2, "by the ingest, and where the tasks are joined"
+    records = ot.read_corpus(tmp_path / "out").records
+    assert (records["used"], records["quarantined"], records["ignored"]) == (18, 3, 3)
 
 
 def test_files_with_the_same_ids_give_the_same_corpus(tmp_path: Path) -> None:

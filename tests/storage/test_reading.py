@@ -1,6 +1,8 @@
 """Recordings in a bucket are read as those of a folder, whatever the network does meanwhile."""
 
+import gzip
 import re
+import zipfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -188,3 +190,22 @@ def test_a_mapping_is_checked_against_objects(bucket: Bucket, tmp_path: Path) ->
         assert found[name].equals(frame), name
     corpora = [ot.read_traces(one, mapping=house) for one in ("s3://runs/house", tmp_path / "a.jsonl")]
     assert corpora[0].mapping_counts.equals(corpora[1].mapping_counts)
+
+
+def test_compressed_entries_of_archives_are_read_from_objects(bucket: Bucket, tmp_path: Path) -> None:
+    path = tmp_path / "rec" / "runs.zip"
+    path.parent.mkdir()
+    text = b"log line\n" + on_disk.lines(on_disk.document("a"), on_disk.document("b"))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a.jsonl.gz", gzip.compress(text))
+        archive.writestr("README", "words")
+    bucket.put_folder(path.parent, "rec")
+    with pytest.warns(UserWarning, match=r"skipped 1 entry of an archive: s3://runs/rec/runs.zip/README "):
+        corpus = ot.read_traces("s3://runs/rec")
+    with pytest.warns(UserWarning, match="skipped 1 entry of an archive"):
+        local = ot.read_traces(path)
+    assert len(corpus) == 2 and corpus.records["quarantined"] == 1
+    assert_same(corpus, local, path.parent)
+    source = corpus.source(1, 0)
+    assert (source.file, source.line) == ("s3://runs/rec/runs.zip/a.jsonl.gz", 3)
+    assert text[source.offset :].startswith(source.text.encode())

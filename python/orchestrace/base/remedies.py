@@ -1,6 +1,8 @@
 """Causes and remedies of each code."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+from .. import _core
 
 
 class Remedy(NamedTuple):
@@ -9,6 +11,8 @@ class Remedy(NamedTuple):
     example: str
     fix: str
 
+
+CodeRow = tuple[str, str, str, str, Remedy]
 
 # The meanings are in error.rs and schema.rs of the core; a test compares the two lists.
 REMEDIES: dict[tuple[str, str], Remedy] = {
@@ -225,5 +229,54 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("reason", "trace.partial"): Remedy(
         "What if, on a session that still runs.", "Ask again when the recording is complete."
     ),
+    ("ignored", "archive.not_json"): Remedy(
+        "A README or a picture beside the recordings.",
+        "Nothing, if it is no recording."
+        " Else unpack the archive and name the file, or let its name end with `.jsonl`.",
+    ),
+    ("ignored", "archive.nested"): Remedy(
+        "A ZIP archive with one ZIP archive a run.",
+        "If it has recordings, unpack the outer archive and read the folder.",
+    ),
+    ("ignored", "archive.empty"): Remedy(
+        "A log that nothing was written to.", "Nothing: there is no record."
+    ),
+    ("ignored", "archive.hidden"): Remedy(
+        "`__MACOSX/._runs.jsonl`, which macOS adds to each file of an archive.",
+        "Nothing. If it is a recording, unpack the archive and name the file.",
+    ),
 }
 """By level and code; every code of the core is there."""
+
+_IGNORED: Final = Remedy(
+    "A line of a session that describes the editor rather than the run.",
+    "Nothing. `record_counts` counts such records by kind; the page of the format says what is read.",
+)
+
+
+def code_rows(code: str | None = None) -> list[CodeRow]:
+    """Level, code, severity, meaning and remedy of every code, or of one; no row where nothing prints it.
+
+    What a format ignores has a kind that recordings name, so that there is no list of kinds. A kind begins
+    with the name of its format.
+
+    Examples
+    --------
+    >>> from orchestrace.base.remedies import code_rows
+    >>> [row[0] for row in code_rows("graph.cycle")], [row[0] for row in code_rows("otel.http")]
+    (['finding', 'reason'], ['ignored'])
+    >>> code_rows("otel")
+    []
+    """
+    known: list[CodeRow] = [(*row, REMEDIES[row[:2]]) for row in _core.codes()]
+    if code is None:
+        return known
+    rows = [row for row in known if row[1] == code]
+    name, _, kind = code.partition(".")
+    formats = {one["name"] for one in _core.importers()} | {"mapping"}
+    if rows or not kind or name not in formats:
+        return rows
+    meaning = (
+        f"A record of the format '{name}' that says nothing of a run, by the format's name for its kind."
+    )
+    return [("ignored", code, "", meaning, _IGNORED)]

@@ -1,32 +1,24 @@
 """The command that explains codes and their remedies."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import polars as pl
 import typer
 
-from .. import _core
 from ..base.errors import ParameterError
-from ..base.remedies import REMEDIES
+from ..base.remedies import code_rows
 from ..base.schema import unknown_name
 from .application import app
 from .options import grouped
 from .tables import TableOptions
 
+_COLUMNS: Final = ("level", "code", "severity", "meaning", "example", "fix")
 
-def known_codes() -> pl.DataFrame:
-    """Every code with its level, its meaning, an example and what to do."""
-    rows = [
-        {
-            "level": level,
-            "code": code,
-            "severity": severity,
-            "meaning": meaning,
-            **REMEDIES[level, code]._asdict(),
-        }
-        for level, code, severity, meaning in _core.codes()
-    ]
-    return pl.DataFrame(rows)
+
+def known_codes(code: str | None = None) -> pl.DataFrame:
+    """Every code, or one, with its level, its meaning, an example and what to do."""
+    rows = [(*facts, *remedy) for *facts, remedy in code_rows(code)]
+    return pl.DataFrame(rows, schema=dict.fromkeys(_COLUMNS, pl.String), orient="row")
 
 
 @app.command(name="codes")
@@ -35,13 +27,10 @@ def codes_(
     table: TableOptions,
     code: Annotated[str | None, typer.Argument(metavar="CODE", help="One code to explain.")] = None,
 ) -> None:
-    """Explain codes of rejects, findings and reasons."""
-    frame = known_codes()
-    if code is not None:
-        known = sorted(set(frame["code"]))
-        if code not in known:
-            raise ParameterError(unknown_name("code", code, known))
-        frame = frame.filter(pl.col("code") == code)
+    """Explain codes of rejects, findings and reasons, and kinds of ignored records."""
+    frame = known_codes(code)
+    if code is not None and not frame.height:
+        raise ParameterError(unknown_name("code", code, sorted(set(known_codes()["code"]))))
     if code is None or not table.is_plain:
         table.give(frame, "codes", "codes")
         return

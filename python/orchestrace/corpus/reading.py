@@ -27,6 +27,7 @@ from .mapping_files import House, read_mapping
 from .on_disk import MANIFEST, is_corpus
 from .recording_names import KINDS, is_recording
 from .remote_inputs import read_copies, remote_files
+from .skipped import lossy_counts, warn_of_skipped
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
@@ -73,7 +74,8 @@ def read_traces(
         sorted by path. A folder gives its ``.json``, ``.jsonl``, ``.ndjson`` and ``.traj`` files and its
         archives (``.eval``, ``.zip``, ``.tar``, ``.tgz``), compressed (``.gz``, ``.zst``) or not, but no
         hidden ones. A file that you name is read whatever its name ends with. Entries of an archive are read
-        like files.
+        like files, compressed (``.gz``, ``.zst``) or not, if their names are those of recordings or one of
+        their first twenty lines begins like JSON.
     format
         Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
     mapping
@@ -132,8 +134,8 @@ def read_traces(
     Warns
     -----
     UserWarning
-        Nothing could be used, because there is no record or all are ignored or rejected. The warning says
-        why.
+        Nothing could be used, because there is no record or all are ignored or rejected; the warning says
+        why. Or entries of archives show no recording and were skipped; it names some.
 
     Notes
     -----
@@ -181,6 +183,7 @@ def read_traces(
         budget.check(store.records_quarantined, store.records_read, corpus._stored("quarantine"))
     if (reason := nothing_used(corpus)) is not None:
         warnings.warn(reason, UserWarning, stacklevel=3)
+    warn_of_skipped([lossy_counts(corpus.record_counts)], stacklevel=3)
     return corpus
 
 

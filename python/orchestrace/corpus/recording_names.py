@@ -2,9 +2,11 @@
 
 from typing import Final
 
-_SUFFIXES: Final = {".json", ".jsonl", ".ndjson", ".traj", ".eval", ".zip", ".tar", ".tgz"}
-_COMPRESSED: Final = {".gz", ".zst"}
-_ENDINGS: Final = tuple(_SUFFIXES) + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
+from .. import _core
+
+_SUFFIXES: Final = (*_core.RECORDING_SUFFIXES, *_core.ARCHIVE_SUFFIXES)
+_COMPRESSED: Final = _core.COMPRESSED_SUFFIXES
+_ENDINGS: Final = _SUFFIXES + tuple(kind + packed for kind in _SUFFIXES for packed in _COMPRESSED)
 
 KINDS: Final = f"{', '.join(sorted(_SUFFIXES))}, also with {' or '.join(sorted(_COMPRESSED))}"
 """What they end with, for an error."""

@@ -16,6 +16,7 @@ from ..base.schema import SCHEMAS, dtype_of
 from ..storage.objects import RemoteObject
 from .reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from .remote_inputs import local_files
+from .skipped import lossy_counts, warn_of_skipped
 
 _FIRST_BATCH: Final = 1
 """Bytes of the first batch: a block a worker, so that a query for a few rows reads no more than that."""
@@ -186,12 +187,14 @@ class _Reading:
         threads = 1 if n_rows is not None and n_rows <= 1_000 else self._threads
         limit, read, quarantined = _FIRST_BATCH, 0, 0
         rejects: list[pl.DataFrame] = []
+        skipped: list[pl.DataFrame] = []
         while (batch := reader.next(limit, threads=threads)) is not None:
             store, parts, _ = batch
             read += sum(part[0] for part in parts)
             if count := store.records_quarantined:
                 quarantined += count
                 rejects = rejects or [pl.DataFrame(store.table("quarantine")).head(100)]
+            skipped.append(lossy_counts(pl.LazyFrame(store.table("record_counts"))))
             yield self._frame(store, wanted)
             limit, threads = min(max(4 * limit, 16 << 20), _LARGEST_BATCH), self._threads
         if quarantined:
@@ -201,6 +204,7 @@ class _Reading:
                 "read_traces(...).quarantine says why",
                 stacklevel=2,
             )
+        warn_of_skipped(skipped)
 
     def _frame(self, store: _core.Store, wanted: list[str]) -> pl.DataFrame:
         frame = pl.DataFrame(store.table(self._table))

@@ -19,6 +19,7 @@ from ..base.paths import expanded
 from ..base.progress import Progress, reporting
 from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
+from ..corpus.skipped import warn_of_skipped
 from ..storage.addresses import Address, address_of, is_address
 from ..storage.objects import RemoteObject
 from .home import Home
@@ -137,6 +138,11 @@ def ingest(
     SchemaError
         A later version wrote the corpus, or its manifest is damaged.
 
+    Warns
+    -----
+    UserWarning
+        Entries of archives show no recording and were skipped; the warning names some.
+
     Notes
     -----
     One pass over the bytes and one for their BLAKE3, and one over the files that the corpus has. Repeated
@@ -191,6 +197,7 @@ def ingest(
         with reporting(progress, "ingesting", in_bytes=True) as callback:
             work = IngestWork(folder, manifest, room, threads, read_options, budget, callback, files, verify)
             status = work.run(names)
+    warn_of_skipped(work.skipped, stacklevel=3)
     numbers = list(status)
     rows = [manifest.inputs[number] for number in numbers]
     inputs = pl.DataFrame(

@@ -10,6 +10,7 @@ import polars as pl
 from .. import _core
 from ..base.errors import InputError
 from ..corpus.reading import ErrorBudget
+from ..corpus.skipped import lossy_counts
 from .inputs import InputFiles
 from .integrity import find_damage
 from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
@@ -50,6 +51,8 @@ class IngestWork:
         self._along: set[int] = set()  # inputs that this call does not name
         self._seen, self._rejected = 0, 0  # records of this call
         self.repaired: list[str] = []
+        #: `lossy_counts` of each batch.
+        self.skipped: list[pl.DataFrame] = []
         """Files that were damaged, and whose rows are in others now."""
 
     def run(self, files: list[str]) -> dict[int, str]:
@@ -225,6 +228,7 @@ class IngestWork:
                 break
             before = gauge.done
             store, parts, rows = batch
+            self.skipped.append(lossy_counts(pl.LazyFrame(store.table("record_counts"))))
             index = pl.DataFrame(rows)
             index = index.with_columns(input=numbers.gather(index["input"])).with_columns(
                 shard=pl.lit(manifest.next_shard, pl.UInt32)

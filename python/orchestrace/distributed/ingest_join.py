@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from ..base.errors import InputError, ParameterError
+from ..corpus.skipped import lossy_counts, warn_of_skipped
 from ..disk.ingesting import owned
 from ..disk.manifest import SIDE, Gathering, KeyCount, Manifest, Part, load
 from ..disk.shards import (
@@ -55,6 +56,7 @@ def joined(plan: Plan) -> pl.DataFrame:
         for task in plan.tasks:
             _join(out, manifest, settings, task)
         read_inputs(out, manifest, settings, [], None)  # nothing is left to read: merges
+        warn_of_skipped([lossy_counts(current_side(out, manifest, "record_counts"))])
     return told_inputs(manifest.inputs)
 
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident, $list:ident, [$($variant:ident = $code:literal => $meaning:literal),+ $(,)?]) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum $name { $(#[doc = $meaning] $variant),+ }
 
@@ -147,6 +147,25 @@ codes!(
         TracePartial = "trace.partial" => "The recording ends before the data that the question needs.",
     ]
 );
+
+codes!(
+    /// Why an entry of an archive is ignored. What importers ignore has a kind of its own: the name of the format, a
+    /// dot, and the word that the format has for such records.
+    IgnoredCode, IGNORED_CODES, [
+        ArchiveNotJson = "archive.not_json" => "An entry of an archive whose name and first lines show no recording.",
+        ArchiveNested = "archive.nested" => "An archive inside an archive, or an entry that is compressed twice.",
+        ArchiveEmpty = "archive.empty" => "An entry of an archive that holds nothing but white space.",
+        ArchiveHidden = "archive.hidden" => "A hidden entry of an archive, such as of `.git`, without records in its first lines.",
+    ]
+);
+
+impl IgnoredCode {
+    /// Whether recordings may be lost with such an entry, so that somebody should look at it.
+    #[must_use]
+    pub fn may_lose(self) -> bool {
+        matches!(self, Self::ArchiveNotJson | Self::ArchiveNested)
+    }
+}
 
 /// One record fails; reading continues.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -36,7 +36,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 /// The compiled part of orchestrace.
 #[pymodule]
 mod _core {
+    use orchestrace_core::ingest::names;
     use pyo3::prelude::*;
+    use pyo3::types::PyTuple;
 
     #[pymodule_export]
     use super::arrays::{generalized, relative};
@@ -83,6 +85,10 @@ mod _core {
         module.add("DECISIONS", super::registry::decisions(module.py())?)?;
         module.add("TYPE_WEIGHTS", super::registry::type_weights(module.py())?)?;
         module.add("SCHEMA_VERSION", orchestrace_core::schema::SCHEMA_VERSION)?;
+        module.add("LOSSY_CODES", super::registry::lossy_codes(module.py())?)?;
+        module.add("RECORDING_SUFFIXES", PyTuple::new(module.py(), names::RECORDINGS)?)?;
+        module.add("ARCHIVE_SUFFIXES", PyTuple::new(module.py(), names::ARCHIVES)?)?;
+        module.add("COMPRESSED_SUFFIXES", PyTuple::new(module.py(), names::COMPRESSED)?)?;
         module.add("VERSION", env!("CARGO_PKG_VERSION"))?;
         module.add("DEBUG_BUILD", cfg!(debug_assertions))?;
         super::error::register(module)

@@ -2,7 +2,7 @@
 
 use orchestrace_core::credit::context::DECISIONS;
 use orchestrace_core::credit::{METHODS, Param};
-use orchestrace_core::error::{self, FindingCode, Reason, RejectCode};
+use orchestrace_core::error::{self, FindingCode, IgnoredCode, Reason, RejectCode};
 use orchestrace_core::generate;
 use orchestrace_core::graph::TYPE_WEIGHTS;
 use orchestrace_core::importers::IMPORTERS;
@@ -66,7 +66,14 @@ pub(crate) fn codes() -> Vec<Code> {
     let rejects = RejectCode::ALL.iter().map(|c| ("reject", c.as_str(), "error", c.meaning()));
     let findings = FindingCode::ALL.iter().map(|c| ("finding", c.as_str(), c.severity(), c.meaning()));
     let reasons = Reason::ALL.iter().map(|c| ("reason", c.as_str(), "", c.meaning()));
-    rejects.chain(findings).chain(reasons).collect()
+    let ignored = IgnoredCode::ALL.iter().map(|c| ("ignored", c.as_str(), "", c.meaning()));
+    rejects.chain(findings).chain(reasons).chain(ignored).collect()
+}
+
+/// Codes of entries of archives that are not read and that recordings may be lost with.
+pub(crate) fn lossy_codes(py: Python<'_>) -> PyResult<Bound<'_, PyTuple>> {
+    let codes = IgnoredCode::ALL.iter().filter(|c| c.may_lose()).map(|c| c.as_str());
+    PyTuple::new(py, codes.collect::<Vec<_>>())
 }
 
 /// The formats.

@@ -77,7 +77,7 @@ pub fn assemble(
             }
         }
     }
-    let counts = counted(&raw, &maps, &file_codes, importers);
+    let counts = counted(&raw, &maps, (&file_codes, &files_of), importers);
     if let Some(names) = interners.iter().map(Interner::text_bytes).find(|bytes| *bytes > i32::MAX as usize) {
         return Err(Error::TooLarge(format!(
             "distinct names of one kind take {names} bytes and do not fit a corpus in memory (limit {}); read the \
@@ -150,29 +150,36 @@ pub fn assemble(
     })
 }
 
-/// Row of `record_counts`: file, importer, status, kind.
-type Counted = BTreeMap<(u32, u32, u8, Option<Box<str>>), u64>;
+/// Row of `record_counts`: input, file, importer, status, kind. The file is the input or an entry of it, whose row stands
+/// with those of its archive however many inputs are read together.
+type Counted = BTreeMap<(u32, u32, u32, u8, Option<Box<str>>), u64>;
 
-/// What became of records, by input in the order of the inputs.
-fn counted(raw: &[RawChunk], maps: &[Vec<Vec<u32>>], files: &[u32], importers: &Interner) -> Counted {
+/// What became of records, by input in the order of the inputs. `files` are those of inputs and, by chunk, of segments.
+fn counted(
+    raw: &[RawChunk],
+    maps: &[Vec<Vec<u32>>],
+    (files, files_of): (&[u32], &[Vec<u32>]),
+    importers: &Interner,
+) -> Counted {
     let mut rows = Counted::new();
-    let mut add = |file, importer, status: RecordStatus, kind: Option<&str>, n| {
+    let mut add = |(input, file), importer, status: RecordStatus, kind: Option<&str>, n| {
         if n > 0 {
-            *rows.entry((file, importer, status as u8, kind.map(Into::into))).or_default() += n;
+            *rows.entry((input, file, importer, status as u8, kind.map(Into::into))).or_default() += n;
         }
     };
     let code = |name: &str| importers.find(name).unwrap_or(NO_CODE);
-    for (chunk, map) in raw.iter().zip(maps) {
-        for (segment, traces, rejects) in chunk.parts() {
+    for ((chunk, map), own) in raw.iter().zip(maps).zip(files_of) {
+        for ((segment, traces, rejects), own) in chunk.parts().zip(own) {
             let file = files.get(segment.source).copied().unwrap_or(NO_CODE);
             if let Some(tallies) = &segment.tallies {
+                // Entries of an archive that are not read have rows of their own.
                 for Tally { importer, status, kind, count } in tallies {
-                    add(file, code(importer), *status, kind.as_deref(), *count);
+                    add((file, *own), code(importer), *status, kind.as_deref(), *count);
                 }
                 continue;
             }
             for row in &chunk.quarantine[rejects] {
-                add(file, code(&row.importer), RecordStatus::Quarantined, None, 1);
+                add((file, file), code(&row.importer), RecordStatus::Quarantined, None, 1);
             }
             for i in traces {
                 let stays = chunk.keep.as_ref().is_none_or(|keep| keep[i]);
@@ -181,7 +188,7 @@ fn counted(raw: &[RawChunk], maps: &[Vec<Vec<u32>>], files: &[u32], importers: &
                 let file = chunk.files.as_ref().map_or(Some(file), of).unwrap_or(NO_CODE);
                 let named = |i: u32| map[Dict::Importer as usize][i as usize];
                 let own = || chunk.facts[i].importer.map_or(NO_CODE, named);
-                add(file, segment.importer.map_or_else(own, code), status, None, 1);
+                add((file, file), segment.importer.map_or_else(own, code), status, None, 1);
             }
         }
     }
@@ -489,10 +496,10 @@ fn labels_batch(rows: &[LabelRow], names: &Names) -> Result<RecordBatch> {
 
 fn counts_batch(rows: &Counted, names: &Names) -> Result<RecordBatch> {
     let columns: Vec<ArrayRef> = vec![
-        code_array(rows.keys().map(|k| k.0).collect(), names.array(Dict::File))?,
-        code_array(rows.keys().map(|k| k.1).collect(), names.array(Dict::Importer))?,
-        word_array(rows.keys().map(|k| k.2).collect(), RECORD_STATUSES)?,
-        text_array(rows.keys().map(|k| k.3.as_deref())),
+        code_array(rows.keys().map(|k| k.1).collect(), names.array(Dict::File))?,
+        code_array(rows.keys().map(|k| k.2).collect(), names.array(Dict::Importer))?,
+        word_array(rows.keys().map(|k| k.3).collect(), RECORD_STATUSES)?,
+        text_array(rows.keys().map(|k| k.4.as_deref())),
         Arc::new(UInt64Array::from_iter_values(rows.values().copied())),
     ];
     Ok(RecordBatch::try_new(RECORD_COUNTS.arrow(), columns)?)

@@ -1,26 +1,28 @@
 //! Archives: inputs with many entries, each read as a separate file. ZIP and tar are detected by their bytes; what an
 //! entry may become is bounded as for compressed inputs.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use super::ReadOptions;
-use super::compressed::{Compression, Counted, Expanding, Expansion};
-use super::frame::{
-    Beginning as _, HEAD, KeptBeginning, LOOKED_AT as RECORDS, bom, framing, head_records, is_space, look_on,
-};
+use super::frame::{LOOKED_AT as RECORDS, framing, head_records, look_on};
 use super::input::stem;
 use super::positional::read_at;
 use super::source::{Block, BlockStream, Broken, Decoded};
-use crate::error::{Reject, RejectCode};
+use crate::error::{IgnoredCode, Reject, RejectCode};
 use crate::importers::{self, Format};
 use crate::run::Run;
+use contents::{Contents, contents};
+use limits::Shared;
 use tar::TarEntries;
 use zip::ZipEntries;
 
+mod contents;
+mod limits;
 mod tar;
 #[cfg(test)]
 mod tests;
@@ -47,8 +49,15 @@ pub(super) struct Entry {
 pub(super) struct EntryBlock {
     pub block: Block,
     pub entry: Arc<Entry>,
-    /// Entries that are nothing that could be a recording; the block is empty where there are any.
-    pub ignored: u64,
+    /// The block is empty where there is any.
+    pub skipped: Option<Skipped>,
+}
+
+/// Entries that are not read, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Skipped {
+    pub code: IgnoredCode,
+    pub count: u64,
 }
 
 /// Entries that describe all others, the best one first.
@@ -57,14 +66,16 @@ const HEADERS: [&str; 2] = ["header.json", "_journal/start.json"];
 /// Entries that are inspected to detect the format.
 const LOOKED_AT: usize = 20;
 
-/// Entries that are no recordings which are counted by one block: there may be more of them than of anything else.
-const IGNORED_AT_ONCE: u64 = 1 << 16;
+/// Entries that are not read which are counted by their own names; there may be more of them than of anything else.
+const NAMED: usize = 16;
 
 /// An archive that is read entry by entry.
 pub(super) struct Archive {
     entries: Entries,
-    /// Entries that are no recordings and that no block has counted.
-    ignored: u64,
+    shared: Shared,
+    /// How many entries that are not read have blocks of their own, and the others, which no block has counted.
+    named: usize,
+    skipped: BTreeMap<IgnoredCode, u64>,
     name: String,
     header: Arc<str>,
     current: Option<(BlockStream, Arc<Entry>)>,
@@ -105,64 +116,6 @@ impl Read for Range {
     }
 }
 
-/// What readers of one archive share.
-#[derive(Clone)]
-struct Shared {
-    consumed: Arc<AtomicU64>,
-    failed: Arc<AtomicBool>,
-    limit: Expansion,
-    /// Bytes that came out of all entries so far.
-    decoded: Arc<AtomicU64>,
-    /// Bytes of the archive itself.
-    size: u64,
-}
-
-impl Shared {
-    fn new(file: &File, options: &ReadOptions) -> io::Result<Self> {
-        let limit = Expansion { ratio: options.max_expansion, total: options.max_decompressed };
-        let size = file.metadata()?.len();
-        Ok(Self { consumed: Arc::default(), failed: Arc::default(), limit, decoded: Arc::default(), size })
-    }
-
-    fn counted<R: Read>(&self, inner: R) -> Counted<R> {
-        Counted { inner, count: Arc::clone(&self.consumed), failed: Arc::clone(&self.failed) }
-    }
-
-    /// An entry, of which and of all of them together no more comes out than the limits allow. Entries may share
-    /// bytes of the archive, so that the ratio of each says nothing of all.
-    fn entry<R: Read + Send + 'static>(&self, inner: R, compressed: u64) -> Decoded {
-        let so_far = self.decoded.load(Ordering::Relaxed);
-        let by_ratio = self.size.max(Self::FREE / self.limit.ratio.max(1)).saturating_mul(self.limit.ratio);
-        let total = self.limit.total.min(by_ratio).saturating_sub(so_far);
-        let summed = Summed { inner, sum: Arc::clone(&self.decoded) };
-        let limit = Expansion { total, ..self.limit };
-        let taken = Arc::new(AtomicU64::new(compressed));
-        Decoded {
-            reader: Box::new(Expanding::new(summed, taken, limit)),
-            compression: Compression::Archive,
-            consumed: Arc::clone(&self.consumed),
-            failed: Arc::clone(&self.failed),
-        }
-    }
-
-    /// What may come out of any archive.
-    const FREE: u64 = 16 << 20;
-}
-
-/// Adds up what comes out.
-struct Summed<R> {
-    inner: R,
-    sum: Arc<AtomicU64>,
-}
-
-impl<R: Read> Read for Summed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let n = self.inner.read(buffer)?;
-        self.sum.fetch_add(n as u64, Ordering::Relaxed);
-        Ok(n)
-    }
-}
-
 impl Entries {
     fn open(file: &Arc<File>, zip: bool, shared: &Shared) -> io::Result<Self> {
         if zip {
@@ -196,12 +149,14 @@ impl Archive {
         let shared = Shared::new(&file, options)?;
         let entries = Entries::open(&file, zip, &shared)?;
         let consumed = match &entries {
-            Entries::Zip(_) => shared.consumed,
+            Entries::Zip(_) => Arc::clone(&shared.consumed),
             Entries::Tar(tar) => tar.consumed(),
         };
         Ok(Self {
             entries,
-            ignored: 0,
+            shared,
+            named: 0,
+            skipped: BTreeMap::new(),
             name: name.to_owned(),
             header: header.into(),
             current: None,
@@ -230,60 +185,64 @@ impl Archive {
             if let Some((stream, entry)) = &mut self.current {
                 if let Some(block) = stream.next(run)? {
                     let entry = Arc::clone(entry);
-                    return Ok(Some(self.given(block, entry, 0)));
+                    return Ok(Some(self.given(block, entry, None)));
                 }
                 self.before += stream.offset();
                 self.current = None;
             }
-            if self.ignored == IGNORED_AT_ONCE {
-                return Ok(Some(self.given_ignored()));
-            }
             let Some(Found { name, body }) = self.entries.next()? else {
-                return Ok((self.ignored > 0).then(|| self.given_ignored()));
+                return Ok(self.skipped.pop_first().map(|(code, count)| {
+                    let entry = self.entry("");
+                    self.given_skipped(entry, Skipped { code, count })
+                }));
             };
-            let path = if name.is_empty() { self.name.clone() } else { format!("{}/{name}", self.name) };
-            let entry = Entry { stem: stem(Path::new(&path)), path, header: Arc::clone(&self.header) };
-            let entry = Arc::new(entry);
+            let entry = self.entry(&name);
             let decoded = match body {
-                Ok(decoded) => decoded,
+                Ok(decoded) => self.shared.unpacked(decoded)?,
                 Err(reject) => {
                     let broken = Broken { offset: 0, length: 0, lines_before: 0, reject, head: Vec::new() };
                     let block = Block { broken: Some(broken), line: Some(1), ..Block::default() };
-                    return Ok(Some(self.given(block, entry, 0)));
+                    return Ok(Some(self.given(block, entry, None)));
                 }
             };
             let mut stream = BlockStream::of(decoded, &self.options);
-            let (json, framing) =
-                look_on(&mut stream.beginning(run), self.options.max_record, |head, whole| {
-                    let (framing, clear) = framing(head, whole);
-                    ((is_json(head), framing), clear)
-                })?;
-            if !json && !stream.is_broken() {
-                self.ignored += 1;
-                continue;
+            let found = look_on(&mut stream.beginning(run), self.options.max_record, |head, whole| {
+                contents(&name, head, whole)
+            })?;
+            match found {
+                Contents::Records(framing) => stream.set_framing(framing),
+                Contents::Refused(reject) => stream.refuse(reject),
+                // What is damaged may have been anything: reading it says so.
+                Contents::Ignored(_) if stream.is_broken() => {}
+                Contents::Ignored(code) if code.may_lose() && self.named < NAMED => {
+                    self.named += 1;
+                    return Ok(Some(self.given_skipped(entry, Skipped { code, count: 1 })));
+                }
+                Contents::Ignored(code) => {
+                    *self.skipped.entry(code).or_default() += 1;
+                    continue;
+                }
             }
-            stream.set_framing(framing);
             self.current = Some((stream, entry));
         }
     }
 
-    /// A block that counts the entries that are no recordings.
-    fn given_ignored(&mut self) -> EntryBlock {
-        let ignored = std::mem::take(&mut self.ignored);
-        let entry = Entry { path: self.name.clone(), stem: String::new(), header: Arc::clone(&self.header) };
-        self.given(Block { line: Some(1), ..Block::default() }, Arc::new(entry), ignored)
+    /// An entry by its name; the archive itself without one.
+    fn entry(&self, name: &str) -> Arc<Entry> {
+        let path = if name.is_empty() { self.name.clone() } else { format!("{}/{name}", self.name) };
+        Arc::new(Entry { stem: stem(Path::new(&path)), path, header: Arc::clone(&self.header) })
     }
 
-    fn given(&mut self, block: Block, entry: Arc<Entry>, ignored: u64) -> EntryBlock {
+    /// A block that counts entries that are not read.
+    fn given_skipped(&mut self, entry: Arc<Entry>, skipped: Skipped) -> EntryBlock {
+        self.given(Block { line: Some(1), ..Block::default() }, entry, Some(skipped))
+    }
+
+    fn given(&mut self, block: Block, entry: Arc<Entry>, skipped: Option<Skipped>) -> EntryBlock {
         let block = Block { index: self.blocks, ..block };
         self.blocks += 1;
-        EntryBlock { block, entry, ignored }
+        EntryBlock { block, entry, skipped }
     }
-}
-
-/// Whether a text may be JSON in lines, in an array or as a document.
-fn is_json(head: &[u8]) -> bool {
-    head[bom(head)..].iter().find(|b| !is_space(**b)).is_some_and(|b| matches!(b, b'{' | b'['))
 }
 
 /// The text of the header, and the format that the header or one of the first entries is surely of.
@@ -316,11 +275,14 @@ fn look(
     while let Ok(Some(found)) = entries.next() {
         run.check().map_err(io::Error::other)?;
         let Ok(decoded) = found.body else { continue };
-        let mut beginning = KeptBeginning { reader: decoded.reader, bytes: Vec::new() };
-        if beginning.head(HEAD).is_err() || !is_json(&beginning.bytes) {
+        // Of one that is damaged, too, the beginning shows the format.
+        let mut stream = BlockStream::of(shared.unpacked(decoded)?, options);
+        let (longest, entry) = (options.max_record, &found.name);
+        let held = look_on(&mut stream.beginning(run), longest, |head, whole| contents(entry, head, whole));
+        if !matches!(held, Ok(Contents::Records(_))) {
             continue;
         }
-        let told = look_on(&mut beginning, options.max_record, |head, whole| sure(head, whole, &found.name));
+        let told = look_on(&mut stream.beginning(run), longest, |head, whole| sure(head, whole, entry));
         if let Ok(Some(format)) = told {
             return Ok((String::new(), Some(format)));
         }

@@ -35,17 +35,28 @@ const KINDS: &[(&[u8], &str, &str)] = &[
 /// is known, or no importer recognizes it (`recognized`). A record with a byte that no text has costs itself alone in
 /// an input that has others.
 pub(super) fn refusal(head: &[u8], recognized: bool) -> Option<Reject> {
+    let binary = || rejected("found a binary file, expected recordings as JSON".to_owned());
+    known_kind(head).or_else(|| (has_zero(head) && !recognized).then(binary))
+}
+
+/// The same of a kind that is known, which may hold recordings.
+pub(super) fn known_kind(head: &[u8]) -> Option<Reject> {
     let start = &head[..head.len().min(LOOKED_AT)];
-    let has_zero = memchr::memchr(0, start).is_some();
+    if !has_zero(head) && is_utf8(start) {
+        return None;
+    }
     let is = |magic: &[u8]| start.starts_with(magic) && (!UTF_16.contains(&magic) || is_wide(start));
-    let message = match KINDS.iter().find(|(magic, ..)| is(magic)) {
-        Some((_, what, instead)) if has_zero || !is_utf8(start) => {
-            format!("found {what}, expected recordings as JSON: {instead}")
-        }
-        _ if has_zero && !recognized => "found a binary file, expected recordings as JSON".to_owned(),
-        _ => return None,
-    };
-    Some(Reject::new(RejectCode::FormatUnknown, "", message))
+    let (_, what, instead) = KINDS.iter().find(|(magic, ..)| is(magic))?;
+    Some(rejected(format!("found {what}, expected recordings as JSON: {instead}")))
+}
+
+fn rejected(message: String) -> Reject {
+    Reject::new(RejectCode::FormatUnknown, "", message)
+}
+
+/// Whether the beginning has a byte that no text has.
+fn has_zero(head: &[u8]) -> bool {
+    memchr::memchr(0, &head[..head.len().min(LOOKED_AT)]).is_some()
 }
 
 /// Whether bytes are text of units of two bytes: where it is mostly ASCII, as JSON is, every other one is 0. A byte order

@@ -18,6 +18,9 @@ pub(crate) enum Compression {
     Archive,
 }
 
+/// Bytes that show it.
+pub(crate) const MAGIC: usize = 4;
+
 pub(crate) fn compression(head: &[u8]) -> Compression {
     match head {
         [0x1f, 0x8b, ..] => Compression::Gzip,
@@ -83,6 +86,21 @@ impl<R: BufRead> Read for GzipMembers<R> {
             }
         }
     }
+}
+
+/// The bytes with their compression taken off.
+pub(crate) fn decompressed<R: Read + Send + 'static>(
+    compression: Compression,
+    inner: R,
+) -> io::Result<Box<dyn Read + Send>> {
+    Ok(match compression {
+        Compression::None | Compression::Archive => Box::new(inner),
+        Compression::Gzip => {
+            let whole = io::BufReader::with_capacity(128 << 10, inner);
+            Box::new(GzipMembers { decoder: Some(GzDecoder::new(whole)) })
+        }
+        Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(inner)?),
+    })
 }
 
 /// How much may come out of a compressed input.

@@ -83,7 +83,7 @@ pub(crate) fn is_space(byte: u8) -> bool {
 /// a broken first line costs itself alone.
 pub(crate) fn framing(head: &[u8], whole: bool) -> (Framing, bool) {
     let head = &head[bom(head)..];
-    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return (Framing::Line, true) };
+    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return (Framing::Line, whole) };
     match head[start] {
         b'[' => bracketed(&head[start..], whole),
         b'{' => {
@@ -296,6 +296,7 @@ mod tests {
         assert_eq!(super::framing(b"[]\n", false), (Framing::Array, false));
         assert_eq!(super::framing(b"[]\n{\"a", false), (Framing::Line, true));
         assert_eq!(super::framing(b"[{\"a\":1", false), (Framing::Array, true));
+        assert_eq!(super::framing(b" \n ", false), (Framing::Line, false), "the text is yet to come");
     }
 
     #[test]

@@ -16,12 +16,12 @@ use crate::columns::RecordOptions;
 use crate::columns::chunk::Segment;
 use crate::columns::intern::Interner;
 use crate::columns::quarantine::QuarantineRow;
-use crate::columns::tally::Tallies;
+use crate::columns::tally::{Tallies, Tally};
 use crate::columns::writer::{BlockWriter, RawChunk};
 use crate::error::{Error, Result};
-use crate::importers::SpreadImporter;
 use crate::importers::items::{ItemColumns, ItemRow, NO_CONTEXT, Piece, Shared};
 use crate::importers::mapping::Totals;
+use crate::importers::{IMPORTERS, SpreadImporter};
 use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
 
@@ -42,6 +42,8 @@ pub(super) struct ItemBlock {
     pub records: u64,
     pub columns: ItemColumns,
     pub quarantine: Vec<QuarantineRow>,
+    /// Entries of an archive that are not read; the block has nothing else then.
+    pub skipped: Option<Tally>,
 }
 
 impl ItemBlock {
@@ -54,6 +56,7 @@ impl ItemBlock {
             records: 0,
             columns: ItemColumns::default(),
             quarantine: Vec::new(),
+            skipped: None,
         }
     }
 }
@@ -182,6 +185,8 @@ pub(super) struct Gathered {
     tallies: Tallies,
     /// By source.
     quarantine: BTreeMap<u32, Vec<QuarantineRow>>,
+    /// Entries of archives that are not read, by source.
+    skipped: Vec<(u32, Tally)>,
     /// Chunks made, and traces looked at, of which the first ones are made again only for what they count.
     chunks: u64,
     looked_at: u64,
@@ -215,6 +220,7 @@ impl Collecting {
             spill: None,
             tallies: Tallies::default(),
             quarantine: BTreeMap::new(),
+            skipped: Vec::new(),
             chunks: 0,
             looked_at: 0,
             skip,
@@ -306,6 +312,14 @@ impl Codes {
     }
 }
 
+/// Whether a kind is the name of its importer, or of another one, a dot and a word, so that it alone says where it comes
+/// from: the command `codes` explains it by that.
+fn has_named_kind(tally: &Tally) -> bool {
+    let Some(kind) = &tally.kind else { return true };
+    let known = |name: &str| name == tally.importer || IMPORTERS.iter().any(|one| one.info().name == name);
+    kind.split_once('.').is_some_and(|(name, word)| known(name) && !word.is_empty())
+}
+
 /// The first of the traces that one is gathered together with.
 fn top(first: &mut [u32], number: u32) -> u32 {
     let mut at = number;
@@ -372,6 +386,7 @@ impl Gathered {
             }
             self.tallies.add(input, name, RecordStatus::Quarantined, block.quarantine.len() as u64);
             let source = self.sources.len() as u32 - 1;
+            self.skipped.extend(block.skipped.take().map(|tally| (source, tally)));
             for mut row in block.quarantine.drain(..) {
                 row.position.line += before;
                 self.quarantine.entry(source).or_default().push(row);
@@ -495,8 +510,14 @@ impl Gathered {
             segments.push(Segment { entry, quarantined, ..Segment::of_counts(*input, Vec::new()) });
             writer.quarantine.extend(rows);
         }
-        let counts = self.tallies.take().into_iter();
-        segments.extend(counts.map(|(source, tallies)| Segment::of_counts(source, tallies)));
+        for (source, tally) in std::mem::take(&mut self.skipped) {
+            let (path, input) = &self.sources[source as usize];
+            let entry = Some(path.as_ref().into());
+            segments.push(Segment { entry, ..Segment::of_counts(*input, vec![tally]) });
+        }
+        let counts = self.tallies.take();
+        debug_assert!(counts.values().flatten().all(has_named_kind), "{counts:?}");
+        segments.extend(counts.into_iter().map(|(source, tallies)| Segment::of_counts(source, tallies)));
         let mapping = options.mapping.map(|mapping| Arc::new(mapping.counted(&self.totals)));
         Ok(RawChunk { mapping, ..writer.finish(segments)? })
     }

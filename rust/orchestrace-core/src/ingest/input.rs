@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::archive::{Archive, Entry, EntryBlock, is_tar, is_zip};
+use super::archive::{Archive, Entry, EntryBlock, Skipped, is_tar, is_zip};
 use super::binary::refusal;
 use super::compressed::{Compression, compression};
 use super::frame::{Beginning, Framing, HEAD, KeptBeginning, LOOKED_AT, framing, head_records, look_on};
@@ -72,8 +72,8 @@ pub(super) struct Given {
     pub format: Format,
     /// Of an archive.
     pub entry: Option<Arc<Entry>>,
-    /// Entries of an archive that are no recordings; the block is empty where there are any.
-    pub ignored: u64,
+    /// Entries of an archive that are not read; the block is empty where there are any.
+    pub skipped: Option<Skipped>,
 }
 
 /// The position at which the reading of an input resumes: [`super::SourcePart::position`] of a reading with the same
@@ -248,13 +248,13 @@ impl Opened {
         Ok(match &mut self.stream {
             Stream::One(stream, format) => {
                 let format = *format;
-                stream.next(run)?.map(|block| Given { block, format, entry: None, ignored: 0 })
+                stream.next(run)?.map(|block| Given { block, format, entry: None, skipped: None })
             }
-            Stream::Many(archive) => archive.next(run)?.map(|EntryBlock { block, entry, ignored }| Given {
+            Stream::Many(archive) => archive.next(run)?.map(|EntryBlock { block, entry, skipped }| Given {
                 block,
                 format: archive.format,
                 entry: Some(entry),
-                ignored,
+                skipped,
             }),
         })
     }

@@ -18,6 +18,7 @@ mod gather;
 mod index;
 mod input;
 mod long_record;
+pub mod names;
 mod parse;
 mod positional;
 mod reader;

@@ -13,11 +13,10 @@ use super::source::{Block, HELD};
 use crate::columns::block::BlockWriter;
 use crate::columns::chunk::Segment;
 use crate::columns::quarantine::{Position, QuarantineRow, excerpt};
-use crate::columns::tally::Tally;
 use crate::error::{FindingCode, Reject, RejectCode, capped, printable};
 use crate::importers::{Importer, Items, Record, SpreadImporter};
 use crate::json::END_OF_RECORD;
-use crate::schema::{EVENT_FIELDS, RecordStatus};
+use crate::schema::EVENT_FIELDS;
 
 pub(super) struct BlockParser<'a> {
     pub options: &'a ReadOptions,
@@ -32,9 +31,6 @@ pub(super) struct BlockParser<'a> {
     /// What describes all entries of an archive.
     pub header: &'a str,
 }
-
-/// Kind of an entry of an archive that is no recording.
-const NOT_JSON: &str = "archive.not_json";
 
 /// Whether a record is good.
 type Judged = std::result::Result<(), Reject>;
@@ -158,19 +154,8 @@ impl BlockParser<'_> {
         block: &Block,
         source: usize,
         importer: &'static dyn Importer,
-        ignored: u64,
         writer: &mut BlockWriter,
     ) -> Option<Segment> {
-        if ignored > 0 {
-            let tally = Tally {
-                importer: self.importer.into(),
-                status: RecordStatus::Ignored,
-                kind: Some(NOT_JSON.into()),
-                count: ignored,
-            };
-            let (index, importer) = (block.index, Some(importer.accepted_as()));
-            return Some(Segment { index, importer, ..Segment::of_counts(source, vec![tally]) });
-        }
         let (traces, quarantined) = (writer.facts.len(), writer.quarantine.len());
         let mut sink = Traces { writer, importer, digests: self.options.digests };
         let (records, lines) = self.records(block, &mut sink);
@@ -194,7 +179,6 @@ impl BlockParser<'_> {
         block: &Block,
         source: usize,
         importer: &'static dyn SpreadImporter,
-        ignored: u64,
     ) -> Option<ItemBlock> {
         let mut items = ItemBlock::new(source, block.index, block.line.is_some());
         if self.options.unread_fields {
@@ -202,11 +186,6 @@ impl BlockParser<'_> {
         }
         // Of some formats all stays, of others little: what is not needed is given back.
         items.columns.piece.text.reserve(block.bytes.len());
-        if ignored > 0 {
-            let kind = items.columns.kinds.code(NOT_JSON);
-            items.columns.ignored.extend((0..ignored).map(|_| kind));
-            return Some(items);
-        }
         let mut sink = Parts { items: &mut items, importer, records: 0 };
         let (records, lines) = self.records(block, &mut sink);
         (items.records, items.lines) = (records, lines);

@@ -8,10 +8,11 @@ use std::io::{self, Cursor, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use flate2::bufread::GzDecoder;
 use memchr::{memchr, memchr_iter, memrchr};
 
-use super::compressed::{Compression, Counted, Expanding, Expansion, FailedReader, GzipMembers, compression};
+use super::compressed::{
+    Compression, Counted, Expanding, Expansion, FailedReader, MAGIC, compression, decompressed,
+};
 use super::frame::{Beginning, Framing, Structure, bom, is_space};
 use super::long_record::LongRecord;
 use super::positional::read_full_at;
@@ -163,8 +164,8 @@ pub(crate) struct Decoded {
 impl Decoded {
     pub(crate) fn new(mut raw: Box<dyn Read + Send>, expansion: Expansion) -> io::Result<Self> {
         let consumed = Arc::new(AtomicU64::new(0));
-        let mut magic = Vec::with_capacity(4);
-        raw.by_ref().take(4).read_to_end(&mut magic)?;
+        let mut magic = Vec::with_capacity(MAGIC);
+        raw.by_ref().take(MAGIC as u64).read_to_end(&mut magic)?;
         let compression = compression(&magic);
         let failed = Arc::new(AtomicBool::new(false));
         let whole = Counted {
@@ -174,14 +175,8 @@ impl Decoded {
         };
         let reader: Box<dyn Read + Send> = match compression {
             Compression::None | Compression::Archive => Box::new(whole),
-            Compression::Gzip => {
-                let whole = io::BufReader::with_capacity(128 << 10, whole);
-                let members = GzipMembers { decoder: Some(GzDecoder::new(whole)) };
-                Box::new(Expanding::new(members, Arc::clone(&consumed), expansion))
-            }
-            Compression::Zstd => {
-                let frames = zstd::stream::read::Decoder::new(whole)?;
-                Box::new(Expanding::new(frames, Arc::clone(&consumed), expansion))
+            packed => {
+                Box::new(Expanding::new(decompressed(packed, whole)?, Arc::clone(&consumed), expansion))
             }
         };
         Ok(Self { reader, compression, consumed, failed })

@@ -10,15 +10,17 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rayon::Scope;
 
 use super::ReadOptions;
-use super::gather::{Budget, Collecting};
+use super::gather::{Budget, Collecting, ItemBlock};
 use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, io_error};
 use super::parse::BlockParser;
 use super::source::read_range;
 use crate::columns::block::BlockWriter;
 use crate::columns::chunk::{RawChunk, Segment};
+use crate::columns::tally::Tally;
 use crate::error::{Error, Result};
 use crate::importers::Format;
 use crate::run::Run;
+use crate::schema::RecordStatus;
 
 enum Task {
     Range {
@@ -305,7 +307,7 @@ impl<'a> Work<'a> {
             .map_err(io_error(name))?;
         let mut parcel = Parcel::default();
         for block in [Some(block), long].into_iter().flatten() {
-            parcel.put(source, Given { block, format, entry: None, ignored: 0 });
+            parcel.put(source, Given { block, format, entry: None, skipped: None });
         }
         self.parse(parcel)?;
         self.run.advance(end - start);
@@ -475,7 +477,7 @@ impl<'a> Work<'a> {
 
     /// Adds a block to the tables of a chunk, or to the parts of traces; what it is in the chunk.
     fn segment(&self, source: usize, given: &Given, writer: &mut BlockWriter) -> Result<Option<Segment>> {
-        let Given { block, format, entry, ignored } = given;
+        let Given { block, format, entry, skipped } = given;
         let info = format.info();
         let lenient = info.lenient;
         let adjusted = lenient.then(|| {
@@ -490,14 +492,32 @@ impl<'a> Work<'a> {
             None => (name.as_str(), stem.as_str(), ""),
         };
         let parser = BlockParser { options, importer: info.name, lenient, stem, path, header };
+        let tally = skipped.map(|skipped| Tally {
+            importer: info.name.into(),
+            status: RecordStatus::Ignored,
+            kind: Some(skipped.code.as_str().into()),
+            count: skipped.count,
+        });
         Ok(match format {
             Format::Whole(importer) => {
-                let segment = parser.traces(block, source, *importer, *ignored, writer);
+                let segment = match tally {
+                    Some(tally) => {
+                        Some(Segment { index: block.index, ..Segment::of_counts(source, vec![tally]) })
+                    }
+                    None => parser.traces(block, source, *importer, writer),
+                };
                 let entry = || entry.as_ref().map(|entry| entry.path.as_str().into());
                 segment.map(|segment| Segment { entry: entry(), ..segment })
             }
             Format::Spread(importer) => {
-                if let Some(items) = parser.items(block, source, *importer, *ignored) {
+                let items = match tally {
+                    Some(tally) => Some(ItemBlock {
+                        skipped: Some(tally),
+                        ..ItemBlock::new(source, block.index, block.line.is_some())
+                    }),
+                    None => parser.items(block, source, *importer),
+                };
+                if let Some(items) = items {
                     locked(&self.gather).put(items, *importer, path.into(), &self.budget)?;
                 }
                 None

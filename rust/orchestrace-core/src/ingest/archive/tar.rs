@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Found, unreadable};
+use crate::error::Reject;
 use crate::ingest::compressed::{Compression, FailedReader};
 use crate::ingest::source::Decoded;
 
@@ -115,6 +116,15 @@ pub(super) struct TarEntries {
 struct Ahead {
     name: Option<String>,
     size: Option<u64>,
+    /// Holes were left out of its bytes.
+    sparse: bool,
+}
+
+/// A file that an archive holds.
+struct Header {
+    name: String,
+    /// Why its bytes are not those of the file.
+    reject: Option<Reject>,
 }
 
 impl TarEntries {
@@ -138,7 +148,8 @@ impl TarEntries {
             if inner.damaged { Ok(None) } else { header(&mut inner) }
         };
         match found {
-            Ok(Some(name)) => {
+            Ok(Some(Header { name, reject: Some(reject) })) => Ok(Some(Found { name, body: Err(reject) })),
+            Ok(Some(Header { name, reject: None })) => {
                 let body = Decoded {
                     reader: Box::new(Section(Arc::clone(&self.inner))),
                     compression: Compression::Archive,
@@ -162,8 +173,8 @@ impl TarEntries {
     }
 }
 
-/// Reads headers up to that of a file; its name. `None` at the end of the archive.
-fn header(inner: &mut Inner) -> io::Result<Option<String>> {
+/// Reads headers up to that of a file. `None` at the end of the archive.
+fn header(inner: &mut Inner) -> io::Result<Option<Header>> {
     let mut ahead = Ahead::default();
     loop {
         inner.pass()?;
@@ -186,7 +197,7 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
         inner.left = size;
         inner.padding = (BLOCK as u64 - size % BLOCK as u64) % BLOCK as u64;
         match kind {
-            b'0' | 0 | b'7' => {
+            b'0' | 0 | b'7' | b'S' | b'M' => {
                 let prefix = text(&header[345..500]);
                 let name = ahead.name.unwrap_or_else(|| {
                     let name = text(&header[..100]);
@@ -197,7 +208,16 @@ fn header(inner: &mut Inner) -> io::Result<Option<String>> {
                         format!("{prefix}/{name}")
                     }
                 });
-                return Ok(Some(name));
+                let reject = match kind {
+                    b'M' => {
+                        Some("the entry began in another volume: join the volumes and read the whole archive")
+                    }
+                    _ if kind == b'S' || ahead.sparse => {
+                        Some("the entry is stored as a sparse file: unpack the archive and read the files")
+                    }
+                    _ => None,
+                };
+                return Ok(Some(Header { name, reject: reject.map(unreadable) }));
             }
             b'L' | b'x' if size <= LONGEST => {
                 let mut value = vec![0; size as usize];
@@ -228,6 +248,8 @@ fn attributes(mut records: &[u8], ahead: &mut Ahead) {
         match record.trim_end_matches('\n').split_once('=') {
             Some(("path", value)) => ahead.name = Some(value.to_owned()),
             Some(("size", value)) => ahead.size = value.parse().ok(),
+            Some(("GNU.sparse.name", value)) => (ahead.name, ahead.sparse) = (Some(value.to_owned()), true),
+            Some((key, _)) if key.starts_with("GNU.sparse.") => ahead.sparse = true,
             _ => {}
         }
         records = &records[length..];

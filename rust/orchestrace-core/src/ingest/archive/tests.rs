@@ -147,10 +147,14 @@ fn entries_of_a_zip_file_are_read_like_files() {
             pair("in/a/odd.json", "archive.entry")
         ]
     );
-    let row = |status: &str, kind: &str, n| ("in/a".into(), status.into(), kind.into(), n);
+    let row = |file: &str, status: &str, kind: &str, n| (file.into(), status.into(), kind.into(), n);
     assert_eq!(
         counts(&store),
-        [row("used", "", 5), row("ignored", "archive.not_json", 1), row("quarantined", "", 3)]
+        [
+            row("in/a", "used", "", 5),
+            row("in/a", "quarantined", "", 3),
+            row("in/a/README", "ignored", "archive.not_json", 1)
+        ]
     );
 }
 
@@ -212,7 +216,8 @@ fn entries_of_a_tar_file_are_read_like_files() {
         let store = stream(&bytes, &ReadOptions::default());
         assert_eq!(column(&store, "traces", "trace_id"), expected);
         assert_eq!(store.records_quarantined(), 0);
-        assert_eq!(counts(&store)[1].3, 2, "the picture and the empty entry");
+        let ignored: Vec<_> = counts(&store)[1..].iter().map(|row| (row.2.clone(), row.3)).collect();
+        assert_eq!(ignored, [("archive.empty".to_owned(), 1), ("archive.not_json".to_owned(), 1)]);
         // From a file, which is opened a second time.
         let path = folder.join("a");
         std::fs::write(&path, &bytes).unwrap();
@@ -268,4 +273,123 @@ fn a_reading_goes_on_between_two_blocks_of_an_archive() {
     let expected: Vec<_> =
         (0..8).map(|i| pair(if i < 4 { "a/a.jsonl" } else { "a/b.jsonl" }, &i.to_string())).collect();
     assert_eq!((found, records), (expected, 9));
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    out.write_all(bytes).unwrap();
+    out.finish().unwrap()
+}
+
+#[test]
+fn compressed_entries_are_read_like_compressed_files() {
+    let both = format!("{}\n{}\n", trace("1"), trace("2"));
+    let packed_twice = gzip(&gzip(both.as_bytes()));
+    let mut broken = gzip(trace("5").as_bytes());
+    broken.truncate(broken.len() - 9);
+    let (zipped, zstd) = (gzip(both.as_bytes()), zstd::stream::encode_all(trace("3").as_bytes(), 1).unwrap());
+    let inner = zip_file(&[packed("x.json", trace("6"), 8)]);
+    let entries: Vec<(&str, Vec<u8>)> = vec![
+        ("a.jsonl.gz", zipped.clone()),
+        ("no suffix", zstd),
+        ("plain.json.gz", trace("4").into_bytes()),
+        ("cut.json.gz", broken),
+        ("twice.json.gz.gz", packed_twice),
+        ("inner.zip", inner.clone()),
+        ("inner.zip.gz", gzip(&inner)),
+        ("inner.tar.gz", gzip(&tar_file(&[("x.json", trace("7").as_bytes())]))),
+        ("README.gz", gzip(b"read me")),
+    ];
+    let borrowed: Vec<(&str, &[u8])> = entries.iter().map(|(name, body)| (*name, &body[..])).collect();
+    let listed = |method| entries.iter().map(|(n, b)| packed(n, b.clone(), method)).collect::<Vec<_>>();
+    let tar = tar_file(&borrowed);
+    for bytes in [zip_file(&listed(0)), zip_file(&listed(8)), zip_file(&listed(93)), gzip(&tar), tar] {
+        let store = stream(&bytes, &ReadOptions::default());
+        assert_eq!(
+            column(&store, "traces", "trace_id"),
+            [
+                pair("in/a/a.jsonl.gz", "1"),
+                pair("in/a/a.jsonl.gz", "2"),
+                pair("in/a/no suffix", "3"),
+                pair("in/a/plain.json.gz", "4")
+            ]
+        );
+        assert_eq!(column(&store, "quarantine", "code"), [pair("in/a/cut.json.gz", "input.truncated")]);
+        let kinds = column(&store, "record_counts", "kind");
+        let ignored: Vec<_> = kinds.iter().filter(|(_, kind)| !kind.is_empty()).cloned().collect();
+        assert_eq!(
+            ignored,
+            [
+                pair("in/a/twice.json.gz.gz", "archive.nested"),
+                pair("in/a/inner.zip", "archive.nested"),
+                pair("in/a/inner.zip.gz", "archive.nested"),
+                pair("in/a/inner.tar.gz", "archive.nested"),
+                pair("in/a/README.gz", "archive.not_json")
+            ]
+        );
+    }
+}
+
+#[test]
+fn what_comes_out_of_compressed_entries_is_bounded() {
+    let text = [b"{\"a\":".to_vec(), vec![b' '; 40 << 20]].concat();
+    let bomb = gzip(&text);
+    let codes = |bytes: &[u8], options: &ReadOptions| -> Vec<String> {
+        column(&stream(bytes, options), "quarantine", "code").into_iter().map(|(_, code)| code).collect()
+    };
+    let few = ReadOptions { max_expansion: 100, ..ReadOptions::default() };
+    for bytes in [
+        zip_file(&[packed("a.json.gz", bomb.clone(), 0)]),
+        zip_file(&[packed("a.json.gz", bomb.clone(), 8)]),
+        tar_file(&[("a.json.gz", &bomb)]),
+        gzip(&tar_file(&[("a.json.gz", &bomb)])),
+    ] {
+        assert_eq!(codes(&bytes, &few), ["input.expansion"]);
+        let little = ReadOptions { max_decompressed: 1 << 20, ..ReadOptions::default() };
+        assert_eq!(codes(&bytes, &little), ["input.expansion"]);
+        let many = ReadOptions { max_expansion: 1 << 20, ..ReadOptions::default() };
+        assert_eq!(codes(&bytes, &many), ["input.truncated"], "it is no JSON");
+    }
+    // Many of them share the limit of the archive.
+    let names: Vec<String> = (0..8).map(|i| format!("{i}.json.gz")).collect();
+    let small = gzip(&text[..9 << 20]);
+    let entries: Vec<_> = names.iter().map(|name| packed(name, small.clone(), 0)).collect();
+    let codes = codes(&zip_file(&entries), &few);
+    assert!(codes.contains(&"input.expansion".to_owned()), "{codes:?}");
+}
+
+#[test]
+fn a_few_entries_that_are_not_read_have_their_names() {
+    let names: Vec<String> = (0..NAMED + 4).map(|i| format!("{i}.txt")).collect();
+    let mut entries: Vec<_> = names.iter().map(|name| packed(name, "words", 0)).collect();
+    entries.push(packed("b/.DS_Store", "\0\0", 0));
+    entries.push(packed("__MACOSX/._a.json", "\0\x05\x16\x07", 0));
+    entries.push(packed("a.json", trace("1"), 0));
+    let store = stream(&zip_file(&entries), &ReadOptions::default());
+    let kinds = column(&store, "record_counts", "kind");
+    let of =
+        |file: &str| kinds.iter().filter(|row| row.0 == file).map(|row| row.1.as_str()).collect::<Vec<_>>();
+    assert_eq!(of("in/a"), ["", "archive.hidden", "archive.not_json"]);
+    assert_eq!((of("in/a/0.txt"), of("in/a/16.txt")), (vec!["archive.not_json"], vec![]));
+    let ignored: u64 = counts(&store).iter().filter(|row| row.1 == "ignored").map(|row| row.3).sum();
+    assert_eq!((ignored, store.records_read()), (NAMED as u64 + 6, NAMED as u64 + 7));
+}
+
+#[test]
+fn sparse_entries_are_told() {
+    let pax = b"22 GNU.sparse.major=1\n".to_vec();
+    let bytes = [
+        tar_entry("a.json", b'S', trace("1").as_bytes()),
+        tar_entry("pax", b'x', &pax),
+        tar_entry("b.json", b'0', trace("2").as_bytes()),
+        tar_entry("c.json", b'M', trace("3").as_bytes()),
+        tar_entry("d.json", b'0', trace("4").as_bytes()),
+        vec![0; 1024],
+    ]
+    .concat();
+    let store = stream(&bytes, &ReadOptions::default());
+    assert_eq!(column(&store, "traces", "trace_id"), [pair("in/a/d.json", "4")]);
+    let rejects = column(&store, "quarantine", "code");
+    let expected = ["a", "b", "c"].map(|name| pair(&format!("in/a/{name}.json"), "archive.entry"));
+    assert_eq!(rejects, expected);
 }

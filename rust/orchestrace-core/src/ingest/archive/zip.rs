@@ -8,7 +8,8 @@ use flate2::Crc;
 use flate2::read::DeflateDecoder;
 
 use super::super::positional::read_full_at;
-use super::{Found, Range, Shared, unreadable};
+use super::limits::Shared;
+use super::{Found, Range, unreadable};
 use crate::error::Reject;
 
 /// One entry of the directory.
