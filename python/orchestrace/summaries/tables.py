@@ -88,7 +88,8 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
 
     of_events = (_total("tokens_in"), _total("tokens_out"), _ordered_total("cost_usd"))
     spent = ("tokens_in", "tokens_out", "cost_usd")
-    divisions = [pl.LazyFrame(schema=SCHEMAS["events"]), *corpus._divisions("events")]
+    nothing = pl.LazyFrame(schema={name: SCHEMAS["events"][name] for name in ("trace", *spent)})
+    divisions = [nothing, *corpus._divisions("events")]
     # one after the other: the values of all traces at once are more than a budget allows
     events = pl.concat(
         part.filter(pl.any_horizontal(pl.col(spent).is_not_null())).group_by("trace").agg(of_events).collect()
