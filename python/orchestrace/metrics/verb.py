@@ -263,12 +263,13 @@ def summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confid
     keys = [key, "harness_hash"]
     units, fields = unit_columns(), table["reason"].struct.fields
     usual = {column: _usual(table, keys, column) for column in ("time_unit", "clock_unit")}
-    flags = {name for name, dtype in table.schema.items() if dtype == pl.Boolean}
+    schema = table.schema  # every look at it makes the types of all columns anew
+    flags = {name for name, dtype in schema.items() if dtype == pl.Boolean}
     parts = []
     for name in numeric(table.drop("task")):
         reason = pl.col("reason").struct.field(name) if name in fields else pl.lit(None, CREDITS["reason"])
         rows = table.select(*keys, "task", *usual, value=pl.col(name).cast(pl.Float64), reason=reason)
-        unit, n = pl.lit(None, table.schema["time_unit"]), pl.len().over(keys)
+        unit, n = pl.lit(None, schema["time_unit"]), pl.len().over(keys)
         if name in units:
             column = units[name]
             rows = rows.with_columns(n=n).join(

@@ -86,19 +86,14 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
         ),
     )
 
-    def known(name: str) -> pl.Expr:
-        """The sum of a column, null where nobody knows a number, not 0.
-
-        Ascending: threads hand numbers over in any order, on which a sum of floats hangs.
-        """
-        ascending = pl.col(name).drop_nulls().sort()
-        return pl.when(pl.col(name).is_not_null().any()).then(ascending.cum_sum().last()).alias(name)
-
-    of_events = ("tokens_in", "tokens_out", "cost_usd")
-    divisions = [pl.LazyFrame(schema=SCHEMAS["events"]), *corpus._divisions("events")]
+    of_events = (_total("tokens_in"), _total("tokens_out"), _ordered_total("cost_usd"))
+    spent = ("tokens_in", "tokens_out", "cost_usd")
+    nothing = pl.LazyFrame(schema={name: SCHEMAS["events"][name] for name in ("trace", *spent)})
+    divisions = [nothing, *corpus._divisions("events")]
     # one after the other: the values of all traces at once are more than a budget allows
     events = pl.concat(
-        part.group_by("trace").agg(known(name) for name in of_events).collect() for part in divisions
+        part.filter(pl.any_horizontal(pl.col(spent).is_not_null())).group_by("trace").agg(of_events).collect()
+        for part in divisions
     ).lazy()
     is_total = (pl.col("kind") == "cost") & (pl.col("name").cast(pl.String) == "tokens")
     totals = corpus.measures.filter(is_total).select("trace", pl.col("value").alias("tokens"))
@@ -111,7 +106,10 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
             pl.len().alias("traces"),
             pl.col("partial").sum(),
             pl.col("n_events").sum().alias("events"),
-            *(known(name) for name in ("tokens_in", "tokens_out", "tokens", "cost_usd")),
+            _total("tokens_in"),
+            _total("tokens_out"),
+            _ordered_total("tokens"),
+            _ordered_total("cost_usd"),
         )
     )
     whole = counts.join(traces, on="importer", how="full", coalesce=True)
@@ -119,6 +117,19 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
     return whole.with_columns(pl.col(counted).fill_null(0)).sort(
         "records", "traces", "importer", descending=[True, True, False]
     )
+
+
+def _total(name: str) -> pl.Expr:
+    """The sum of a column of whole numbers, null where nobody knows a number, not 0."""
+    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum())
+
+
+def _ordered_total(name: str) -> pl.Expr:
+    """The same of floats.
+
+    Ascending: threads hand numbers over in any order, on which a sum of floats depends.
+    """
+    return pl.col(name).drop_nulls().sort().cum_sum().last()
 
 
 def _severity(level: str) -> pl.Expr:

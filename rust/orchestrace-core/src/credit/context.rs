@@ -22,6 +22,7 @@ use super::params::{CONTEXT, Param};
 use crate::error::Result;
 use crate::graph::owner::NOBODY;
 use crate::graph::{Order, TraceGraph};
+use crate::importers::hex;
 use crate::run::Run;
 use crate::schema::EventType::{
     self, Aggregate, HumanIntervention, Message, OrchestratorDecision, Return, Spawn, ToolCall, ToolResult,
@@ -33,7 +34,7 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
 use arrow_schema::{Schema, SchemaRef};
 use rayon::prelude::*;
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::xxh3_128;
 
 /// Parameters of [`contexts`].
 pub static PARAMS: &[Param] = &[CONTEXT];
@@ -45,8 +46,12 @@ pub struct Contexts {
     pub of_event: Vec<Option<u128>>,
     /// Whether it holds what the event's owner may or may not have heard.
     pub assumed: Vec<bool>,
+    /// What an event does, of those whose contexts were computed; empty where contexts are recorded.
+    acts: Vec<Option<u128>>,
     nodes: Vec<Option<u128>>,
     before: Vec<u128>,
+    /// What a context is the hash of.
+    hashed: Vec<u8>,
 }
 
 /// Where contexts come from.
@@ -89,6 +94,7 @@ impl Contexts {
     pub fn record(&mut self, field: &Texts<'_>, n_events: usize) {
         self.assumed.clear();
         self.assumed.resize(n_events, false);
+        self.acts.clear();
         self.of_event.clear();
         self.of_event.extend((0..n_events).map(|v| field.get(v).map(|key| xxh3_128(key.as_bytes()))));
     }
@@ -101,14 +107,17 @@ impl Contexts {
         graph: &mut TraceGraph,
     ) -> std::result::Result<(), Reason> {
         let n = view.len();
+        self.acts.clear();
         self.assumed.clear();
         self.assumed.extend_from_slice(graph.build_heard(view));
         let (csr, order) = graph.ordered();
         let order = order.ok_or(Reason::GraphCycle)?;
         self.of_event.clear();
         self.of_event.resize(n, None);
-        self.nodes.clear();
-        self.nodes.resize(n, None);
+        for column in [&mut self.acts, &mut self.nodes] {
+            column.clear();
+            column.resize(n, None);
+        }
         let task = key_of(&halves(xxh3_128(view.task_id.as_bytes())));
         let rows = |place: usize| match order {
             Order::Document(_) => place,
@@ -124,19 +133,25 @@ impl Contexts {
                 continue;
             }
             self.before.sort_unstable();
-            let mut hash = Xxh3::new();
-            hash.update(&task.to_le_bytes());
-            for node in &self.before {
-                hash.update(&node.to_le_bytes());
-            }
-            let context = hash.digest128();
+            // One call on a buffer: a hasher that is fed piece by piece copies half a kilobyte before its first byte.
+            self.hashed.clear();
+            self.hashed.extend_from_slice(&task.to_le_bytes());
+            self.hashed.extend(self.before.iter().flat_map(|node| node.to_le_bytes()));
+            let context = xxh3_128(&self.hashed);
             self.of_event[v] = Some(context);
-            self.nodes[v] = act(view, corpus, v).map(|act| {
+            self.acts[v] = act(view, corpus, v);
+            self.nodes[v] = self.acts[v].map(|act| {
                 let ([a, b], [c, d]) = (halves(act), halves(context));
                 key_of(&[a, b, c, d, corpus.agent(Some(view.agent[v]))])
             });
         }
         Ok(())
+    }
+
+    /// What an event does ([`act`]), which its context has asked for already where it was computed.
+    #[must_use]
+    pub fn act(&self, view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> {
+        self.acts.get(v).copied().flatten().or_else(|| act(view, corpus, v))
     }
 }
 
@@ -224,6 +239,14 @@ pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<(Vec<Rec
     Ok((batches, schema))
 }
 
+/// A key as 32 hexadecimal digits, the highest first.
+fn append_key(column: &mut StringViewBuilder, key: Option<u128>) {
+    let Some(key) = key else { return column.append_null() };
+    let mut digits = [0; 32];
+    hex::spell(&key.to_be_bytes(), &mut digits);
+    column.append_value(std::str::from_utf8(&digits).unwrap_or_default());
+}
+
 #[derive(Default)]
 struct ContextRows {
     trace: Vec<u32>,
@@ -255,8 +278,8 @@ impl ContextRows {
             let context = if unordered.is_none() { contexts.of_event[v] } else { None };
             self.trace.push(view.trace);
             self.seq.push(v as u32);
-            self.context.append_option(context.map(|key| format!("{key:032x}")));
-            self.choice.append_option(act(view, corpus, v).map(|key| format!("{key:032x}")));
+            append_key(&mut self.context, context);
+            append_key(&mut self.choice, contexts.act(view, corpus, v));
             let role = owners.names()[owners.indices()[v] as usize].role();
             self.role.append_option(role.map(|code| roles.name(code)));
             self.assumed.push(context.map(|_| contexts.assumed[v]));

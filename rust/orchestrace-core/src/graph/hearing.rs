@@ -37,6 +37,8 @@ enum Told {
     Agent,
     /// An edge leads to an event of the addressee.
     Addressee,
+    /// It says nothing and is addressed to nobody: its edges are not looked at.
+    Silent,
 }
 
 /// Whether an event says something to somebody.
@@ -62,9 +64,11 @@ impl Hearing {
         let Some(first) = first else { return &self.edges };
         let only = second.is_none().then_some(first);
         self.find_addressees(view, owners, only);
-        self.told.clear();
-        self.told.resize(n, Told::Nothing);
         for (&s, &d) in view.src.iter().zip(view.dst) {
+            let known = &mut self.told[s as usize];
+            if *known >= Told::Addressee {
+                continue;
+            }
             let (from, to) = (index[s as usize], index[d as usize]);
             let told = match to {
                 _ if view.agent[s as usize] == view.agent[d as usize] || (from == to && to != NOBODY) => {
@@ -74,7 +78,7 @@ impl Hearing {
                 _ if to == self.addressee[s as usize] => Told::Addressee,
                 _ => Told::Agent,
             };
-            self.told[s as usize] = self.told[s as usize].max(told);
+            *known = told.max(*known);
         }
         self.deliver(owners);
         if only.is_none() {
@@ -89,6 +93,7 @@ impl Hearing {
         &self.assumed
     }
 
+    /// Whom events are addressed to, and whose edges are to be looked at.
     fn find_addressees(&mut self, view: &TraceView<'_>, owners: &Owners, only: Option<u32>) {
         let names = owners.names();
         let index = owners.indices();
@@ -100,6 +105,11 @@ impl Hearing {
                 None => None,
             };
             named.filter(|&at| at != index[v]).unwrap_or(NOBODY)
+        }));
+        self.told.clear();
+        self.told.extend(self.addressee.iter().zip(view.types).map(|(&to, &kind)| {
+            let heeded = to != NOBODY || speaks(EventType::ALL[usize::from(kind)]);
+            if heeded { Told::Nothing } else { Told::Silent }
         }));
     }
 
@@ -128,11 +138,14 @@ impl Hearing {
             is_told[like(v)] |= self.addressee[v] != NOBODY || self.told[v] >= Told::Agent;
         }
         let is_open = |v: usize| {
-            speaks(view.event_type(v))
+            self.told[v] == Told::Nothing
+                && speaks(view.event_type(v))
                 && view.to.get(v).is_none()
-                && self.told[v] == Told::Nothing
                 && !is_told[like(v)]
         };
+        if !(0..view.len()).any(is_open) {
+            return;
+        }
         let heard = &mut self.next;
         heard.fill(NOBODY);
         let (mut latest, mut speaker, mut several) = (NOBODY, NOBODY, false);

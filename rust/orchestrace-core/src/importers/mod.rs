@@ -12,7 +12,7 @@ mod atif;
 mod claude_code;
 mod codex;
 mod detect;
-mod hex;
+pub(crate) mod hex;
 mod inspect;
 pub(crate) mod items;
 mod langfuse;

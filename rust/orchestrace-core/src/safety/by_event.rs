@@ -20,6 +20,7 @@ struct Touched {
     hops: Option<u32>,
     before: Option<u32>,
     source: Option<u32>,
+    tool: Option<u32>,
     privileged: bool,
     p: Option<f64>,
 }
@@ -54,6 +55,7 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
                 hops: taint.hops(v),
                 before: taint.before(v),
                 source: taint.source(v),
+                tool: view.tool.get(v),
                 privileged: options.rules.tools.is_privileged_call(view, v),
                 p: chances.get(v).copied(),
             };
@@ -71,8 +73,7 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
         let names = placed().map(|(i, row)| ids.of(i, row.event));
         let sources = placed().map(|(i, row)| row.source.and_then(|v| ids.of(i, v)));
         let known = store.names().dict(Dict::Tool);
-        let tools =
-            placed().map(|(i, row)| view.trace(i).tool.get(row.event as usize).map(|t| known.name(t)));
+        let tools = rows().map(|row| row.tool.map(|tool| known.name(tool)));
         Ok(vec![
             take(chunk.traces.column(0), &places, None)?,
             take(chunk.traces.column(1), &places, None)?,
@@ -90,11 +91,19 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
     Ok((over(store, run, &schema, of, columns)?, schema))
 }
 
-/// What a trace answers: the events to clean and their costs, or why there are none to name.
-type Chosen = std::result::Result<Vec<(u32, f64)>, Reason>;
+/// An event to clean.
+struct Cut {
+    event: u32,
+    kind: u8,
+    agent: u32,
+    cost: f64,
+}
 
-/// Place of the trace in its chunk, the event and its cost, the code of a reason.
-type CutRow = (usize, Option<(u32, f64)>, u8);
+/// What a trace answers: the events to clean, or why there are none to name.
+type Chosen = std::result::Result<Vec<Cut>, Reason>;
+
+/// Place of the trace in its chunk, the event, the code of a reason.
+type CutRow = (usize, Option<Cut>, u8);
 
 /// Where sanitizers would keep the outcome clean, a row for each chosen event, and one without an event for each trace
 /// that has no answer. `costs` has what cleaning an event costs, in the order of the table `events`; 1 each without.
@@ -122,7 +131,11 @@ pub fn sanitizer_cuts(
         let cost = |v: usize| costs.map_or(1.0, |costs| costs.value(first + v));
         worker.with(view, &options.rules, |taint, worker, scene| {
             worker.cut.compute(taint, scene, cost)?;
-            Ok(worker.cut.chosen.iter().map(|&v| (v, cost(v as usize))).collect())
+            let cut = |&event: &u32| {
+                let v = event as usize;
+                Cut { event, kind: view.types[v], agent: view.agent[v], cost: cost(v) }
+            };
+            Ok(worker.cut.chosen.iter().map(cut).collect())
         })?
     };
     let columns = |chunk: &Chunk, view: &ChunkView<'_>, told: Vec<Chosen>| {
@@ -136,18 +149,19 @@ pub fn sanitizer_cuts(
             .collect();
         let places = UInt32Array::from_iter_values(rows.iter().map(|row| row.0 as u32));
         let agents = store.names().dict(Dict::Agent);
-        let of_event = |row: &CutRow| row.1.map(|(v, _)| (view.trace(row.0), v as usize));
-        let kinds = rows.iter().map(|row| of_event(row).map_or(u8::MAX, |(view, v)| view.types[v]));
-        let names = rows.iter().map(|row| of_event(row).map(|(view, v)| agents.name(view.agent[v])));
-        let ids = rows.iter().map(|row| of_event(row).and_then(|(view, v)| view.id.get(v)));
+        let cuts = || rows.iter().map(|row| row.1.as_ref());
+        let kinds = cuts().map(|cut| cut.map_or(u8::MAX, |cut| cut.kind));
+        let names = cuts().map(|cut| cut.map(|cut| agents.name(cut.agent)));
+        let ids =
+            rows.iter().map(|row| row.1.as_ref().and_then(|cut| view.event_id(row.0, cut.event as usize)));
         Ok(vec![
             take(chunk.traces.column(0), &places, None)?,
             take(chunk.traces.column(1), &places, None)?,
-            Arc::new(rows.iter().map(|row| row.1.map(|one| one.0)).collect::<UInt32Array>()) as ArrayRef,
+            Arc::new(cuts().map(|cut| cut.map(|cut| cut.event)).collect::<UInt32Array>()) as ArrayRef,
             Arc::new(ids.collect::<StringViewArray>()),
             word_array(kinds.collect(), EVENT_TYPES)?,
             Arc::new(names.collect::<StringViewArray>()),
-            Arc::new(rows.iter().map(|row| row.1.map(|one| one.1)).collect::<Float64Array>()),
+            Arc::new(cuts().map(|cut| cut.map(|cut| cut.cost)).collect::<Float64Array>()),
             word_array(rows.iter().map(|row| row.2).collect(), REASONS)?,
         ])
     };

@@ -122,16 +122,15 @@ pub(super) struct Ids<'a> {
 
 impl Ids<'_> {
     pub(super) fn of(&self, trace: usize, v: u32) -> Option<&str> {
-        self.view.trace(trace).id.get(v as usize)
+        self.view.event_id(trace, v as usize)
     }
 
     /// Lists of ids; an empty one is null.
     pub(super) fn lists<'b>(&self, rows: impl Iterator<Item = &'b [u32]>) -> ArrayRef {
         let mut lists = ListBuilder::new(StringViewBuilder::new());
         for (i, path) in rows.enumerate() {
-            let ids = self.view.trace(i).id;
             for &v in path {
-                lists.values().append_option(ids.get(v as usize));
+                lists.values().append_option(self.of(i, v));
             }
             lists.append(!path.is_empty());
         }

@@ -508,6 +508,12 @@ impl<'a> ChunkView<'a> {
         self.starts[i][0] as usize
     }
 
+    /// External id of an event of a trace, both by their places. A view of the trace for each id would cost far more.
+    #[must_use]
+    pub fn event_id(&self, i: usize, seq: usize) -> Option<&'a str> {
+        Texts::new(Some(self.events.id), self.first_event(i)).get(seq)
+    }
+
     /// Rollout group of a trace by its place in the chunk.
     #[must_use]
     pub fn group_id(&self, i: usize) -> &'a str {

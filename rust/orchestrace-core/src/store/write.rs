@@ -7,19 +7,21 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt8Type, UInt32Type};
+use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type, UInt32Type};
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::DataType;
 use rayon::prelude::*;
 
 use super::arrays::{text_at, text_of, u32_values};
 use super::{Chunk, Store};
-use crate::columns::usage::Counts;
 use crate::error::{Error, FindingCode, Result};
 use crate::json::time::{format_timestamp, parse_timestamp};
 use crate::json::{Cursor, Limits, Parsed, write_string};
 use crate::run::Run;
-use crate::schema::{EventField, MeasureKind, TimeBasis};
+use crate::schema::{MeasureKind, TimeBasis};
+
+mod events;
+
+use events::EventWriter;
 
 /// Writes all traces in order; the number of documents written.
 ///
@@ -200,8 +202,9 @@ struct ChunkWriter<'a> {
     labels: &'a HashMap<u32, Vec<usize>>,
     /// Of each trace the rows of findings, where there are any.
     findings: HashMap<u32, Vec<usize>>,
-    /// Columns of counts of tokens, where there are any.
-    tokens: [Option<&'a ArrayRef>; EventField::TOKENS.len()],
+    events: EventWriter<'a>,
+    /// The type of edges.
+    edge_types: Option<&'a ArrayRef>,
 }
 
 /// Writes members of an object.
@@ -216,11 +219,22 @@ impl<'a> Members<'a> {
         Self { out, first: true }
     }
 
-    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+    fn next(&mut self) {
         if !self.first {
             self.out.push(b',');
         }
         self.first = false;
+    }
+
+    /// A key that is written as JSON already, with its colon.
+    fn spelt_key(&mut self, key: &[u8]) -> &mut Vec<u8> {
+        self.next();
+        self.out.extend_from_slice(key);
+        self.out
+    }
+
+    fn key(&mut self, key: &str) -> &mut Vec<u8> {
+        self.next();
         write_string(key, self.out);
         self.out.push(b':');
         self.out
@@ -239,10 +253,7 @@ impl<'a> Members<'a> {
     /// Members as they were written, except that a document over several lines becomes one: line ends
     /// stand between tokens only, since strings cannot hold them.
     fn written(&mut self, members: &str) {
-        if !self.first {
-            self.out.push(b',');
-        }
-        self.first = false;
+        self.next();
         self.out.extend(members.bytes().map(|b| if matches!(b, b'\n' | b'\r') { b' ' } else { b }));
     }
 
@@ -268,8 +279,8 @@ impl<'a> ChunkWriter<'a> {
         for (row, trace) in u32_values(&chunk.findings, 0).iter().enumerate() {
             findings.entry(*trace).or_default().push(row);
         }
-        let tokens = EventField::TOKENS.map(|field| chunk.events.column_by_name(field.as_str()));
-        Self { chunk, store, labels, findings, tokens }
+        let events = EventWriter::new(&chunk.events);
+        Self { chunk, store, labels, findings, events, edge_types: chunk.edges.column_by_name("type") }
     }
 
     /// Labels and findings of a trace as members, each empty if there are none; and whether there are any.
@@ -341,7 +352,7 @@ impl<'a> ChunkWriter<'a> {
             if row > event as usize {
                 list.push(b',');
             }
-            self.event(row, facts.as_ref().filter(|_| row == event as usize), list);
+            self.events.event(row, facts.as_ref().filter(|_| row == event as usize), list);
         }
         list.push(b']');
         let list = doc.key("edges");
@@ -357,7 +368,7 @@ impl<'a> ChunkWriter<'a> {
                 let seq = column.as_primitive::<UInt32Type>().value(row);
                 edge.text(key, ids.value((event + seq) as usize));
             }
-            edge.text("type", text_of(&self.chunk.edges, "type", row).unwrap_or_default());
+            edge.text("type", self.edge_types.and_then(|types| text_at(types, row)).unwrap_or_default());
             edge.close();
         }
         list.push(b']');
@@ -402,11 +413,13 @@ impl<'a> ChunkWriter<'a> {
             .map(|member| Carried::read(member.value));
         let importer = text_of(traces, "importer", trace).unwrap_or("native");
         let group = text_of(traces, "group_id", trace);
-        let events = &self.chunk.events;
-        let t = events["t"].as_primitive::<Float64Type>();
-        let given_group = (self.chunk.starts[trace][0]..self.chunk.starts[trace + 1][0])
-            .filter_map(|row| Some((t.value(row as usize), text_of(events, "group_id", row as usize)?)))
-            .min_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal))
+        let t = self.chunk.events["t"].as_primitive::<Float64Type>();
+        let groups = self.chunk.events.column_by_name("group_id").map(|column| {
+            let rows = first..self.chunk.starts[trace + 1][0] as usize;
+            rows.filter_map(|row| Some((t.value(row), text_at(column, row)?)))
+        });
+        let given_group = groups
+            .and_then(|groups| groups.min_by(|(a, _), (b, _)| a.partial_cmp(b).unwrap_or(Ordering::Equal)))
             .map(|(_, group)| group)
             .or_else(|| text_of(traces, "task_id", trace));
         let partial = traces.column_by_name("partial").is_some_and(|c| c.as_boolean().value(trace));
@@ -484,70 +497,5 @@ impl<'a> ChunkWriter<'a> {
         }
         facts.close();
         Some(Facts { text: Some(out) })
-    }
-
-    fn event(&self, row: usize, facts: Option<&Facts>, out: &mut Vec<u8>) {
-        let events = &self.chunk.events;
-        let mut object = Members::open(out);
-        let counts = Counts::new(self.tokens.map(|column| {
-            column.filter(|c| c.is_valid(row)).map(|c| c.as_primitive::<Int64Type>().value(row))
-        }));
-        for (field, column) in events.schema_ref().fields().iter().zip(events.columns()).skip(2) {
-            if column.is_null(row) || field.name() == "extras" {
-                continue;
-            }
-            // What follows from other counts is not written: it may not stand in the document that was read.
-            let follows = |field: EventField| !counts.is_written(field);
-            match field.name().as_str() {
-                "tokens" if follows(EventField::Tokens) => continue,
-                "tokens_fresh" if follows(EventField::TokensFresh) => continue,
-                _ => {}
-            }
-            match column.data_type() {
-                DataType::Float64 => {
-                    object.number(field.name(), column.as_primitive::<Float64Type>().value(row));
-                }
-                DataType::Int64 => {
-                    let value = column.as_primitive::<Int64Type>().value(row);
-                    object.key(field.name()).extend_from_slice(value.to_string().as_bytes());
-                }
-                DataType::UInt32 => {
-                    let value = column.as_primitive::<UInt32Type>().value(row);
-                    object.key(field.name()).extend_from_slice(value.to_string().as_bytes());
-                }
-                DataType::Boolean => {
-                    let value: &[u8] = if column.as_boolean().value(row) { b"true" } else { b"false" };
-                    object.key(field.name()).extend_from_slice(value);
-                }
-                DataType::LargeList(_) => {
-                    let list = column.as_list::<i64>().value(row);
-                    let out = object.key(field.name());
-                    out.push(b'[');
-                    for (i, value) in list.as_primitive::<Float64Type>().values().iter().enumerate() {
-                        if i > 0 {
-                            out.push(b',');
-                        }
-                        write_f64(*value, out);
-                    }
-                    out.push(b']');
-                }
-                _ => object.text(field.name(), text_at(column, row).unwrap_or_default()),
-            }
-        }
-        if let Some(extras) = text_of(events, "extras", row) {
-            if facts.is_some() {
-                for member in members(extras).iter().filter(|m| m.key != X_TRACE) {
-                    object.written(member.text);
-                }
-            } else if let Some(all) = extras.strip_prefix('{').and_then(|e| e.strip_suffix('}'))
-                && !all.trim().is_empty()
-            {
-                object.written(all);
-            }
-        }
-        if let Some(text) = facts.and_then(|f| f.text.as_ref()) {
-            object.key(X_TRACE).extend_from_slice(text);
-        }
-        object.close();
     }
 }

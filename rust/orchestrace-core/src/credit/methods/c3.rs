@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::credit::context::{Contexts, act, is_decision};
+use crate::credit::context::{Contexts, is_decision};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, Param, ParamKind, Params, Value, WEIGHT};
@@ -77,7 +77,7 @@ impl GroupMethod for C3 {
             }
             rows.row_of[v] = (rows.len() - first) as u32;
             let role = owners.names()[owners.indices()[v] as usize].role();
-            match contexts.of_event[v].zip(act(view, corpus, v)) {
+            match contexts.of_event[v].zip(contexts.act(view, corpus, v)) {
                 Some((context, choice)) => {
                     let [a, b] = halves(context);
                     rows.push(key_of(&[a, b, corpus.role(role)]), choice, amount, 0.0);
