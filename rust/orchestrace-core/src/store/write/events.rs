@@ -90,9 +90,8 @@ impl<'a> EventWriter<'a> {
         let written = columns.filter(|(field, column)| {
             field.name() != "extras" && (column.null_count() < column.len() || column.is_empty())
         });
-        let tokens = EventField::TOKENS.map(|field| {
-            events.column_by_name(field.as_str()).map(|column| column.as_primitive::<Int64Type>())
-        });
+        let tokens = EventField::TOKENS
+            .map(|field| events.column_by_name(field.as_str()).map(AsArray::as_primitive::<Int64Type>));
         let fields = written.map(|(field, column)| Field::new(field.name(), column)).collect();
         Self { fields, extras: events.column_by_name("extras"), tokens }
     }
