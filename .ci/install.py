@@ -36,6 +36,7 @@ def main() -> None:
     """What the command does."""
     command = [
         sys.executable,
+        "-P",
         "-m",
         "pip",
         "install",

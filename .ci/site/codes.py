@@ -51,7 +51,7 @@ def pages() -> dict[str, str]:
             kind = f"a {severity}, " if severity else ""
             page = out.setdefault(place(code), [f"# {code}", ""])
             page += [
-                f"## As {'a ' * (level != 'ignored')}{level}",
+                f"## As {'an ignored record' if level == 'ignored' else f'a {level}'}",
                 "",
                 meaning,
                 "",

@@ -15,7 +15,7 @@ import typer
 import orchestrace as ot
 from orchestrace.cli import app
 
-pytestmark = [pytest.mark.process, pytest.mark.share(1)]
+pytestmark = [pytest.mark.process, pytest.mark.every_nth(1)]
 
 CALLS: dict[str, list[list[str]]] = {
     "codes": [["graph.cycle"]],

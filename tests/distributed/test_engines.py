@@ -1,7 +1,6 @@
 """Engines: worker processes that die, drivers that are stopped, arrays of commands that are killed."""
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -192,7 +191,6 @@ def test_a_stopped_driver_leaves_no_worker_and_resumes(folder, tmp_path, how) ->
 def test_commands_of_an_array_that_are_killed_are_run_again(folder, tmp_path) -> None:
     """What a Slurm array does: each task is a process, some are killed, then all run once more."""
     plan = planned(folder, "credit of siblings", tmp_path / "plan")
-    chance = random.Random(5)
 
     def begun(number: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -202,10 +200,13 @@ def test_commands_of_an_array_that_are_killed_are_run_again(folder, tmp_path) ->
             stderr=subprocess.PIPE,
         )
 
+    began = time.monotonic()
+    assert begun(4).wait() == 0
+    lasts = time.monotonic() - began
     killed = 0
-    for numbers in ((0, 1), (2, 3), (4, 0)):
+    for numbers, share in (((0, 1), 0.3), ((2, 3), 0.6), ((0, 2), 0.9)):
         array = [begun(number) for number in numbers]
-        time.sleep(chance.uniform(0.2, 2.5))
+        time.sleep(share * lasts)
         for process in array:
             if process.poll() is None:
                 process.kill()

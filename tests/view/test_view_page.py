@@ -179,4 +179,4 @@ def test_open_asks_the_browser_for_the_file(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_demo_ends_with_how_to_look(tmp_path: Path) -> None:
     last = run("demo", "-o", tmp_path / "demo").stdout.rstrip().splitlines()[-1]
-    assert re.fullmatch(r"\$ orchestrace view \S+ --open", last)
+    assert last == f"Open {tmp_path / 'demo' / 'runs.html'} in a browser to look at the runs."

@@ -27,7 +27,7 @@ def codes_(
     table: TableOptions,
     code: Annotated[str | None, typer.Argument(metavar="CODE", help="One code to explain.")] = None,
 ) -> None:
-    """Explain codes of rejects, findings and reasons, and kinds of ignored records."""
+    """Explain codes: rejects, findings, reasons, ignored records."""
     frame = known_codes(code)
     if code is not None and not frame.height:
         raise ParameterError(unknown_name("code", code, sorted(set(known_codes()["code"]))))

@@ -4,7 +4,7 @@ from typing import Final
 
 COMMANDS: Final[dict[str, dict[str, str]]] = {
     "codes": {
-        "codes": "Explain codes of rejects, findings and reasons.",
+        "codes": "Explain codes: rejects, findings, reasons, ignored records.",
     },
     "crediting": {
         "credit": "Divide the reward among units.",
@@ -31,7 +31,7 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "survey": "Recompute the statistics of the survey.",
     },
     "reading": {
-        "demo": "Read the sample corpus, credit it, and write all tables and a page of the runs.",
+        "demo": "Read and credit the sample corpus; write tables and a page.",
         "validate": "List rejected records and why; exit with 1 if there are any.",
         "story": "Show what is worth knowing first, on one screen.",
         "ingest": "Read recordings of any size into a corpus on disk, or resume.",

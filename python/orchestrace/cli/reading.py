@@ -51,7 +51,7 @@ def demo(
     force: Force = False,
     threads: Threads = None,
 ) -> None:
-    """Read the sample corpus, credit it, and write all tables and a page of the runs."""
+    """Read and credit the sample corpus; write tables and a page."""
     folder = _demo_folder(output, force)
     corpus = read_traces(samples_path(), threads=threads, progress=True)
     frames = {name: corpus._table(name).collect() for name in SCHEMAS}

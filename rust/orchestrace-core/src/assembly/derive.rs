@@ -32,7 +32,7 @@ pub(crate) fn derive(
     let n_events = events.num_rows();
     let events = EventArrays::new(events);
     let edges = EdgeArrays::new(edges);
-    let user = names.dict(Dict::Agent).find("user");
+    let (user, outside) = (names.dict(Dict::Agent).find("user"), outside(names));
     let mut out = Derived::default();
     let mut owners = Owners::default();
     let mut ownership = Ownership::with_capacity(n_events);
@@ -41,7 +41,7 @@ pub(crate) fn derive(
         let mut view = TraceView {
             trace: numbers[i],
             user,
-            outside: outside(names),
+            outside,
             partial: partial[i],
             ..TraceView::default()
         };

@@ -118,7 +118,8 @@ impl TraceWriter<'_> {
         let mut odd: Vec<u32> = Vec::new();
         let mut message = String::new();
         for eight in first / 8..n.div_ceil(8) {
-            let mut rows = columns.iter().fold(0_u8, |rows, column| rows | column.which(eight));
+            // A total alone contradicts nothing, and in many recordings events have no other count.
+            let mut rows = columns[..TOTAL].iter().fold(0_u8, |rows, column| rows | column.which(eight));
             while rows != 0 {
                 let row = eight * 8 + rows.trailing_zeros() as usize;
                 rows &= rows - 1;

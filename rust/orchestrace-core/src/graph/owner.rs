@@ -302,7 +302,8 @@ impl Owners {
             view.types[v] == EventType::HumanIntervention as u8
                 || self.slots.get(view.agent[v]).is_some_and(|at| self.is_user(at))
         };
-        if (0..view.len()).any(is_human) {
+        let is_user = |name: &Name| name.outsider == Some(AgentKind::User);
+        if view.types.contains(&(EventType::HumanIntervention as u8)) || self.names.iter().any(is_user) {
             for (&s, &d) in view.src.iter().zip(view.dst) {
                 if is_human(s as usize) && self.index[d as usize] != NOBODY {
                     told.push((s, self.index[d as usize]));
