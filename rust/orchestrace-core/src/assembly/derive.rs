@@ -38,13 +38,8 @@ pub(crate) fn derive(
     let mut ownership = Ownership::with_capacity(n_events);
     let mut rows = Vec::new();
     for (i, window) in starts.windows(2).enumerate() {
-        let mut view = TraceView {
-            trace: numbers[i],
-            user,
-            outside,
-            partial: partial[i],
-            ..TraceView::default()
-        };
+        let mut view =
+            TraceView { trace: numbers[i], user, outside, partial: partial[i], ..TraceView::default() };
         events.fill(&mut view, window[0][0] as usize, window[1][0] as usize);
         edges.fill(&mut view, window[0][1] as usize, window[1][1] as usize);
         rows.clear();
