@@ -21,8 +21,10 @@ EXTRAS = dev docs storage-tests browser-tests
 comma := ,
 PACKAGE_AND_EXTRAS = .[$(subst $() ,$(comma),$(EXTRAS))]
 export PROPTEST_RNG_SEED ?= 1
-# A process of tests for each core; one takes up to 1 GB, hence no more than 8.
-PYTEST_PARALLEL ?= -n auto --maxprocesses 8 --dist worksteal
+# A process of tests for each core and one more, since tests wait for processes that they start for a seventh of their time;
+# one takes up to 1 GB, hence no more than 8.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PYTEST_PARALLEL ?= -n $(shell expr $(CORES) + 1) --maxprocesses 8 --dist worksteal
 WHEEL ?= $(wildcard dist/*.whl)
 WHEEL_TARGETS ?=
 WHEEL_OPTIONS ?=
@@ -36,7 +38,7 @@ STARTED := $(shell date +%s)
 TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo develop test test-rust test-python check style lint gate gate-record site crates floors golden fuzz nightly
+.PHONY: help demo develop test test-rust test-python check style lint lint-rust lint-python gate gate-record site crates floors golden fuzz nightly
 .PHONY: bench timings wheel wheels wheel-check sdist sdist-check sbom audit checksums clean
 
 help: ## List the targets
@@ -80,8 +82,12 @@ style: $(ENVIRONMENT) ## Check format, lints of Python, and that its imports go 
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) .ci/rooms.py
 
-lint: style ## Check lints of Rust, types and stubs as well (after `make test`, which installs the tools)
+lint: style lint-rust lint-python ## Check lints of Rust, types and stubs as well (after `make test`, which installs the tools)
+
+lint-rust: ## Check lints of Rust
 	$(CARGO) clippy --workspace --all-targets $(CHECKED) -- -D warnings
+
+lint-python: ## Check types, stubs, licences of crates
 	$(PYTHON) -m mypy --strict
 	$(PYTHON) -m mypy --strict --platform win32 --cache-dir .mypy_cache/win32 python/orchestrace
 	$(PYTHON) -m mypy.stubtest orchestrace._core

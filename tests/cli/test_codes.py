@@ -21,6 +21,7 @@ def test_every_code_of_the_core_has_a_remedy_and_no_other() -> None:
         assert remedy.example.count("`") % 2 == remedy.fix.count("`") % 2 == 0
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("code", KNOWN)
 def test_a_code_is_explained(code: str) -> None:
     shown = run("codes", code).stdout

@@ -48,6 +48,7 @@ NOTHING: dict[str, tuple[bytes, str]] = {
 }
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("content", NOTHING)
 @pytest.mark.parametrize("name", READERS)
 def test_where_nothing_could_be_used_the_exit_code_says_so(name: str, content: str, tmp_path: Path) -> None:

@@ -225,6 +225,7 @@ print(credited("agent") + ot.study.run("study.toml", "second", workers=1).height
 """
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("way", ["a script of another folder", "-c", "-m"])
 def test_workers_find_the_module_of_a_method_and_nothing_else_of_its_folder(tmp_path: Path, way: str) -> None:
     """The folder of a method that the caller has imported stands behind all that is installed."""

@@ -20,6 +20,7 @@ def commands() -> Iterator[list[str]]:
         yield from ([name, inner] for inner in getattr(command, "commands", {}))
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("command", list(commands()), ids=" ".join)
 def test_h_is_help_everywhere(command: list[str]) -> None:
     short, long = run(*command, "-h").stdout, run(*command, "--help").stdout

@@ -427,6 +427,7 @@ class _First:
         return 0
 
 
+@pytest.mark.every_nth(7)
 @every_method
 @pytest.mark.parametrize("case", sorted(special()))
 def test_hard_cases(method: str, case: str) -> None:

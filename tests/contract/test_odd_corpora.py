@@ -94,7 +94,7 @@ def corpus_of(name: str) -> ot.Corpus:
     return ot.read_traces(io.BytesIO(data), format="native")
 
 
-@pytest.mark.every_nth(2)
+@pytest.mark.every_nth(6)
 @pytest.mark.parametrize("name", sorted(CORPORA))
 def test_every_method_gives_a_number_or_a_reason(name: str) -> None:
     corpus = corpus_of(name)
@@ -109,7 +109,7 @@ def test_every_method_gives_a_number_or_a_reason(name: str) -> None:
                 assert told.all(), (method, unit)
 
 
-@pytest.mark.every_nth(2)
+@pytest.mark.every_nth(6)
 @pytest.mark.parametrize("name", sorted(CORPORA))
 def test_every_verb_answers(name: str) -> None:
     corpus = corpus_of(name)

@@ -187,6 +187,7 @@ def test_every_parameter_that_takes_a_path_is_tried() -> None:
     assert PartitionedCorpus.with_measures is not ot.Corpus.with_measures  # tried within the same calls
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("which", sorted(TAKEN), ids=" ".join)
 def test_a_tilde_is_the_home_folder(
     which: tuple[str, str], home: Path, corpus: ot.Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

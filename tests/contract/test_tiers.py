@@ -182,6 +182,7 @@ def assert_told(table: pl.DataFrame) -> None:
             assert table[name].drop_nulls().is_finite().all(), name
 
 
+@pytest.mark.every_nth(7)
 @every_corpus
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_number_of_a_counterfactual_has_a_tier(verb: str, name: str) -> None:

@@ -119,7 +119,7 @@ def test_the_readers_lose_nothing(corpora: Path, tau: list[recordings.Document])
 # --- all methods at all units -------------------------------------------------------------------------------
 
 
-@pytest.mark.every_nth(4)
+@pytest.mark.every_nth(13)
 @pytest.mark.parametrize("method, units, quantity", METHODS, ids=[name for name, *_ in METHODS])
 @pytest.mark.parametrize("name", SIZES)
 def test_every_method_at_every_unit(

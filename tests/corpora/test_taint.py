@@ -97,6 +97,7 @@ def test_no_held_out_injection_lacks_flows(held: pl.DataFrame) -> None:
         assert auc_interval(own["held"], own["reached"], own["injection"])[0] > least
 
 
+@pytest.mark.nightly
 def test_lengths_matter_little_and_names_of_tools_much(runs: dict[str, Run]) -> None:
     table = attacks(runs, tuple(VARIANTS.values())).filter(kind="memory")
     missed = {name: judged(table, str(n))["missed"] for n, name in enumerate(VARIANTS)}
@@ -118,6 +119,7 @@ def test_every_attack_that_succeeded_did_so_by_a_call(runs: dict[str, Run]) -> N
             assert any(message.get("tool_calls") for message in run["messages"])
 
 
+@pytest.mark.nightly
 def test_closures_are_no_better_than_counting_calls(rows: pl.DataFrame) -> None:
     """Every result is untrusted in this format: whatever comes after the first is tainted."""
     for kind in ("tool", "memory"):

@@ -104,6 +104,7 @@ def judged(source: object, **options: object) -> tuple[list[str], list[str], dic
     return trace_ids(corpus), codes, dict(kinds.collect().rows())
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("packed", PACKED)
 @pytest.mark.parametrize("what", TEXTS)
 def test_an_entry_is_judged_as_outside(what: str, packed: str) -> None:

@@ -270,6 +270,7 @@ def verdicts() -> dict[str, str]:
     return child(list(CASES))
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_table_is_taken_or_refused(name: str, verdicts: dict[str, str]) -> None:
     assert verdicts[name] in ("taken", "refused"), verdicts[name]

@@ -685,6 +685,7 @@ def printable(text: str) -> bool:
     return all(c.isprintable() or c == "\n" for c in text)
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_names_reach_no_terminal_and_no_page(tmp_path: Path, monkeypatch, name: str) -> None:
     folder = tmp_path / "work"

@@ -55,6 +55,7 @@ def test_the_schema_is_known_without_reading(runs: Path, events: pl.DataFrame) -
     assert lifted.select(pl.col("own").null_count() == pl.len()).collect().item()
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("name", ot.scan_events(__file__).collect_schema().names())
 def test_each_column_alone(runs: Path, events: pl.DataFrame, name: str) -> None:
     same(ot.scan_events(runs).select(name).collect(), events.select(name))

@@ -21,6 +21,7 @@ def of(cases: list[Case]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("case", cases, ids=lambda case: case.name)
 
 
+@pytest.mark.every_nth(3)
 @of(REJECTED)
 def test_a_mutation_is_quarantined_between_its_neighbors(tmp_path: Path, case: Case) -> None:
     path = tmp_path / "runs.jsonl"
@@ -41,6 +42,7 @@ def test_a_mutation_is_quarantined_between_its_neighbors(tmp_path: Path, case: C
     assert rows(corpus.findings) == []
 
 
+@pytest.mark.every_nth(3)
 @of(ACCEPTED)
 def test_a_mutation_is_accepted_between_its_neighbors(tmp_path: Path, case: Case) -> None:
     corpus = ingest(tmp_path / "runs.jsonl", BEFORE + b"\n" + case.line + b"\n" + AFTER + b"\n")

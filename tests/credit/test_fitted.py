@@ -33,6 +33,7 @@ def planted() -> Planted:
     return teams(120, seed=11)
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("method", SHARES)
 def test_shares_sum_to_the_reward(method: str, unit: str) -> None:
@@ -266,6 +267,7 @@ def test_truth_is_approached_as_data_grow(
     assert few < many and many > bound
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 def test_the_error_of_vdn_falls_with_the_root_of_the_runs() -> None:
     """Four times the data, half the error, on average over seeds."""
@@ -282,6 +284,7 @@ def test_the_error_of_vdn_falls_with_the_root_of_the_runs() -> None:
     assert 1.5 < math.sqrt(small / large) < 2.7
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 def test_shuffled_rewards_earn_nothing(planted: Planted) -> None:
     values = amounts(planted.corpus, "team")["reward"].to_numpy()

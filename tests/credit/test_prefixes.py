@@ -234,6 +234,7 @@ def inputs(name: str) -> list[Path]:
     return [path for path in found if path.stem == "input" or path.parent.name == "input"]
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDENS.iterdir()))
 def test_prefixes_of_goldens(tmp_path: Path, name: str) -> None:
     compared = 0

@@ -420,6 +420,7 @@ def test_attempts_are_decisions_to_try_again() -> None:
 # --- credit, order, disk, mistakes -------------------------------------------------------------------------
 
 
+@pytest.mark.every_nth(5)
 @pytest.mark.parametrize("unit", ["event", "turn", "agent", "role", "team"])
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_credit_is_that_of_the_unit_of_the_event(unit: Any, kind: Any) -> None:

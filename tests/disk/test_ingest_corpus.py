@@ -190,6 +190,7 @@ def test_new_inputs_are_added(small: None, recordings: Path, memory: ot.Corpus, 
     assert_content(ot.read_corpus(tmp_path / "out"), memory)
 
 
+@pytest.mark.nightly
 @pytest.mark.process
 def test_twenty_ingests_are_as_one(small: None, tmp_path: Path) -> None:
     data = [
@@ -356,7 +357,7 @@ def test_within_one_file_too(tmp_path: Path) -> None:
 # verbs
 
 
-@pytest.mark.every_nth(7)
+@pytest.mark.every_nth(13)
 @pytest.mark.parametrize("unit", ["event", "agent", "team", "turn", "tool"])
 @pytest.mark.parametrize("method", METHODS)
 def test_credit_is_that_of_memory(
@@ -562,7 +563,7 @@ def test_a_group_that_has_no_room_is_said(folder: Path, monkeypatch: pytest.Monk
     assert corpus.events.select(pl.len()).collect().item() > 2
 
 
-@pytest.mark.every_nth(6)
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("group", ["trace_id", ["system", "task_id"], ("group_id",)])
 def test_own_groups(recordings: Path, memory: ot.Corpus, tmp_path: Path, small: None, group: object) -> None:
     out = tmp_path / "out"

@@ -167,6 +167,7 @@ def test_ray_that_is_not_installed_is_told(folder, tmp_path, monkeypatch) -> Non
 # --- drivers that end -------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc").exists(), reason="the processes of a machine are listed in /proc")
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_stopped_driver_leaves_no_worker_and_resumes(folder, tmp_path, how) -> None:
@@ -201,7 +202,9 @@ def test_commands_of_an_array_that_are_killed_are_run_again(folder, tmp_path) ->
         )
 
     began = time.monotonic()
-    assert begun(4).wait() == 0
+    undisturbed = begun(4)
+    undisturbed.communicate()
+    assert undisturbed.returncode == 0
     lasts = time.monotonic() - began
     killed = 0
     for numbers, share in (((0, 1), 0.3), ((2, 3), 0.6), ((0, 2), 0.9)):

@@ -292,6 +292,7 @@ def refused(result: Result, *parts: str) -> str:
     return line
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_plan_is_refused_in_a_line_that_names_its_field(
     plans: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

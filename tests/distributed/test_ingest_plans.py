@@ -123,6 +123,7 @@ def test_ids_reused_within_a_task(tmp_path: Path) -> None:
     _equal(files, tmp_path, 5)
 
 
+@pytest.mark.every_nth(5)
 @pytest.mark.parametrize("name", sorted(path.name for path in (DATA / "importers").iterdir()))
 @pytest.mark.parametrize("tasks", [3, 50])
 def test_formats_give_the_same_corpus(tmp_path: Path, name: str, tasks: int) -> None:

@@ -238,6 +238,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 @pytest.mark.parametrize("name", SETTINGS)
 def test_intervals_cover_the_planted_effect(name: str) -> None:
@@ -400,6 +401,7 @@ def test_mistakes_are_told_in_one_line(options: dict[str, object], message: str)
 # --- what was heard -----------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("told", "tier"), [("edge", "observed"), ("to", "observed"), ("nothing", "surrogate")]

@@ -100,6 +100,7 @@ def test_it_is_that_of_plain_numpy(rows: pl.DataFrame, penalty: float, seed: int
     assert row(found)["value"] == pytest.approx(want, rel=1e-8, abs=1e-8)
 
 
+@pytest.mark.nightly
 @examples(20)
 @given(
     st.lists(st.floats(0.1, 0.9), min_size=4, max_size=4),
@@ -211,6 +212,7 @@ def uneven(seed: int, runs: int = 400) -> tuple[pl.DataFrame, float]:
     return rows, 1.0
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 def test_its_intervals_cover_at_the_rate_that_they_claim() -> None:
     """Over 200 seeds. At 95 % a rate below 0.905 has a chance of 0.003. As good as ``dr``, and no better."""
@@ -227,6 +229,7 @@ def test_its_intervals_cover_at_the_rate_that_they_claim() -> None:
     assert np.std(values["mrdr"]) == pytest.approx(np.std(values["dr"]), rel=0.05)
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 def test_where_the_model_is_wrong_it_errs_less_than_doubly_robust() -> None:
     """A line through a cubic, and few decisions where it matters: what the estimator was made for."""

@@ -875,6 +875,7 @@ def test_policies_of_planted_runs_differ_by_the_planted_effect() -> None:
 # --- rates ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 @pytest.mark.parametrize("unit", ["decision", "sequence"])
 def test_intervals_cover_at_the_rate_that_they_claim(unit: Any) -> None:

@@ -153,6 +153,7 @@ def draws(
     return seen, Task(model, loss, leak > 0.0)  # type: ignore[arg-type]  # words from a table
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 @pytest.mark.parametrize(
     ("model", "loss", "leak"),

@@ -48,6 +48,7 @@ def test_no_text_is_cut_or_covered_and_no_pane_is_empty(corpus: ot.Corpus, name:
     assert isinstance(chart, alt.LayerChart)
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_picture_has_text_for_those_who_do_not_see_it(corpus: ot.Corpus, name: str) -> None:
     told = DRAWN[name](corpus, "auto").to_dict()["description"]
@@ -55,6 +56,7 @@ def test_a_picture_has_text_for_those_who_do_not_see_it(corpus: ot.Corpus, name:
     assert re.search(r"\d", told), "no number of the data"
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("name", DRAWN)
 def test_rows_are_inside_and_the_width_may_be_that_of_a_page(corpus: ot.Corpus, name: str) -> None:
     spec = DRAWN[name](corpus, "auto").properties(width="container").to_dict()
@@ -125,6 +127,7 @@ def test_any_run_has_a_timeline_and_a_tree(documents: list[dict[str, Any]]) -> N
 ARIAL_OR_NOT: tuple[Fonts, Fonts] = ("Arial", "none")
 
 
+@pytest.mark.every_nth(4)
 @pytest.mark.parametrize("name", DRAWN)
 def test_fonts_of_the_machine_do_not_move_a_picture(corpus: ot.Corpus, name: str) -> None:
     chart = DRAWN[name](corpus, "auto")
@@ -135,6 +138,7 @@ def test_fonts_of_the_machine_do_not_move_a_picture(corpus: ot.Corpus, name: str
 LETTERS = {"Han": "名前", "emoji": "😀", "Arabic": "السلام ", "Hebrew": "שלום", "capitals": "WM"}
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("letters", LETTERS)
 def test_names_have_room_whatever_fonts_a_renderer_has(letters: str) -> None:
     names = [(LETTERS[letters] * 40)[:40] + str(n) for n in range(6)]

@@ -372,6 +372,7 @@ def test_inputs_that_change_or_go_after_a_kill(tmp_path: Path) -> None:
     assert_tidy(out)
 
 
+@pytest.mark.nightly
 def test_a_second_reading_goes_on_though_its_input_is_not_named(tmp_path: Path) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()

@@ -272,6 +272,7 @@ print(json.dumps([memory("VmHWM") - before, tables["formats"]["events"].sum()]))
 """
 
 
+@pytest.mark.nightly
 def test_a_report_holds_a_partition_at_a_time(tmp_path: Path) -> None:
     # the values of all traces at once took 170 MiB
     ot.generate(tmp_path / "runs.jsonl", events=1_500_000, seed=2)

@@ -226,6 +226,7 @@ def actions(n: int, seed: int) -> tuple[ot.Corpus, pl.DataFrame]:
     return corpus, ot.credit(corpus, method="grpo", unit="event")
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 def test_signal_to_noise_falls_with_the_root_of_the_length() -> None:
     tables = []

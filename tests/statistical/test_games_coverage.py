@@ -35,7 +35,7 @@ def game() -> np.ndarray:
     return np.random.default_rng(3).normal(size=1 << N) + 2.0 * np.sqrt(sizes)
 
 
-@pytest.mark.every_nth(4)
+@pytest.mark.every_nth(9)
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_intervals_cover_the_exact_value_at_the_nominal_rate(name: str, game: np.ndarray) -> None:
     method, options = name.split(" ")[0], SAMPLERS[name]

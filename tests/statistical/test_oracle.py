@@ -114,6 +114,7 @@ def fork_errors(group_size: int, seed: int) -> dict[str, float]:
     return errors
 
 
+@pytest.mark.nightly
 def test_the_error_of_siblings_falls_with_the_root_of_their_number() -> None:
     sizes = [
         32,
@@ -161,6 +162,7 @@ def test_broadcast_credit_diffuses_with_the_root_of_the_length(noise) -> None:
         assert low <= -0.5 <= high and high - low < 0.1, (low, high)
 
 
+@pytest.mark.nightly
 @pytest.mark.every_nth(8)  # what it asks takes a minute to make
 def test_permuted_rewards_tell_no_more_than_structure(script, found) -> None:
     """Two permutations of the rewards of each group have one law, so that their difference has mean 0 for
@@ -358,6 +360,7 @@ def test_an_exact_critic_ranks_as_the_truth(script) -> None:
     assert script.values(rows, ["trace"])["rho"].min() > 1 - 1e-9
 
 
+@pytest.mark.nightly
 def test_the_error_of_a_fitted_sum_falls_with_the_root_of_the_runs() -> None:
     sizes = [75, 150, 300, 600]
     worth_of_an_agent = 5.5 * WORTH.mean()  # 3 to 8 events, actions drawn uniformly

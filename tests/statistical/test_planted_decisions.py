@@ -14,6 +14,7 @@ FEWEST = 19
 """Of 24 intervals that cover at 95 %, fewer than this hold the truth once in 1,000 times."""
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("overlap", [0.2, 0.35])
 def test_intervals_of_spawns_hold_the_planted_effect(overlap: float) -> None:
     """At other decisions of the root spawning is worth nothing on average: their effects have mean 0."""

@@ -49,6 +49,7 @@ def test_a_planted_spawn_effect_is_found_at_the_rate_that_is_told(how: str) -> N
         assert abs(np.mean(errors)) < 3.3 / np.sqrt(len(errors)) and inside >= 9, (errors, inside)
 
 
+@pytest.mark.nightly
 def test_the_default_knows_the_state_where_it_is_recorded() -> None:
     """Nothing said but the reward's bounds: all decisions of orchestrators, most of them the planted one.
 

@@ -273,6 +273,7 @@ def test_pooled_correlations_are_covered(n: int) -> None:
     assert low <= hits / samples <= high
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 def test_percentiles_of_resampled_tasks_begin_where_they_cover() -> None:
     """One ranking of all units of a corpus, whose correlation no formula gives an error of."""

@@ -97,6 +97,7 @@ def test_random_ties_restore_the_level(ties: str, low: float, high: float) -> No
     assert low < np.mean(found) < high
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", ["conformal", "pac"])
 def test_fitted_rules_keep_the_rate_over_planted_corpora(method: str) -> None:
     """Evidence fitted, thresholds calibrated, new runs judged: 200 corpora of planted runs."""

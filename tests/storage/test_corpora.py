@@ -97,7 +97,7 @@ def test_inputs_that_come_and_change_are_added_and_replaced(
     on_disk.assert_rows(opened(monkeypatch, tmp_path / "another"), tables)
 
 
-@pytest.mark.every_nth(3)
+@pytest.mark.every_nth(6)
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("start", range(6))
 def test_faults_on_the_way_change_nothing(
@@ -161,6 +161,7 @@ def test_files_are_copied_once_and_the_oldest_go_first(
         on_disk.rows(opened(monkeypatch, tmp_path / "third"))
 
 
+@pytest.mark.nightly
 def test_damage_in_the_bucket_is_told_and_repaired(
     recordings: Path, expected: ot.Corpus, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

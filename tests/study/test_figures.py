@@ -95,6 +95,7 @@ def _scales(spec: Any, channel: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.nightly
 def test_a_method_has_one_color_in_all_figures(drawn):
     folder, specs = drawn
     assert {"rank-event", "sign-agent", "rollouts-event", "cost-agent", "downscaled"} <= set(specs)

@@ -67,6 +67,7 @@ def test_a_study_is_gone_on_with_by_another_engine(here: Path, tmp_path: Path) -
     assert_same_study(tmp_path, here)
 
 
+@pytest.mark.nightly
 def test_a_call_over_the_budget_is_ended_by_an_engine(tmp_path: Path) -> None:
     table = ot.study.run(SLOW, tmp_path, engine=D.processes(workers=1))
     assert table["status"].to_list() == ["too_slow", "ok"] and table["stopped_s"][0] >= 1.0
@@ -115,6 +116,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> ot.Corpus:
     return ot.read_corpus(divided.corpus_on_disk(tmp_path_factory.mktemp("corpus"), traces=48, partitions=2))
 
 
+@pytest.mark.nightly
 def test_compare_with_an_engine_gives_the_table_without(corpus: ot.Corpus) -> None:
     alone = ot.compare(corpus, METHODS, seed=2)
     found = ot.compare(corpus, METHODS, seed=2, engine=D.processes(workers=1))
@@ -123,6 +125,7 @@ def test_compare_with_an_engine_gives_the_table_without(corpus: ot.Corpus) -> No
     assert (found["seconds"].drop_nulls() > 0).all()
 
 
+@pytest.mark.nightly
 def test_labels_and_truth_are_judged_alike(corpus: ot.Corpus) -> None:
     credits = ot.credit(corpus, unit="agent").filter(pl.col("unit_id").is_not_null())
     truth = credits.select("trace", agent=pl.col("unit_id"), contribution=pl.col("credit") * -1.0)

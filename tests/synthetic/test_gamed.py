@@ -19,6 +19,7 @@ def outcomes(corpus: ot.Corpus) -> np.ndarray:
     return corpus.measures.filter(pl.col("name") == "team").collect()["value"].to_numpy()
 
 
+@pytest.mark.every_nth(4)
 @games
 def test_same_seed_same_bits_and_every_run_gets_to_its_answer(game: Any) -> None:
     first, rewards, truth = ot.synthetic.gamed(game, **SMALL, seed=3)
@@ -35,6 +36,7 @@ def test_same_seed_same_bits_and_every_run_gets_to_its_answer(game: Any) -> None
     assert set(outcomes(first)) <= {0.0, 1.0}
 
 
+@pytest.mark.every_nth(4)
 @games
 def test_runs_that_do_not_game_are_those_of_the_honest_team(game: Any) -> None:
     honest, paid, none = ot.synthetic.gamed(**SMALL, train_steps=2, seed=5)
