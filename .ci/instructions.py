@@ -26,20 +26,12 @@ SLACK: Final = 30_000
 
 
 def build() -> Path:
-    """The program, built as what is installed is."""
-    command = [
-        "cargo",
-        "build",
-        "--release",
-        "--locked",
-        "-p",
-        "orchestrace-core",
-        "--example",
-        "instructions",
-    ]
+    """The program. With the module beside it, its dependencies and the core are those of an installation."""
+    packages = ["-p", "orchestrace-core", "-p", "orchestrace-py"]
+    command = ["cargo", "build", "--release", "--locked", *packages, "--bin", "instructions"]
     subprocess.run(command, cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / "release" / "examples" / "instructions"
+    return target / "release" / "instructions"
 
 
 def count(program: Path) -> dict[str, int]:
