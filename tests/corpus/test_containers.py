@@ -96,6 +96,7 @@ def test_a_whole_container_is_read_whole(kind: str, tmp_path: Path) -> None:
     assert _from_path(tmp_path)(CONTAINERS[kind]) == (len(ENTRIES), [])
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_a_cut_is_told(kind: str, tmp_path: Path) -> None:
     """Some cuts of each, those around the blocks of a tar among them."""

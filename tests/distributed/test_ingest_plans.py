@@ -310,6 +310,7 @@ ot.distributed.reduce(load_plan(sys.argv[1]))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.process
 def test_drivers_and_tasks_that_are_killed(tmp_path: Path) -> None:
     """Killed at ever later moments, in tasks and in the reduction; the last call ends the work."""

@@ -170,6 +170,7 @@ def gathered(folder: Path) -> Scenario:
     return one
 
 
+@pytest.mark.nightly
 @pytest.mark.every_nth(16)
 @pytest.mark.parametrize("what", KINDS)
 def test_a_kill_at_any_moment(what: str, scenarios: list[Scenario], tmp_path: Path) -> None:

@@ -259,6 +259,7 @@ def test_no_run_is_a_table_without_values() -> None:
 # --- planted truth ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.statistical
 @pytest.mark.parametrize("seeds", [30, pytest.param(200, marks=pytest.mark.nightly)])
 def test_intervals_hold_the_planted_value_at_the_nominal_rate(seeds: int) -> None:

@@ -97,6 +97,7 @@ def test_inputs_that_come_and_change_are_added_and_replaced(
     on_disk.assert_rows(opened(monkeypatch, tmp_path / "another"), tables)
 
 
+@pytest.mark.nightly
 @pytest.mark.every_nth(6)
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("start", range(6))
@@ -118,6 +119,7 @@ def test_faults_on_the_way_change_nothing(
         assert {fault for _, _, fault in proxy.done} == {None, *servers.FAULTS}
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", ["lose", "stall", "drop"])
 def test_a_manifest_whose_answer_is_lost_is_written_once(
@@ -137,6 +139,7 @@ def test_a_manifest_whose_answer_is_lost_is_written_once(
     on_disk.assert_rows(ot.read_corpus(OUT), on_disk.rows(expected))
 
 
+@pytest.mark.nightly
 def test_files_are_copied_once_and_the_oldest_go_first(
     recordings: Path, expected: ot.Corpus, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

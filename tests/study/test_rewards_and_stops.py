@@ -90,6 +90,7 @@ def test_regret_is_what_the_best_rule_pays_more(folder: Path) -> None:
             assert found["rows"][0] == {name: own[name] for name in found["rows"][0]}
 
 
+@pytest.mark.nightly
 def test_the_same_numbers_with_workers_and_after_a_second_run(folder: Path, tmp_path: Path) -> None:
     ot.study.run(CONFIG, tmp_path, workers=2, threads=2)
     ot.study.run(CONFIG, tmp_path, workers=0)

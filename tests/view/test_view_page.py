@@ -97,6 +97,7 @@ def test_the_same_recordings_give_the_same_bytes(tmp_path: Path) -> None:
     assert pages[0] == pages[1] == pages[2]
 
 
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_a_page_is_never_larger_than_its_limit_and_says_what_is_left_out(
     share: float, tmp_path: Path
