@@ -87,16 +87,16 @@ lint: style lint-rust lint-python ## Check lints of Rust, types and stubs as wel
 lint-rust: ## Check lints of Rust
 	$(CARGO) clippy --workspace --all-targets $(CHECKED) -- -D warnings
 
-lint-python: ## Check types, stubs, licences of crates
+lint-python: $(ENVIRONMENT) ## Check types, stubs, licences of crates
 	$(PYTHON) -m mypy --strict
 	$(PYTHON) -m mypy --strict --platform win32 --cache-dir .mypy_cache/win32 python/orchestrace
 	$(PYTHON) -m mypy.stubtest orchestrace._core
 	$(PYTHON) .ci/crates.py check
 
-gate: ## Count the instructions of every verb; more than 3 % above .ci/instructions.json fails. Needs valgrind
+gate: $(ENVIRONMENT) ## Count the instructions of every verb; more than 3 % above .ci/instructions.json fails. Needs valgrind
 	$(PYTHON) .ci/instructions.py check
 
-gate-record: ## Write .ci/instructions.json anew, after a change that costs or saves instructions on purpose
+gate-record: $(ENVIRONMENT) ## Write .ci/instructions.json anew, after a change that costs or saves instructions on purpose
 	$(PYTHON) .ci/instructions.py record
 
 site: $(ENVIRONMENT) ## Build the site of the documents into target/site, notebooks included; broken links and anchors fail
@@ -104,24 +104,24 @@ site: $(ENVIRONMENT) ## Build the site of the documents into target/site, notebo
 	$(PYTHON) .ci/site --notebooks
 	$(TOOK)
 
-crates: ## After a change of Cargo.lock: write licences of all crates and the notices of those in the wheel anew
+crates: $(ENVIRONMENT) ## After a change of Cargo.lock: write licences of all crates and the notices of those in the wheel anew
 	for manifest in Cargo.toml rust/fuzz/Cargo.toml benches/rust/Cargo.toml; do \
 		$(CARGO) fetch --locked --manifest-path $$manifest || exit 1; \
 	done
 	$(PYTHON) .ci/crates.py write
 
-floors: ## Try the package with the lowest versions that pyproject.toml allows (nightly; needs an index of packages)
+floors: $(ENVIRONMENT) ## Try the package with the lowest versions that pyproject.toml allows (nightly; needs an index of packages)
 	$(PYTHON) .ci/floors.py run
 
 golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
 	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --lib tests::golden
 	git --no-pager diff --stat -- data
 
-fuzz: ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of FUZZ_TARGETS (all); needs cargo-fuzz
+fuzz: $(ENVIRONMENT) ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of FUZZ_TARGETS (all); needs cargo-fuzz
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 
-nightly: ## Run every case of all tests on examples drawn anew, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
+nightly: $(ENVIRONMENT) ## Run every case of all tests on examples drawn anew, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
 	ORCHESTRACE_NIGHTLY=1 PROPTEST_RNG_SEED= $(CARGO) test --workspace --tests $(CHECKED)
 	ORCHESTRACE_NIGHTLY=1 $(PYTHON) -m pytest -m 'nightly or not nightly' -s
 	$(PYTHON) rust/fuzz/seeds.py
@@ -136,30 +136,30 @@ timings: ## Build from nothing and report the time of every crate
 	PYO3_BUILD_EXTENSION_MODULE=1 $(CARGO) build --workspace --release --locked --timings --target-dir target/timings
 	@echo "see target/timings/cargo-timings/cargo-timing.html"
 
-wheel: ## Build a wheel for this machine (profile dist: link-time optimization, slow to build)
+wheel: $(ENVIRONMENT) ## Build a wheel for this machine (profile dist: link-time optimization, slow to build)
 	$(PYTHON) -m maturin build --profile dist --out dist
 
-wheels: ## Build wheels for others into dist/: WHEEL_TARGETS (all that this system can; on Linux by zig)
+wheels: $(ENVIRONMENT) ## Build wheels for others into dist/: WHEEL_TARGETS (all that this system can; on Linux by zig)
 	$(PYTHON) .ci/wheels.py build $(WHEEL_TARGETS)
 
-wheel-check: ## Judge WHEEL (all of dist/), install it without a compiler into each of PYTHONS, run the demo there
+wheel-check: $(ENVIRONMENT) ## Judge WHEEL (all of dist/), install it without a compiler into each of PYTHONS, run the demo there
 	$(PYTHON) .ci/wheels.py check $(addprefix --python ,$(PYTHONS)) $(WHEEL_OPTIONS) $(WHEEL)
 
-sdist: ## Write the source distribution, with all crates, into dist/
+sdist: $(ENVIRONMENT) ## Write the source distribution, with all crates, into dist/
 	$(PYTHON) .ci/sdist.py make
 
-sdist-check: ## Build a wheel of the source distribution without a network: minutes
+sdist-check: $(ENVIRONMENT) ## Build a wheel of the source distribution without a network: minutes
 	$(PYTHON) .ci/sdist.py check $(SDIST)
 
-sbom: ## Write the bill of materials of crates and Python packages into dist/ (after `make test`)
+sbom: $(ENVIRONMENT) ## Write the bill of materials of crates and Python packages into dist/ (after `make test`)
 	$(PYTHON) .ci/sbom.py
 
-audit: ## Ask for known holes in Python packages and, where cargo-deny is installed, in crates; needs a network
+audit: $(ENVIRONMENT) ## Ask for known holes in Python packages and, where cargo-deny is installed, in crates; needs a network
 	$(PYTHON) -m pip_audit --progress-spinner off .
 	if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check advisories; \
 		else echo "cargo-deny is not installed: crates were not asked for (cargo install cargo-deny --locked)"; fi
 
-checksums: ## Write SHA-256 sums of all files in dist/ to dist/SHA256SUMS
+checksums: $(ENVIRONMENT) ## Write SHA-256 sums of all files in dist/ to dist/SHA256SUMS
 	$(PYTHON) .ci/checksums.py write dist
 
 clean: ## Remove what builds and tests leave behind
