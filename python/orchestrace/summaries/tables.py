@@ -120,7 +120,7 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
 
 
 def _total(name: str) -> pl.Expr:
-    """The sum of a column of whole numbers, null where nobody knows a number, not 0."""
+    """The sum of a column of whole numbers; null, not 0, where no row has one."""
     return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum())
 
 
