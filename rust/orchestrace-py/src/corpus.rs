@@ -19,6 +19,7 @@ use pyo3::types::PyDict;
 use crate::call::run_detached;
 use crate::error::{bad_parameter, to_python};
 use crate::files::{Exchange, PyReader, writer};
+use crate::freed::return_freed;
 use crate::stream::{Stream, import};
 
 /// Immutable columns of a corpus in memory.
@@ -103,8 +104,11 @@ pub(crate) fn read(
     }
     let exchange = Exchange::default();
     let inputs = inputs.into_iter().map(|object| input(object, &exchange)).collect();
-    let store =
-        run_detached(py, threads, progress.as_ref(), &exchange, |run| ingest::read(inputs, &options, run))?;
+    let store = run_detached(py, threads, progress.as_ref(), &exchange, |run| {
+        let store = ingest::read(inputs, &options, run)?;
+        return_freed();
+        Ok(store)
+    })?;
     Ok(PyStore(Arc::new(store)))
 }
 

@@ -13,6 +13,7 @@ mod credit;
 mod error;
 mod evidence;
 mod files;
+mod freed;
 mod games;
 mod generate;
 mod metrics;

@@ -35,6 +35,15 @@ pub struct AgentRow {
     pub n_events: u32,
 }
 
+/// What spawns say of a name; needed only until its role, parent and the root are known.
+#[derive(Debug, Clone, Copy)]
+struct Spawned {
+    role: u32,
+    /// Who spawned it before it did anything.
+    by: u32,
+    acted: bool,
+}
+
 /// Owners of a trace; a buffer reused from trace to trace.
 #[derive(Debug, Default)]
 pub struct Owners {
@@ -43,6 +52,7 @@ pub struct Owners {
     index: Vec<u32>,
     call: Vec<u32>,
     names: Vec<Name>,
+    spawns: Vec<Spawned>,
     root: Option<u32>,
     evidence: Evidence,
     /// Whom the human addressed, by their positions, in order of hearing; those that were spawned stand for who did.
@@ -116,11 +126,8 @@ impl Owners {
                     only_results: true,
                     has_results: false,
                     outsider: None,
-                    role: None,
-                    spawn_role: None,
+                    role: NOBODY,
                     parent: NOBODY,
-                    spawner: NOBODY,
-                    acted: false,
                 });
                 at
             });
@@ -131,6 +138,8 @@ impl Owners {
             name.has_results |= is_result;
             self.index.push(at);
         }
+        self.spawns.clear();
+        self.spawns.resize(self.names.len(), Spawned { role: NOBODY, by: NOBODY, acted: false });
     }
 
     /// Who is not of the team, by the first role that says so.
@@ -223,8 +232,11 @@ impl Owners {
             if kind == EventType::Spawn as u8 {
                 let Some(child) = view.to.get(i).and_then(|to| self.slots.get(to)) else { continue };
                 let (spawner, role) = (self.index[i], view.role.get(i));
+                let spawned = &mut self.spawns[child as usize];
+                if spawned.role == NOBODY {
+                    spawned.role = role.unwrap_or(NOBODY);
+                }
                 let name = &mut self.names[child as usize];
-                name.spawn_role = name.spawn_role.or(role);
                 let may_join = name.is_agent() && name.parent == NOBODY && Some(child) != root;
                 if may_join && spawner != NOBODY && find(&mut self.tree, spawner) != child {
                     name.parent = spawner;
@@ -232,9 +244,14 @@ impl Owners {
                 }
             } else if kind != EventType::Despawn as u8 && self.owner[i] == view.agent[i] {
                 let name = &mut self.names[self.index[i] as usize];
-                if name.role.is_none() {
-                    name.role = view.role.get(i);
+                if name.role == NOBODY {
+                    name.role = view.role.get(i).unwrap_or(NOBODY);
                 }
+            }
+        }
+        for (name, spawned) in self.names.iter_mut().zip(&self.spawns) {
+            if name.role == NOBODY {
+                name.role = spawned.role;
             }
         }
     }
@@ -246,29 +263,29 @@ impl Owners {
         }
         for &v in self.order.rows() {
             let owner = self.index[v as usize];
-            if let Some(name) = self.names.get_mut(owner as usize) {
-                name.acted = true;
+            if let Some(spawned) = self.spawns.get_mut(owner as usize) {
+                spawned.acted = true;
             }
             let child = (view.types[v as usize] == EventType::Spawn as u8)
                 .then(|| view.to.get(v as usize).and_then(|to| self.slots.get(to)))
                 .flatten();
-            if let Some(child) = child.map(|child| &mut self.names[child as usize])
+            if let Some(child) = child.map(|child| &mut self.spawns[child as usize])
                 && !child.acted
-                && child.spawner == NOBODY
+                && child.by == NOBODY
             {
-                child.spawner = owner;
+                child.by = owner;
             }
         }
     }
 
     /// Whom an agent works for, over any number of hops: itself where nobody spawned it.
     fn ancestor(&mut self, mut at: u32) -> u32 {
-        while self.names[at as usize].spawner != NOBODY {
-            let above = self.names[at as usize].spawner;
+        while self.spawns[at as usize].by != NOBODY {
+            let above = self.spawns[at as usize].by;
             // ways are halved, so that long chains are climbed once
-            let next = self.names[above as usize].spawner;
+            let next = self.spawns[above as usize].by;
             if next != NOBODY {
-                self.names[at as usize].spawner = next;
+                self.spawns[at as usize].by = next;
             }
             at = above;
         }

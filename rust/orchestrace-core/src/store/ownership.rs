@@ -25,12 +25,8 @@ pub struct Name {
     pub(crate) has_results: bool,
     /// What it is where that is not of the team.
     pub(crate) outsider: Option<AgentKind>,
-    pub(crate) role: Option<u32>,
-    pub(crate) spawn_role: Option<u32>,
+    pub(crate) role: u32,
     pub(crate) parent: u32,
-    /// Who spawned it before it did anything.
-    pub(crate) spawner: u32,
-    pub(crate) acted: bool,
 }
 
 impl Name {
@@ -38,7 +34,7 @@ impl Name {
     /// that names it.
     #[must_use]
     pub fn role(&self) -> Option<u32> {
-        self.role.or(self.spawn_role)
+        Some(self.role).filter(|&role| role != NOBODY)
     }
 
     /// Position among the names of the owner of the first spawn that names it (D16).
@@ -125,7 +121,8 @@ struct Trace {
     events: u32,
     names: u32,
     heard: u32,
-    root: Option<u32>,
+    /// Code of the root, or [`NOBODY`].
+    root: u32,
     evidence: Evidence,
     outcome: Result<Outcome, Reason>,
 }
@@ -146,7 +143,7 @@ impl Ownership {
             events: self.index.len() as u32,
             names: self.names.len() as u32,
             heard: self.heard.len() as u32,
-            root: owned.root,
+            root: owned.root.unwrap_or(NOBODY),
             evidence: owned.evidence,
             outcome: owned.outcome,
         });
@@ -172,7 +169,7 @@ impl Ownership {
             calls: &self.calls[events],
             names: &self.names[from(|t| t.names)..end.names as usize],
             heard: &self.heard[from(|t| t.heard)..end.heard as usize],
-            root: end.root,
+            root: Some(end.root).filter(|&root| root != NOBODY),
             evidence: end.evidence,
             outcome: end.outcome,
         }
