@@ -420,7 +420,7 @@ def generate_planted(
 
 class _Times(TypedDict):
     durations: str
-    max_gap: float | None
+    max_gap: float | str | None
     program_order: bool
 
 def replay_schedules(

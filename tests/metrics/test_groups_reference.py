@@ -63,7 +63,7 @@ def same(row: dict[str, Any], expected: dict[str, Any]) -> None:
             assert told == pytest.approx(value, rel=1e-9, abs=1e-9), (name, told, value)
 
 
-TIMES: dict[str, Any] = {"durations": "auto", "max_gap": None, "program_order": False}
+TIMES: dict[str, Any] = {"durations": "auto", "max_gap": "auto", "program_order": False}
 DEFAULTS: dict[str, Any] = {**TIMES, "tools": {}}
 """What `ot.metrics` asks for where nothing is said."""
 

@@ -50,10 +50,8 @@ def read(documents: list[Document], basis: str) -> ot.Corpus:
 
 
 @QUICK
-@given(recordings(), st.sampled_from([None, None, 0.5, 2.0]))
-def test_every_metric_is_that_of_plain_python(
-    recorded: tuple[list[Document], str], max_gap: float | None
-) -> None:
+@given(recordings(), st.sampled_from(["auto", None, 0.5, 2.0]))
+def test_every_metric_is_that_of_plain_python(recorded: tuple[list[Document], str], max_gap: Any) -> None:
     documents, basis = recorded
     corpus = read(documents, basis)
     table = ot.metrics(corpus, max_gap=max_gap)

@@ -6,7 +6,7 @@ from typing import Any
 
 import networkx as nx
 
-from reference.schedule import Timed
+from reference.schedule import MaxGap, Timed, longest_gap
 from reference.tables import PARTS
 from reference.trace import Trace
 
@@ -19,12 +19,12 @@ NO_STEP = ("message", "spawn", "despawn")
 class Measured:
     """Everything that `metrics` says of a trace."""
 
-    def __init__(self, trace: Trace, basis: str, max_gap: float | None = None) -> None:
+    def __init__(self, trace: Trace, basis: str, max_gap: MaxGap = "auto") -> None:
         self.trace = trace
         self.events = trace.events
         self.n = len(trace)
         self.basis = basis
-        self.max_gap = math.inf if max_gap is None else max_gap
+        self.max_gap = longest_gap(max_gap, basis)
         self.timed = Timed(trace, basis, "auto", "none", max_gap=max_gap)
         self.graph = nx.DiGraph()
         self.graph.add_nodes_from(range(self.n))

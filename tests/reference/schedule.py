@@ -10,6 +10,14 @@ from typing import Any
 from reference.trace import Trace
 
 Edges = set[tuple[int, int]]
+MaxGap = float | str | None
+
+
+def longest_gap(max_gap: MaxGap, basis: str) -> float:
+    """The longest gap that counts as work (D7)."""
+    if max_gap == "auto":
+        return 3600.0 if basis in ("seconds", "partial") else math.inf
+    return math.inf if max_gap is None else float(max_gap)
 
 
 @dataclass
@@ -22,7 +30,7 @@ class Scenario:
     queue: str = "recorded"
     release: str = "none"
     durations: str = "auto"
-    max_gap: float | None = None
+    max_gap: MaxGap = "auto"
     program_order: bool = False
 
 
@@ -46,7 +54,7 @@ class Timed:
         durations: str,
         release: str,
         program_order: bool = False,
-        max_gap: float | None = None,
+        max_gap: MaxGap = "auto",
     ) -> None:
         self.trace = trace
         self.edges: Edges = set(trace.weights(program_order))
@@ -81,7 +89,8 @@ class Timed:
                 left = max(0.0, self.end[v] - (self.waited[v] or 0.0)) if seconds or rule == "gap" else 0.0
                 recorded[v] = min(length, left)
         gap = [self._gap(v) for v in range(n)]
-        long = [r is None and max_gap is not None and g > max_gap for r, g in zip(recorded, gap, strict=True)]
+        longest = longest_gap(max_gap, basis)
+        long = [r is None and g > longest for r, g in zip(recorded, gap, strict=True)]
         self.idle = [g if too_long else 0.0 for g, too_long in zip(gap, long, strict=True)]
         worked = [0.0 if too_long else g for g, too_long in zip(gap, long, strict=True)]
         self.d = [g if r is None else r for r, g in zip(recorded, worked, strict=True)]

@@ -188,7 +188,7 @@ def test_replays_are_those_of_plain_python(first: list[str], data: st.DataObject
     corpus = read(documents, basis)
     durations = data.draw(st.sampled_from(["auto", "auto", "auto", "gap", "explicit"]))
     program_order = data.draw(st.booleans())
-    max_gap = data.draw(st.sampled_from([None, None, 0.0, 0.75, 2.0]))
+    max_gap = data.draw(st.sampled_from(["auto", None, 0.0, 0.75, 2.0]))
     scenario, intervention = any_scenario(data.draw, documents, first)
     found = replay_schedule(
         corpus, [intervention], durations=durations, max_gap=max_gap, program_order=program_order

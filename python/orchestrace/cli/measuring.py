@@ -21,12 +21,13 @@ from .application import app
 from .options import (
     EngineOptions,
     Json,
-    MaxGap,
+    LongestGap,
     Params,
     PrivilegedTools,
     StrictOptions,
     TrustedTools,
     UntrustedTools,
+    gap_of,
     grouped,
 )
 from .recordings import tell_quarantined, usable
@@ -46,7 +47,7 @@ def metrics_(
     group: Annotated[
         list[str] | None, typer.Option("--group", help="A group of metrics; repeatable; default: all linear.")
     ] = None,
-    max_gap: MaxGap = None,
+    max_gap: LongestGap = "auto",
 ) -> None:
     """Measure efficiency, collaboration, overhead and safety."""
     words = ["trace", *get_args(By)]
@@ -54,7 +55,7 @@ def metrics_(
         raise ParameterError(unknown_name("word for --by", by, words))
     corpus = usable(recordings)
     options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
-    frame = metrics(corpus, **options, max_gap=max_gap, **engine.running(recordings.threads))
+    frame = metrics(corpus, **options, max_gap=gap_of(max_gap), **engine.running(recordings.threads))
     table.give(frame, f"metrics by {by}", f"metrics by {by}")
     tell_quarantined(corpus, recordings, recordings.strict)
 

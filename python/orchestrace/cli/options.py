@@ -18,6 +18,7 @@ from ..base.text import plain
 
 if TYPE_CHECKING:
     from .. import distributed
+    from ..schedules.scheduling import MaxGap
 else:
     distributed = Deferred("orchestrace.distributed")
 
@@ -38,9 +39,13 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
-MaxGap = Annotated[
-    float | None,
-    typer.Option("--max-gap", help="Longest gap that counts as work, in the recording's time; more is idle."),
+LongestGap = Annotated[
+    str,
+    typer.Option(
+        "--max-gap",
+        metavar="NUMBER|auto|none",
+        help="Longest gap that counts as work, in the recording's time; more is idle. auto: an hour.",
+    ),
 ]
 UntrustedTools = Annotated[
     list[str] | None,
@@ -136,6 +141,17 @@ class EngineOptions:
         else:
             raise ParameterError(unknown_name("engine", self.engine, list(get_args(EngineName))))
         return {"engine": made, "progress": True}
+
+
+def gap_of(text: str) -> "MaxGap":
+    """What ``--max-gap`` says, as verbs take it."""
+    words: dict[str, MaxGap] = {"auto": "auto", "none": None}
+    if text in words:
+        return words[text]
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(f"--max-gap is '{plain(text)}', expected a number, auto or none") from None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

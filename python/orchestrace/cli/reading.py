@@ -15,14 +15,13 @@ from ..base.schema import SCHEMAS, TraceBy
 from ..base.terminal import terminal_width
 from ..base.text import counted, plain, plain_json
 from ..corpus.samples import samples_path
-from ..summaries.narrative import HOUR
 from .application import app
 from .options import (
     Force,
     Format,
     House,
     Json,
-    MaxGap,
+    LongestGap,
     PrivilegedTools,
     RecordingOptions,
     Scores,
@@ -32,6 +31,7 @@ from .options import (
     Threads,
     TrustedTools,
     UntrustedTools,
+    gap_of,
     grouped,
 )
 from .output import FAILED, STOPPED
@@ -104,7 +104,7 @@ def validate(recordings: RecordingOptions, as_json: Json = False) -> None:
 @grouped
 def story_(
     recordings: StrictOptions,
-    max_gap: MaxGap = HOUR,
+    max_gap: LongestGap = "auto",
     untrusted: UntrustedTools = None,
     trusted: TrustedTools = None,
     privileged: PrivilegedTools = None,
@@ -114,7 +114,7 @@ def story_(
     corpus = usable(recordings)
     told = story(
         corpus,
-        max_gap=max_gap,
+        max_gap=gap_of(max_gap),
         untrusted_tools=untrusted or (),
         trusted_tools=trusted or (),
         privileged_tools=privileged or (),

@@ -6,7 +6,7 @@ import typer
 
 from .. import replay
 from .application import app
-from .options import EngineOptions, MaxGap, StrictOptions, grouped
+from .options import EngineOptions, LongestGap, StrictOptions, gap_of, grouped
 from .recordings import tell_quarantined, usable
 from .scenarios import ScenarioOptions
 from .tables import TableOptions, show_replays
@@ -22,7 +22,7 @@ def replay_(
     outcome: Annotated[str, typer.Option("--outcome", help="noisy_or, typed, linear, max, ...")] = "noisy_or",
     quorum: Annotated[float, typer.Option("--quorum", help="A majority needs more than this share.")] = 0.5,
     sensitivity: Annotated[bool, typer.Option(help="Bound the effects over seven families of gates.")] = True,
-    max_gap: MaxGap = None,
+    max_gap: LongestGap = "auto",
     program_order: Annotated[
         bool, typer.Option("--program-order", help="Join consecutive events of one owner.")
     ] = False,
@@ -36,7 +36,7 @@ def replay_(
         outcome=outcome,  # type: ignore[arg-type]  # judged there
         quorum=quorum,
         sensitivity=sensitivity,
-        max_gap=max_gap,
+        max_gap=gap_of(max_gap),
         program_order=program_order,
         **engine.running(recordings.threads),
     )

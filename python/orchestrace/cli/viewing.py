@@ -10,17 +10,17 @@ from .. import view
 from ..base.paths import path_of
 from ..base.publication import refuse_existing
 from ..base.text import counted, plain
-from ..summaries.narrative import HOUR
 from ..view.verb import MAX_BYTES
 from .application import app
 from .options import (
     Force,
-    MaxGap,
+    LongestGap,
     PrivilegedTools,
     RewardOptions,
     StrictOptions,
     TrustedTools,
     UntrustedTools,
+    gap_of,
     grouped,
 )
 from .recordings import tell_quarantined, usable
@@ -52,7 +52,7 @@ def view_(
     text: Annotated[
         bool, typer.Option("--text", help="Embed the records of events, which may be private.")
     ] = False,
-    max_gap: MaxGap = HOUR,
+    max_gap: LongestGap = "auto",
     untrusted: UntrustedTools = None,
     trusted: TrustedTools = None,
     privileged: PrivilegedTools = None,
@@ -73,7 +73,7 @@ def view_(
         runs=runs,
         trace_id=list(trace or []) or None,
         text=text,
-        max_gap=max_gap,
+        max_gap=gap_of(max_gap),
         untrusted_tools=untrusted or (),
         trusted_tools=trusted or (),
         privileged_tools=privileged or (),

@@ -17,7 +17,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.names import declared_names, names_of, said_of_tools
 from ..corpus.pieces import core_frames
-from ..schedules.scheduling import Durations, timing_options
+from ..schedules.scheduling import Durations, MaxGap, timing_options
 from ..statistics.influence import NO_INTERVAL, check_confidence, mean_interval
 
 By = Literal["agent", "role", "task", "topology", "system", "importer"]
@@ -65,7 +65,7 @@ def metrics(
     by: By | None = None,
     groups: Sequence[str] | None = None,
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     subtasks: Mapping[str, Collection[str]] | None = None,
     harness: Mapping[str, Collection[str]] | None = None,

@@ -9,6 +9,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
+from ..schedules.scheduling import MaxGap
 from .canvas import PLAINLY, Canvas, extent, labeled, shown_names, text_width
 from .palette import CRITICAL, DIVERGING, GREY, KIND_COLORS, Theme
 from .trace_rows import CARRIED, TraceRows, trace_rows
@@ -34,6 +35,7 @@ def timeline(
     trace: int | str,
     *,
     credit: pl.DataFrame | pl.LazyFrame | None = None,
+    max_gap: MaxGap = "auto",
     theme: Theme = "auto",
 ) -> Any:
     """Draw a run along time: a row for each agent, its events, the critical path, and messages between rows.
@@ -46,6 +48,8 @@ def timeline(
         A trace, by number or id.
     credit
         What `credit` returns at ``unit="event"``: it gives events their color, in place of their kind.
+    max_gap
+        As in `schedule`: longer gaps are idle, no work.
     theme
         ``"auto"``: a transparent page and greys that are legible on light and dark; ``"light"``; ``"dark"``.
 
@@ -77,7 +81,7 @@ def timeline(
     'Timeline of 5 agents over 110 s'
     """
     canvas = Canvas(theme)
-    drawn = trace_rows(corpus, trace)
+    drawn = trace_rows(corpus, trace, max_gap)
     title = f"Timeline of {drawn.trace_id}"
     if drawn.events.is_empty():
         return canvas.empty(title, "The run has no events.")

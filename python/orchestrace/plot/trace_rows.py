@@ -8,7 +8,7 @@ import polars as pl
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, one_trace
 from ..corpus.owners import owners
-from ..schedules.scheduling import schedule
+from ..schedules.scheduling import MaxGap, schedule
 from .canvas import duration, shown_names, time_scale
 from .palette import KINDS
 
@@ -58,7 +58,7 @@ class TraceRows:
         return duration(time * self.scale, self.unit)
 
 
-def trace_rows(corpus: Corpus, trace: int | str) -> TraceRows:
+def trace_rows(corpus: Corpus, trace: int | str, max_gap: MaxGap = "auto") -> TraceRows:
     """The rows of a trace, with recorded times and the critical path of what its events wait for."""
     check_corpus(corpus)
     (one,) = one_trace(corpus, trace).slices()
@@ -66,8 +66,10 @@ def trace_rows(corpus: Corpus, trace: int | str) -> TraceRows:
     texts = pl.col("type", "agent", "tool").cast(pl.String)
     events = one.events.select("trace", "seq", "id", "t", "t_end", "duration_s", "tokens", texts).collect()
     key = ["trace", "seq"]
-    times = schedule(one, release="recorded").select(*key, "start", "finish", "unit", "reason")
-    path = schedule(one).select(*key, "critical")
+    times = schedule(one, release="recorded", max_gap=max_gap).select(
+        *key, "start", "finish", "unit", "reason"
+    )
+    path = schedule(one, max_gap=max_gap).select(*key, "critical")
     events = events.join(times, on=key, how="left", maintain_order="left")
     events = events.join(path, on=key, how="left", maintain_order="left")
     owned = owners(one).select(*key, pl.col("owner").cast(pl.String))

@@ -20,7 +20,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.names import expect_known
 from ..interventions.composition import Spec, Specified, parts_of
-from ..schedules.scheduling import replay_schedule, timing_options
+from ..schedules.scheduling import MaxGap, replay_schedule, timing_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ def replay(
     structure_alone: bool = False,
     program_order: bool = False,
     durations: Literal["auto", "explicit", "gap"] = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     engine: RunBy = None,
     threads: int | None = None,
     progress: Progress = None,

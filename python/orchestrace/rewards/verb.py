@@ -16,7 +16,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected, one_trace
 from ..corpus.names import declared_names, names_of, said_of_tools
 from ..corpus.pieces import empty_store
-from ..schedules.scheduling import Durations, timing_options
+from ..schedules.scheduling import Durations, MaxGap, timing_options
 from .windows import Windows, windows_of, with_params
 
 Parameter = bool | int | float | str | None
@@ -94,7 +94,7 @@ def compute(
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     engine: RunBy = None,
     threads: int | None = None,

@@ -14,7 +14,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.owners import owners
 from ..corpus.pieces import core_frames
-from .scheduling import Durations, schedule, timing_options
+from .scheduling import Durations, MaxGap, schedule, timing_options
 
 Key = Literal["agent", "type", "tool"]
 _KEYS: Final = ("agent", "type", "tool")
@@ -41,7 +41,7 @@ def critical_path(
     *,
     by: Key = "agent",
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -141,7 +141,7 @@ def drag(
     corpus: Corpus,
     *,
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,

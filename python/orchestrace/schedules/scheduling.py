@@ -22,6 +22,7 @@ from ..interventions.composition import Spec, Specified, parts_of
 from ..interventions.timing import Concurrency, Pool, Queue, Release, concurrency
 
 Durations = Literal["auto", "explicit", "gap"]
+MaxGap = float | Literal["auto"] | None
 DURATIONS: Final = ("auto", "explicit", "gap")
 
 SCHEDULE_KINDS = frozenset(
@@ -74,7 +75,7 @@ def schedule(
     queue: Queue = "recorded",
     release: Release = "none",
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     engine: RunBy = None,
     threads: int | None = None,
@@ -96,7 +97,8 @@ def schedule(
         scorer does takes no time here.
     max_gap
         The longest gap that counts as somebody's work, in the unit of ``t``; a longer one is idle, as where a
-        session rests until the next day. None: every gap counts.
+        session rests until the next day. ``"auto"``: an hour where times are in seconds, no limit where they
+        are steps. None: every gap counts.
     program_order
         Join consecutive events of one owner by temporal edges.
     engine
@@ -157,7 +159,7 @@ def replay_schedule(
     interventions: Sequence[Any],
     *,
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -224,7 +226,7 @@ def scaling_curve(
     pool: Pool = "all",
     queue: Queue = "recorded",
     durations: Durations = "auto",
-    max_gap: float | None = None,
+    max_gap: MaxGap = "auto",
     program_order: bool = False,
     engine: RunBy = None,
     threads: int | None = None,
@@ -299,8 +301,9 @@ def timing_options(durations: object, max_gap: object, program_order: bool) -> d
     """How events are timed, as the core takes it."""
     if durations not in DURATIONS:
         raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
-    if max_gap is not None and (isinstance(max_gap, bool) or not isinstance(max_gap, int | float)):
-        raise ParameterError(f"max_gap is {max_gap!r}, expected a number of 0 or more, or None")
+    number = isinstance(max_gap, int | float) and not isinstance(max_gap, bool)
+    if not number and max_gap is not None and max_gap != "auto":
+        raise ParameterError(f'max_gap is {max_gap!r}, expected "auto", a number of 0 or more, or None')
     return {"durations": durations, "max_gap": max_gap, "program_order": bool(program_order)}
 
 

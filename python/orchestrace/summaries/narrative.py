@@ -19,11 +19,12 @@ from ..corpus.frames import check_corpus
 from ..metrics.verb import metrics
 from ..safety.tracking import taint
 from ..schedules.bottlenecks import critical_path
+from ..schedules.scheduling import MaxGap
 
 TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
 TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle")
 HOUR: Final = 3600.0
-"""Seconds. A gap that is longer is hardly anybody's work."""
+"""Seconds: the longest gap that is work where nothing is said, as in `schedule`."""
 
 RUNS: Final = 3
 """Runs that are named as worth opening."""
@@ -125,7 +126,8 @@ class Story:
             f"orchestrace metrics {path} --by trace",
             f"orchestrace metrics {path} --by agent",
         )
-        gap = f" --max-gap {self.max_gap:g}" if self.max_gap is not None else ""
+        limit = "none" if self.max_gap is None else f"{self.max_gap:g}"
+        gap = "" if self.max_gap == HOUR else f" --max-gap {limit}"
         tools = "".join(
             f" --{what}-tool {shlex.quote(name)}" for what, names in self.tools.items() for name in names
         )
@@ -333,7 +335,7 @@ def _listed(names: list[str], most: int) -> str:
 def story(
     corpus: Corpus,
     *,
-    max_gap: float | None = HOUR,
+    max_gap: MaxGap = "auto",
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
@@ -384,7 +386,6 @@ def story(
     check_corpus(corpus)
     common: dict[str, Any] = {"threads": threads, "progress": progress}
     traces = corpus.traces.select("importer", "partial", "time_basis").collect()
-    max_gap = max_gap if (traces["time_basis"].cast(pl.String) == "seconds").any() else None
     rows = metrics(corpus, max_gap=max_gap, **common)
     members = metrics(corpus, by="agent", max_gap=max_gap, **common)
     tools = {
@@ -424,7 +425,7 @@ def story(
         n_priced=rows["cost_usd"].count(),
         seconds={name: _sum(timed, _TIME_COLUMNS[name]) for name in TIMES},
         n_timed=timed.height,
-        max_gap=max_gap,
+        max_gap=HOUR if max_gap == "auto" else max_gap,
         critical=_critical(paths, unit),
         time_unit=unit,
         unreached=unreached,

@@ -18,7 +18,8 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..credit.verb import methods as known_methods
-from ..summaries.narrative import HOUR, Story, story
+from ..schedules.scheduling import MaxGap
+from ..summaries.narrative import Story, story
 from .answers import DEFAULT_METHODS, credits_of
 from .building import Parts, built
 from .runs import list_runs, ranked
@@ -58,7 +59,7 @@ def view(
     runs: int = 30,
     trace_id: str | Iterable[str] | None = None,
     text: bool = False,
-    max_gap: float | None = HOUR,
+    max_gap: MaxGap = "auto",
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
@@ -146,7 +147,7 @@ def view(
         "privileged_tools": list(privileged_tools),
     }
     told = story(corpus, max_gap=max_gap, **tools, threads=threads)
-    options = {"max_gap": told.max_gap, "threads": threads}
+    options = {"max_gap": max_gap, "threads": threads}
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
     order = _order(corpus, rows, told, trace_id)
     chosen = order[:runs] if trace_id is None else _named(rows, trace_id)

@@ -2,7 +2,8 @@
 
 use orchestrace_core::error::{Error, unknown_name};
 use orchestrace_core::replay::schedule::{
-    self as schedules, Cascade, Change, Durations, Lengths, Options, Pool, Queue, Release, Scenario, Select,
+    self as schedules, Cascade, Change, Durations, Lengths, MaxGap, Options, Pool, Queue, Release, Scenario,
+    Select,
 };
 use orchestrace_core::schema::{Dict, EVENT_TYPES, EventType};
 use orchestrace_core::store::Store;
@@ -19,21 +20,33 @@ use crate::stream::{Stream, rows_of};
 #[pyo3(from_item_all)]
 pub(crate) struct TimeRequest {
     durations: String,
-    max_gap: Option<f64>,
+    max_gap: Gap,
     pub(crate) program_order: bool,
+}
+
+/// A word or a number for the longest gap.
+#[derive(FromPyObject)]
+enum Gap {
+    Number(Option<f64>),
+    Word(String),
+}
+
+fn bad_gap(py: Python<'_>, given: &dyn std::fmt::Display) -> PyErr {
+    bad_parameter(py, format!("max_gap is {given}, expected \"auto\", a finite number, 0 or more, or None"))
 }
 
 impl TimeRequest {
     pub(crate) fn lengths(&self, py: Python<'_>) -> PyResult<Lengths> {
         let known = [("auto", Durations::Auto), ("explicit", Durations::Explicit), ("gap", Durations::Gap)];
         let durations = word(py, "word for durations", &self.durations, &known)?;
-        match self.max_gap {
-            Some(most) if !(most.is_finite() && most >= 0.0) => {
-                let message = format!("max_gap is {most}, expected a finite number, 0 or more, or None");
-                Err(bad_parameter(py, message))
-            }
-            max_gap => Ok(Lengths { durations, max_gap }),
-        }
+        let max_gap = match self.max_gap {
+            Gap::Word(ref word) if word == "auto" => MaxGap::Auto,
+            Gap::Number(Some(most)) if most.is_finite() && most >= 0.0 => MaxGap::Of(most),
+            Gap::Number(None) => MaxGap::Unlimited,
+            Gap::Number(Some(most)) => return Err(bad_gap(py, &most)),
+            Gap::Word(ref word) => return Err(bad_gap(py, word)),
+        };
+        Ok(Lengths { durations, max_gap })
     }
 
     fn options(&self, py: Python<'_>) -> PyResult<Options> {

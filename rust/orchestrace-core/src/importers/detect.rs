@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::foreign;
 use super::{Confidence, Format, IMPORTERS, Importer, ImporterInfo, Native, Record};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode, capped};
@@ -18,11 +19,18 @@ const LIMITS: Limits = Limits { depth: 128, string: usize::MAX, lenient: true };
 
 /// The format of the first records of an input: the first that an importer is sure of for two of up to twenty records,
 /// so that an odd first line costs itself alone; else that of the only record or the first one that some importer is
-/// sure of; else [`unknown`]. Importers are asked in the order of [`IMPORTERS`]. The end of a record may be missing. The
-/// path is a hint.
+/// sure of; else the tool that wrote one of them, if it is known and not read; else [`unknown`]. Importers are asked in the
+/// order of [`IMPORTERS`]. The end of a record may be missing. The path is a hint.
 #[must_use]
 pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format {
-    detect_sure(records, path).unwrap_or_else(unknown)
+    let records: Vec<&[u8]> = records.take(LOOKED_AT).collect();
+    detect_sure(records.iter().copied(), path).unwrap_or_else(|| {
+        let tool = records.iter().find_map(|record| {
+            let text = String::from_utf8_lossy(if record.len() > LONG { &record[..LONG] } else { record });
+            foreign::of_record(Tree::head(&text, LIMITS).root())
+        });
+        tool.map_or_else(unknown, |tool| Format::Whole(tool))
+    })
 }
 
 /// The same if there is such a record.
@@ -172,7 +180,7 @@ pub fn unknown() -> Format {
 #[derive(Debug)]
 struct Unknown;
 
-static INFO: ImporterInfo = ImporterInfo {
+pub(super) static INFO: ImporterInfo = ImporterInfo {
     name: UNKNOWN,
     summary: "Input that no importer recognizes",
     evidence: &[],
@@ -194,19 +202,29 @@ impl Importer for Unknown {
     }
 
     fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
-        Native.record(record, out).map_err(|reject| {
-            let keys = outer_keys(record.text);
-            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-            let of_schema = matches!(
-                reject.code,
-                RejectCode::FieldMissing | RejectCode::FieldForbidden | RejectCode::FieldType
-            );
-            if !of_schema || keys.is_empty() || Native.sniff(&keys) != Confidence::No {
-                return reject;
-            }
-            Reject::new(RejectCode::FormatUnknown, "", unknown_message(&keys))
-        })
+        as_native(record, out, unknown_message)
     }
+}
+
+/// Judges a record of an input that no importer recognizes. `message` is what is wrong with one whose outer keys are
+/// these, unless that is best said of a native one.
+pub(super) fn as_native(
+    record: &Record<'_>,
+    out: &mut TraceWriter<'_>,
+    message: impl FnOnce(&[&str]) -> String,
+) -> Result<(), Reject> {
+    Native.record(record, out).map_err(|reject| {
+        let of_schema = matches!(
+            reject.code,
+            RejectCode::FieldMissing | RejectCode::FieldForbidden | RejectCode::FieldType
+        );
+        let keys = outer_keys(record.text);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        if !of_schema || keys.is_empty() || Native.sniff(&keys) != Confidence::No {
+            return reject;
+        }
+        Reject::new(RejectCode::FormatUnknown, "", message(&keys))
+    })
 }
 
 /// What reads a format that no importer knows.
@@ -242,14 +260,14 @@ fn unknown_message(keys: &[&str]) -> String {
                 let keys = info.evidence.iter().filter(|key| keys.contains(*key) == has);
                 keys.map(|key| format!("'{key}'")).collect::<Vec<_>>().join(", ")
             };
-            let lacks = quoted(false);
-            let lacks = if lacks.is_empty() { String::new() } else { format!(", lacks {lacks}") };
-            format!(
-                "looks most like {}: has {}{lacks}; if it is, pass format='{}', else {OWN}",
-                info.name,
-                quoted(true),
-                info.name
-            )
+            let (name, lacks) = (info.name, quoted(false));
+            // a format that needs what is not there would refuse it, too
+            let then = if lacks.is_empty() {
+                format!("; if it is, pass format='{name}', else {OWN}")
+            } else {
+                format!(", but lacks {lacks}; {OWN}")
+            };
+            format!("looks most like {name}: has {}{then}", quoted(true))
         },
     );
     format!("{nearest}; found the keys {found}")
@@ -322,7 +340,7 @@ mod tests {
         );
         let messages = crate::store::text_at(rows.column(6), 0).unwrap_or_default();
         assert!(
-            messages.starts_with("looks most like who_and_when: has 'history', lacks 'mistake_agent'"),
+            messages.starts_with("looks most like who_and_when: has 'history', but lacks 'mistake_agent'"),
             "{messages}"
         );
         for row in [0, 1] {

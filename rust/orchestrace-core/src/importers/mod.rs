@@ -12,6 +12,7 @@ mod atif;
 mod claude_code;
 mod codex;
 mod detect;
+mod foreign;
 pub(crate) mod hex;
 mod inspect;
 pub(crate) mod items;

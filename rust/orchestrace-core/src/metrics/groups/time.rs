@@ -15,7 +15,7 @@ use crate::error::Reason;
 use crate::graph::NOBODY;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
-use crate::replay::schedule::durations::{Timing, explicit};
+use crate::replay::schedule::durations::{MaxGap, Timing, explicit};
 use crate::schema::{AgentKind, EventType};
 
 /// Time by use.
@@ -56,7 +56,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "idle_time",
             count: Count::Time,
-            summary: "gaps, queues and waits longer than max_gap; 0 without max_gap",
+            summary: "gaps, queues and waits longer than max_gap; 0 with max_gap=None",
         },
     ],
 };
@@ -67,13 +67,13 @@ impl Group for Time {
     }
 
     fn worker(&self, options: &Options) -> Box<dyn Measure> {
-        Box::new(Worker { max_gap: options.lengths.max_gap.unwrap_or(f64::INFINITY), ..Worker::default() })
+        Box::new(Worker { max_gap: options.lengths.max_gap, ..Worker::default() })
     }
 }
 
 #[derive(Debug, Default)]
 struct Worker {
-    max_gap: f64,
+    max_gap: MaxGap,
     last: Vec<u32>,
 }
 
@@ -99,6 +99,7 @@ impl Measure for Worker {
             Err(reason) => return out.all_absent(0..INFO.metrics.len(), reason),
         };
         let view = subject.view;
+        let longest = self.max_gap.limit(view.time_basis);
         let (mut model, mut tool) = (0.0, 0.0);
         let mut idle: f64 = timing.idle.iter().fold(0.0, |sum, gap| sum + gap);
         let (mut queue, mut scorer) = (Sum::default(), Sum::default());
@@ -117,7 +118,7 @@ impl Measure for Worker {
                 }
             }
             if let Some(length) = timing.queued[v] {
-                queue.add(length, self.max_gap);
+                queue.add(length, longest);
             }
         }
         out.set(0, model);
@@ -147,6 +148,7 @@ impl Worker {
     /// How long agents waited for humans.
     fn humans(&mut self, subject: &Subject<'_>, timing: &Timing, permission: &mut Sum, human: &mut Sum) {
         let (view, owners) = (subject.view, subject.owners);
+        let longest = self.max_gap.limit(view.time_basis);
         self.last.clear();
         self.last.resize(owners.names().len(), NOBODY);
         for &row in owners.order().rows() {
@@ -161,7 +163,7 @@ impl Worker {
             let calls = |u: &u32| subject.is(*u as usize, &[EventType::ToolCall]);
             if subject.is(v, &[EventType::HumanIntervention]) && inputs.iter().any(calls) {
                 let asked = inputs.iter().map(|&u| timing.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
-                permission.add((view.t[v] - asked).max(0.0), self.max_gap);
+                permission.add((view.t[v] - asked).max(0.0), longest);
                 continue;
             }
             let named = view.to.get(v).map(|to| owners.name_index(to).unwrap_or(NOBODY));
@@ -169,7 +171,7 @@ impl Worker {
             let last = self.last.get_mut(addressed as usize).map(|last| std::mem::replace(last, row));
             let last = last.filter(|&last| last != NOBODY).map(|last| last as usize);
             let waited = last.filter(|&last| is_done(subject, timing, last));
-            human.add(waited.map_or(0.0, |last| (view.t[v] - timing.ends[last]).max(0.0)), self.max_gap);
+            human.add(waited.map_or(0.0, |last| (view.t[v] - timing.ends[last]).max(0.0)), longest);
         }
     }
 }
@@ -207,7 +209,7 @@ mod tests {
         t
     }
 
-    fn told(t: &TestTrace, basis: TimeBasis, max_gap: Option<f64>) -> Vec<Told> {
+    fn told(t: &TestTrace, basis: TimeBasis, max_gap: MaxGap) -> Vec<Told> {
         let lengths = Lengths { max_gap, ..Lengths::default() };
         let view = TraceView { time_basis: Some(basis), ..t.view() };
         told_with(&Time, &view, &Options { lengths, ..Options::default() })
@@ -228,26 +230,26 @@ mod tests {
         ]);
         // 2 to the call, 2 to the answer, 1 to the last; 1 of the tool; 10 of permission; 85 of the human
         let want = [Ok(5.0), Ok(1.0), NONE, Ok(10.0), Ok(85.0), NONE, Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, None), want);
-        assert_eq!(told(&t, TimeBasis::Ordinal, None), want);
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
         let want = [Ok(5.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(95.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, Some(9.0)), want);
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(9.0)), want);
         let want = [Ok(1.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(99.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, Some(1.0)), want);
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(1.0)), want);
     }
 
     #[test]
     fn who_is_busy_waits_for_nobody() {
         use EventType::*;
         let t = chain(&[(Message, "user", Some("a"), 0.0), (Message, "a", Some("b"), 5.0)]);
-        assert_eq!(told(&t, TimeBasis::Seconds, None)[4], Ok(0.0));
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         let last = (Message, "user", Some("a"), 50.0);
         let asks = [(Message, "user", Some("a"), 0.0), (Message, "a", Some("b"), 5.0), last];
-        assert_eq!(told(&chain(&asks), TimeBasis::Seconds, None)[4], Ok(0.0));
+        assert_eq!(told(&chain(&asks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         let calls = [(Message, "user", Some("a"), 0.0), (ToolCall, "a", None, 5.0), last];
-        assert_eq!(told(&chain(&calls), TimeBasis::Seconds, None)[4], Ok(0.0));
+        assert_eq!(told(&chain(&calls), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         let speaks = [(Message, "user", Some("a"), 0.0), (Message, "a", None, 5.0), last];
-        assert_eq!(told(&chain(&speaks), TimeBasis::Seconds, None)[4], Ok(45.0));
+        assert_eq!(told(&chain(&speaks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(45.0));
     }
 
     #[test]
@@ -258,12 +260,12 @@ mod tests {
         t.event(EventType::Message, "b").role("scorer").at(20.0).duration(3.0);
         t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
         let want = [Ok(4.0), Ok(1.0), Ok(5.0), NONE, NONE, Ok(3.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, None), want);
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
         let want = [Ok(4.0), Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), Ok(5.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, Some(2.0)), want);
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(2.0)), want);
         // seconds of durations among steps
         let steps = Err(Reason::TimeSteps);
         let want = [Ok(4.0), Ok(1.0), steps, steps, steps, Ok(3.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Ordinal, None), want);
+        assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
     }
 }

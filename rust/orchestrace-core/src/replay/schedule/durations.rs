@@ -30,13 +30,39 @@ pub enum Durations {
     Gap,
 }
 
+/// The longest gap that counts as work; a longer one is idle time.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum MaxGap {
+    /// An hour where times are in seconds; where they are steps, every gap counts.
+    #[default]
+    Auto,
+    /// Every gap counts.
+    Unlimited,
+    /// So much, in the unit of `t`.
+    Of(f64),
+}
+
+impl MaxGap {
+    const HOUR: f64 = 3600.0;
+
+    /// What it is in a trace of this basis; infinite where every gap counts.
+    #[must_use]
+    pub fn limit(self, basis: Option<TimeBasis>) -> f64 {
+        match (self, basis) {
+            (Self::Of(most), _) => most,
+            (Self::Auto, Some(TimeBasis::Seconds | TimeBasis::Partial)) => Self::HOUR,
+            (Self::Auto | Self::Unlimited, _) => f64::INFINITY,
+        }
+    }
+}
+
 /// The rule of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Lengths {
     /// Where they come from.
     pub durations: Durations,
-    /// The longest gap that counts as work, in the unit of `t`; without it every gap does.
-    pub max_gap: Option<f64>,
+    /// The longest gap that counts as work.
+    pub max_gap: MaxGap,
 }
 
 /// The earliest start times of events.
@@ -199,6 +225,7 @@ impl Timing {
         // Durations in seconds and times in steps have no axis in common.
         let axis = seconds || self.rule == Rule::Gap;
         let mut origin = f64::INFINITY;
+        let longest = lengths.max_gap.limit(view.time_basis);
         for v in 0..n {
             let end = self.ends[v];
             let inputs = graph.predecessors_of(v);
@@ -208,7 +235,7 @@ impl Timing {
             let told = if hands_over(view, inputs, v) { told.map(|d| d.min(left)) } else { told };
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
-            let idle = told.is_none() && lengths.max_gap.is_some_and(|most| gap > most);
+            let idle = told.is_none() && gap > longest;
             let began = told.map_or(if idle { end } else { earliest }, |d| end - d);
             let room = (end - began.max(waited)).max(0.0);
             let overlap = told.is_some() && began < waited;

@@ -22,7 +22,7 @@ pub mod work;
 #[cfg(test)]
 mod tests;
 
-pub use durations::{Durations, Lengths, Release, Rule};
+pub use durations::{Durations, Lengths, MaxGap, Release, Rule};
 pub use replayed::{Outlook, Replayer};
 pub use scenario::{Cascade, Change, Pool, Queue, Scenario, Select};
 pub use table::{Options, replays, schedule};

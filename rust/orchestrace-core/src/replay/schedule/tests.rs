@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::durations::{Durations, Lengths, Release};
+use super::durations::{Durations, Lengths, MaxGap, Release};
 use super::replayed::{Outlook, Replayer};
 use super::scenario::{Cascade, Change, Pool, Queue, Scenario, Select};
 use crate::graph::test_trace::{TestTrace, random_trace};
@@ -100,6 +100,14 @@ fn a_call_that_an_agent_answers_takes_what_is_left_after_the_answer() {
 }
 
 #[test]
+fn an_hour_is_the_longest_gap_where_times_are_in_seconds() {
+    let hour = |basis| MaxGap::Auto.limit(basis);
+    assert_eq!([Some(TimeBasis::Seconds), Some(TimeBasis::Partial)].map(hour), [3600.0; 2]);
+    assert_eq!([Some(TimeBasis::Ordinal), None].map(hour), [f64::INFINITY; 2]);
+    assert!(MaxGap::Unlimited.limit(Some(TimeBasis::Seconds)).is_infinite());
+}
+
+#[test]
 fn gaps_that_are_too_long_are_no_work() {
     let mut t = TestTrace::default();
     t.event(EventType::ToolCall, "a").at(0.0);
@@ -113,7 +121,7 @@ fn gaps_that_are_too_long_are_no_work() {
         (out[0].unwrap().work, out[0].unwrap().recorded)
     };
     assert_eq!(
-        [work(None), work(Some(48.0)), work(Some(47.0)), work(Some(1.0))],
+        [work(MaxGap::Unlimited), work(MaxGap::Of(48.0)), work(MaxGap::Of(47.0)), work(MaxGap::Of(1.0))],
         [(50.0, Some(50.0)), (50.0, Some(50.0)), (2.0, Some(50.0)), (0.0, Some(50.0))]
     );
 }

@@ -1,0 +1,250 @@
+//! Recordings of tools that no importer reads, known by their records, so that they are refused by name.
+
+use super::detect::{INFO, as_native};
+use super::{Confidence, Importer, ImporterInfo, Native, Record};
+use crate::columns::writer::TraceWriter;
+use crate::error::Reject;
+use crate::json::tree::Value;
+
+/// A tool whose recordings are not read.
+#[derive(Debug)]
+pub(super) struct Foreign {
+    /// What wrote the record, and what the record is.
+    what: &'static str,
+    /// Whether a record is of it.
+    is: fn(Value<'_>) -> bool,
+}
+
+/// What can be done with a recording that is not read.
+const INSTEAD: &str = "is not read: convert it to ATIF, record OpenTelemetry spans, or write a mapping file \
+                                  (docs/formats/mapping.md)";
+
+/// Its records are judged as native ones, as those of any input that no importer recognizes.
+impl Importer for Foreign {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn accepted_as(&self) -> &'static str {
+        Native.info().name
+    }
+
+    fn sniff(&self, _keys: &[&str]) -> Confidence {
+        Confidence::No
+    }
+
+    fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
+        as_native(record, out, |_| format!("this is {}, which {INSTEAD}", self.what))
+    }
+}
+
+/// The tool whose record this is. The first that matches counts.
+pub(super) fn of_record(record: Value<'_>) -> Option<&'static Foreign> {
+    FOREIGN.iter().find(|tool| (tool.is)(record))
+}
+
+fn has(record: Value<'_>, keys: &[&str]) -> bool {
+    keys.iter().all(|key| !record.get(key).is_absent())
+}
+
+fn kind(record: Value<'_>) -> &str {
+    record.get("type").str().unwrap_or_default()
+}
+
+/// By first records, and where those may be torn or lie in files of their own, by others.
+static FOREIGN: &[Foreign] = &[
+    Foreign { what: "a session of Gemini CLI", is: is_gemini },
+    Foreign {
+        what: "a session of Claude Code without the key 'sessionId'",
+        is: |record| {
+            matches!(kind(record), "user" | "assistant")
+                && has(record, &["uuid"])
+                && record.get("sessionId").is_absent()
+                && has(record.get("message"), &["role", "content"])
+        },
+    },
+    Foreign {
+        what: "a session of Qwen Code",
+        is: |record| {
+            has(record, &["uuid", "parentUuid", "sessionId"]) && has(record.get("message"), &["parts"])
+        },
+    },
+    Foreign {
+        what: "the event stream of opencode",
+        is: |record| {
+            has(record, &["id", "properties"])
+                && ["server.", "session.", "message.", "file.", "permission."]
+                    .iter()
+                    .any(|room| kind(record).starts_with(room))
+        },
+    },
+    Foreign { what: "a session of opencode", is: is_opencode },
+    Foreign {
+        what: "a session of GitHub Copilot CLI",
+        is: |record| {
+            has(record, &["id", "data", "timestamp"])
+                && kind(record).contains('.')
+                && record.get("data").len() > 0
+        },
+    },
+    Foreign {
+        what: "a session of Factory Droid",
+        is: |record| kind(record) == "session_start" && has(record, &["id", "title", "cwd"]),
+    },
+    Foreign {
+        what: "a session of Pi or of a relative (Oh My Pi, OpenClaw)",
+        is: |record| kind(record) == "session" && has(record, &["version", "id", "timestamp", "cwd"]),
+    },
+    Foreign {
+        what: "a session of Kimi Code",
+        is: |record| {
+            (kind(record) == "metadata" && has(record, &["protocol_version", "created_at"]))
+                || has(record, &["createdAt", "updatedAt", "agents", "workDir"])
+        },
+    },
+    Foreign {
+        what: "a session of Hermes",
+        is: |record| {
+            let messages = record.get("messages");
+            (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
+                || (has(record, &["session_id", "role", "content", "timestamp"])
+                    && record.get("id").i64().is_some())
+        },
+    },
+    Foreign {
+        what: "a session of Letta Code",
+        is: |record| has(record, &["kind", "text", "captured_at", "source_line_id"]),
+    },
+    Foreign { what: "events of OpenHands", is: is_openhands },
+    Foreign {
+        what: "an event log of NeMo Relay (ATOF)",
+        is: |record| has(record, &["atof_version", "kind", "category"]),
+    },
+    Foreign {
+        what: "a transcript of Cursor",
+        is: |record| {
+            has(record, &["role"])
+                && record.get("content").is_absent()
+                && matches!(record.get("role").str(), Some("user" | "assistant" | "system"))
+                && has(record.get("message"), &["content"])
+        },
+    },
+];
+
+fn is_gemini(record: Value<'_>) -> bool {
+    let whole = has(record, &["sessionId", "projectHash", "startTime"]);
+    let first = record.get("history").at(0);
+    whole || (has(first, &["role", "parts"]) && has(record, &["history", "meta"]))
+}
+
+/// A session in one file, or in its store: a file for the session, each message and each part.
+fn is_opencode(record: Value<'_>) -> bool {
+    let first = record.get("messages").at(0);
+    (has(first, &["info", "parts"]) && has(record.get("info"), &["id", "time"]))
+        || (has(record, &["id", "projectID", "directory", "time"]))
+        || (has(record, &["id", "sessionID", "role", "time"]))
+        || (has(record, &["id", "sessionID", "messageID", "type"]))
+}
+
+fn is_openhands(record: Value<'_>) -> bool {
+    let first = record.get("items").elements().find(|item| !item.is_null());
+    let event = first.unwrap_or(record);
+    let named = event.get("kind").str().is_some_and(|kind| kind.ends_with("Event"));
+    named && has(event, &["timestamp", "source"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Limits;
+    use crate::json::tree::Tree;
+
+    fn what(record: &str) -> Option<&'static str> {
+        let tree = Tree::head(record, Limits { depth: 64, string: usize::MAX, lenient: true });
+        of_record(tree.root()).map(|tool| tool.what)
+    }
+
+    #[test]
+    fn tools_are_known_by_their_records() {
+        let of = |tool: &str, records: &[&str]| {
+            for record in records {
+                assert!(what(record).is_some_and(|what| what.contains(tool)), "{tool}: {record}");
+            }
+        };
+        of(
+            "Gemini",
+            &[
+                r#"{"sessionId":"s","projectHash":"h","startTime":"2026-01-01T00:00:00Z","messages":[]}"#,
+                r#"{"sessionId":"s","projectHash":"h","startTime":"2026-01-01T00:00:00Z","kind":"main"}"#,
+                r#"{"history":[{"role":"user","parts":[{"text":"x"}]}],"meta":{"model":"m"}}"#,
+            ],
+        );
+        of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
+        of(
+            "Qwen",
+            &[
+                r#"{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[]}}"#,
+            ],
+        );
+        of(
+            "opencode",
+            &[
+                r#"{"info":{"id":"s","directory":"/w","time":{"created":1}},"messages":[{"info":{},"parts":[]}]}"#,
+                r#"{"id":"s","version":"1","projectID":"p","directory":"/w","time":{"created":1}}"#,
+                r#"{"id":"m","sessionID":"s","role":"user","time":{"created":1}}"#,
+                r#"{"id":"p","sessionID":"s","messageID":"m","type":"text","text":"x"}"#,
+                r#"{"id":"e","type":"session.updated","properties":{"sessionID":"s"}}"#,
+            ],
+        );
+        of(
+            "Copilot",
+            &[
+                r#"{"id":"a","type":"session.start","timestamp":"2026-01-01T00:00:00Z","data":{"sessionId":"s"}}"#,
+            ],
+        );
+        of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);
+        of(
+            "Pi",
+            &[r#"{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}"#],
+        );
+        of("Kimi", &[r#"{"type":"metadata","protocol_version":"1.4","created_at":1}"#]);
+        of(
+            "Hermes",
+            &[
+                r#"{"session":{"id":"s","source":"tui"},"messages":[]}"#,
+                r#"{"id":1,"session_id":"s","role":"user","content":"x","timestamp":1.5}"#,
+            ],
+        );
+        of(
+            "Letta",
+            &[r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#],
+        );
+        of(
+            "OpenHands",
+            &[
+                r#"{"kind":"MessageEvent","id":"m","timestamp":"2026-01-01T00:00:00","source":"user"}"#,
+                r#"{"items":[null,{"kind":"ActionEvent","timestamp":"2026-01-01T00:00:00","source":"agent"}]}"#,
+            ],
+        );
+        of("Relay", &[r#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#]);
+        of("Cursor", &[r#"{"role":"user","message":{"content":"x"}}"#]);
+    }
+
+    #[test]
+    fn what_anybody_may_write_is_nobody_s() {
+        for record in [
+            "{}",
+            "[]",
+            "1",
+            r#"{"role":"user","content":"x"}"#,
+            r#"{"type":"message","id":"a"}"#,
+            r#"{"id":"a","data":[],"type":"x"}"#,
+            r#"{"messages":[{"role":"user","content":"x"}]}"#,
+            r#"{"history":[{"role":"user","content":"x"}],"question":"q"}"#,
+            r#"{"session":"s","messages":[]}"#,
+            r#"{"kind":"Event"}"#,
+        ] {
+            assert_eq!(what(record), None, "{record}");
+        }
+    }
+}

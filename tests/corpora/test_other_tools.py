@@ -1,0 +1,75 @@
+"""Recordings of tools that are not read are refused by the name of the tool, and no hint leads nowhere."""
+
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import orchestrace as ot
+
+TOOLS = {
+    "atof": "NeMo Relay",
+    "copilot": "GitHub Copilot CLI",
+    "copilot-cli": "GitHub Copilot CLI",
+    "cursor": "Cursor",
+    "droid": "Factory Droid",
+    "gemini": "Gemini CLI",
+    "gemini-cli": "Gemini CLI",
+    "hermes": "Hermes",
+    "kimi": "Kimi Code",
+    "letta-code": "Letta Code",
+    "omp": "Pi or of a relative",
+    "openclaw": "Pi or of a relative",
+    "opencode": "opencode",
+    "openhands": "OpenHands",
+    "pi": "Pi or of a relative",
+    "qwen": "Qwen Code",
+}
+NAMELESS = {"storage_legacy/part/prt_0001.json", "storage_legacy/part/prt_0002.json"} | {
+    f"storage_v2/part/m_{who}_small/{number}.json" for who, number in (("assistant", "002"), ("user", "001"))
+}
+"""Parts of opencode in files of their own that name neither their session nor their message."""
+
+FOLDERS = ("cli-sessions", "agent-cli-fixtures", "cli-streams")
+
+
+def recordings(corpora: Path) -> dict[Path, str]:
+    """All files that somebody may try, and the folder that says whose they are."""
+    return {
+        path: path.relative_to(corpora / folder).parts[0]
+        for folder in FOLDERS
+        for path in sorted((corpora / folder).rglob("*.json*"))
+    }
+
+
+def messages(corpus: ot.Corpus) -> list[str]:
+    unknown = corpus.quarantine.collect().filter(pl.col("code").cast(pl.String) == "format.unknown")
+    return list(unknown["message"])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> None:
+    refused = set()
+    for path, tool in recordings(corpora).items():
+        if tool not in TOOLS or any(str(path).endswith(name) for name in NAMELESS):
+            continue
+        corpus = ot.read_traces(path)
+        if len(corpus):
+            continue
+        assert any(TOOLS[tool] in message for message in messages(corpus)), (path, messages(corpus)[:1])
+        for message in messages(corpus):
+            assert "docs/formats/mapping.md" in message, path
+        refused.add(tool)
+    assert refused >= {"copilot", "gemini", "opencode", "qwen", "kimi", "pi", "openhands", "cursor"}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_format_that_a_message_names_reads_the_file(corpora: Path) -> None:
+    tried = 0
+    for path in recordings(corpora):
+        for message in dict.fromkeys(messages(ot.read_traces(path))):
+            for name in re.findall(r"pass format='(\w+)'", message):
+                assert len(ot.read_traces(path, format=name)), (path, message)
+            tried += 1
+    assert tried > 10, "nothing was refused, so nothing was tried"
