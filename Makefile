@@ -12,7 +12,7 @@ ENVIRONMENT := .venv/bin/python
 COMMAND := .venv/bin/orchestrace
 endif
 # Tests and lints of Rust share the dependencies of the installed module, so that these are built once.
-QUICK = --config .cargo/quick.toml
+QUICK ?= --config .cargo/quick.toml
 AS_INSTALLED = --release --locked $(QUICK)
 CHECKED = $(AS_INSTALLED) --config .cargo/tests.toml
 INSTALL = MATURIN_PEP517_ARGS="$(QUICK)" $(PYTHON) .ci/install.py

@@ -308,7 +308,10 @@ def importer_faults() -> Iterator[str]:
     without = set()
     for path in sorted(folder.glob("*.rs")):
         text = path.read_text(encoding="utf-8")
-        if re.search(X, text, re.MULTILINE) is None:
+        if (
+            re.search(r"^(?:pub\(super\) )?static (INFO: ImporterInfo|\w+: BuiltIn)", text, re.MULTILINE)
+            is None
+        ):
             continue
         name = path.stem
         if not any((folder / name / file).exists() for file in ("tests.rs", "mapping.json")):
