@@ -1,10 +1,11 @@
 //! The reading of a line by its type, in the spellings of all Codex versions.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::line::{By, Line, Status, Statuses, What, is_collaboration};
+use super::line::{By, Given, History, Line, Status, Statuses, Sums, What, is_collaboration};
 use super::threads::Ids;
 use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Recording, Text, call_hash, call_hash_of_text, hash};
@@ -13,10 +14,13 @@ use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
 
 mod events;
+mod exec;
+
+pub(super) use exec::Run;
 
 /// Texts that the harness writes in the name of the user.
-const WRAPPERS: [&str; 11] = [
-    "<environment_context>",
+const WRAPPERS: [&str; 21] = [
+    "<environment_context",
     "<user_instructions>",
     "<INSTRUCTIONS>",
     "# AGENTS.md instructions",
@@ -27,6 +31,17 @@ const WRAPPERS: [&str; 11] = [
     "<skill>",
     "<hook_prompt>",
     "<model_switch>",
+    "<recommended_plugins",
+    "<plugins_instructions>",
+    "<skills_instructions>",
+    "<apps_instructions>",
+    "<personality_spec>",
+    "<realtime_conversation>",
+    "<codex_internal_context",
+    "<goal_context",
+    "<external_",
+    // What a guardian is asked.
+    "The following is the Codex agent history",
 ];
 const NOTICE: (&str, &str) = ("<subagent_notification>", "</subagent_notification>");
 
@@ -35,15 +50,20 @@ pub(super) struct Reader<'r> {
     pub recording: &'r mut Recording,
     pub statuses: Vec<Status>,
     pub limits: Limits,
+    /// How often each thread was run, of those that streams are of.
+    pub runs: HashMap<String, u32>,
 }
 
 impl Reader<'_> {
     /// The line.
-    pub(super) fn line(&mut self, item: u32, from: &TraceItem<'_>) -> Line {
+    pub(super) fn line(&mut self, item: u32, from: &TraceItem<'_>, run: &mut Run) -> Line {
         let mut line = Line {
             item,
             number: from.line,
             time: None,
+            ordinal: None,
+            named: Text::default(),
+            page: Text::default(),
             what: What::Nothing,
             identity: None,
             unused: Text::default(),
@@ -51,15 +71,27 @@ impl Reader<'_> {
         let Ok(tree) = Tree::parse(from.text, self.limits) else { return line };
         let root = tree.root();
         line.time = root.get("timestamp").str().and_then(parse_timestamp);
+        line.ordinal = root.get("ordinal").u64();
         let mut kind = root.get("type").str().unwrap_or("line");
         let payload = root.get("payload");
         if let Some(meta) = super::meta_of(root) {
             line.what = self.meta(meta);
             return line;
         }
+        if super::is_streamed(root) {
+            let (what, unused) = self.streamed(root, from.line, run);
+            line.unused = if unused.is_empty() { Text::default() } else { self.recording.text(unused) };
+            line.what = what;
+            return line;
+        }
         let what = match kind {
             "turn_context" => What::Context { model: self.keep(payload.get("model")) },
-            "compacted" => What::Compacted,
+            "token_usage_record" => self.spent(payload, false),
+            // It repeats a line, which a file that was cut may lack.
+            "compacted" => match payload.get("latest_token_usage_record") {
+                record if record.exists() => self.spent(record, true),
+                _ => What::Compacted,
+            },
             "response_item" => {
                 kind = payload.get("type").str().unwrap_or(kind);
                 self.item(payload)
@@ -74,10 +106,13 @@ impl Reader<'_> {
             _ => What::Nothing,
         };
         line.what = what;
+        if matches!(what, What::Spent { .. } | What::Completed { .. }) {
+            line.named = self.keep(payload.get("thread_id"));
+        }
         line.identity = self.identity(&what, payload);
         line.unused = match what {
             What::Wrapped => self.recording.text("codex.context"),
-            What::Nothing | What::Reasoning => {
+            What::Nothing | What::Reasoning | What::Completed { .. } => {
                 // Of messages it is the role that makes them useless.
                 let kind = match payload.get("role").str() {
                     Some(role) if kind == "message" => role,
@@ -113,6 +148,14 @@ impl Reader<'_> {
             role: text(of("agent_role")),
             path: text(of("agent_path")),
             internal: text(internal),
+            history: History {
+                own_from: meta.get("subagent_history_start_ordinal").u64(),
+                base_to: meta.path(&["history_base", "end_ordinal_exclusive"]).u64(),
+                is_page: meta
+                    .path(&["history_base", "thread_id"])
+                    .some_str()
+                    .is_some_and(|id| Some(id) == ids.own),
+            },
         }
     }
 
@@ -121,7 +164,7 @@ impl Reader<'_> {
         let id = self.keep(item.first(&["call_id", "id"]));
         match item.get("type").str().unwrap_or_default() {
             "message" => match item.get("role").str() {
-                Some("user") => self.user(&text_of(item.get("content"))),
+                Some("user") => self.user(&text_of(item.get("content")), speaker(item)),
                 Some("assistant") => {
                     What::Message { by: By::Assistant, content: hash(&text_of(item.get("content"))) }
                 }
@@ -167,7 +210,8 @@ impl Reader<'_> {
         }
     }
 
-    fn user(&mut self, text: &str) -> What {
+    /// A text in the name of the user; `human` where the file says whether it is his.
+    fn user(&mut self, text: &str, human: Option<bool>) -> What {
         let start = text.trim_start();
         if let Some(rest) = start.strip_prefix(NOTICE.0) {
             let inner = rest.split(NOTICE.1).next().unwrap_or(rest).trim();
@@ -180,10 +224,21 @@ impl Reader<'_> {
                 Err(_) => What::Wrapped,
             };
         }
-        if WRAPPERS.iter().any(|wrapper| start.starts_with(wrapper)) {
+        if !human.unwrap_or_else(|| !WRAPPERS.iter().any(|wrapper| start.starts_with(wrapper))) {
             return What::Wrapped;
         }
         What::Message { by: By::User, content: hash(text) }
+    }
+
+    /// What one response took.
+    fn spent(&mut self, record: Value<'_>, compacts: bool) -> What {
+        What::Spent {
+            response: self.keep(record.get("response_id")),
+            used: Sums::of(record.get("usage")),
+            thread: Sums::of(record.get("thread_token_usage")),
+            turn: Sums::of(record.get("turn_token_usage")).map(Sums::all),
+            compacts,
+        }
     }
 
     fn call(&mut self, id: Text, tool: &str, content: Hash, arguments: Option<Value<'_>>) -> What {
@@ -198,14 +253,14 @@ impl Reader<'_> {
             });
         }
         let tool = self.recording.text(tool);
-        What::Call { id, tool, content, target, prompt, alone: false }
+        What::Call { id, tool, content, target, prompt, given: None }
     }
 
     fn alone(&mut self, id: Text, tool: &str, request: Value<'_>) -> What {
         let content = call_hash(tool, request);
         let tool = self.recording.text(tool);
         let target = Text::default();
-        What::Call { id, tool, content, target, prompt: None, alone: true }
+        What::Call { id, tool, content, target, prompt: None, given: Some(Given::default()) }
     }
 
     fn output(&mut self, call: Text, output: Value<'_>) -> What {
@@ -254,11 +309,14 @@ impl Reader<'_> {
     fn agent_message(&mut self, message: Value<'_>) -> What {
         let content = message.get("content");
         let text = text_of(content);
+        let answers = text.lines().take(8).any(|line| line.trim() == "Message Type: FINAL_ANSWER");
+        // What stands above is of the harness.
+        let answer = text.split_once("\nPayload:").map(|(_, answer)| answer.trim_start_matches([' ', '\n']));
         What::AgentMessage {
             from: self.keep(message.get("author")),
             to: self.keep(message.get("recipient")),
-            content: hash(&text),
-            answers: text.lines().take(8).any(|line| line.trim() == "Message Type: FINAL_ANSWER"),
+            content: hash(answer.filter(|_| answers).unwrap_or(&text)),
+            answers,
         }
     }
 
@@ -284,10 +342,13 @@ impl Reader<'_> {
             What::Echo { by, content } => put(6 + u8::from(*by == By::User), &[content]),
             What::Usage { total: Some(total), .. } => {
                 let (cached, reasoning) = (total.cached.unwrap_or(0), total.reasoning.unwrap_or(0));
-                let numbers = [total.input, cached, total.output, reasoning];
+                let numbers = [total.input, cached, total.output, reasoning, total.all()];
                 put(8, &numbers.map(i64::to_le_bytes).each_ref().map(|bytes| &bytes[..]))
             }
-            What::TurnStart | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {
+            What::Spent { response, .. } if !response.is_none() => {
+                put(10, &[self.recording.read(*response).as_bytes()])
+            }
+            What::TurnStart { .. } | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {
                 payload.get("turn_id").some_str().and_then(|turn| {
                     let kind = payload.get("type").str().unwrap_or_default();
                     put(9, &[kind.as_bytes(), turn.as_bytes()])
@@ -333,6 +394,15 @@ impl Output {
             }
         }
     }
+}
+
+/// Whether a message in the name of the user is a human's, where the kinds of its parts say so.
+fn speaker(item: Value<'_>) -> Option<bool> {
+    let kinds = item.path(&["internal_chat_message_metadata_passthrough", "content_item_kinds"]);
+    let mut kinds =
+        kinds.elements().filter_map(|kind| kind.str()).filter(|kind| *kind != "unknown").peekable();
+    kinds.peek()?;
+    Some(kinds.any(|kind| kind == "user" || kind.starts_with("user.")))
 }
 
 /// Text of a message or output: a string, or the texts of a list or of one object.

@@ -11,7 +11,10 @@ use crate::ingest::ReadOptions;
 use crate::store::Store;
 
 mod family;
+mod inherited;
 mod properties;
+mod records;
+mod streams;
 
 const ROOT: &str = "01900000-0000-7000-8000-0000000000aa";
 const KID: &str = "01900000-0000-7000-8000-0000000000bb";
