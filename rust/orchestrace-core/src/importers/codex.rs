@@ -48,7 +48,9 @@ impl SpreadImporter for Codex {
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
         let enveloped =
             record.get("type").str().is_some() && record.get("payload").members().next().is_some();
-        if enveloped || is_oldest_head(record) || is_streamed(record) {
+        // Many programs print errors.
+        let streamed = is_streamed(record) && record.get("type").str() != Some("error");
+        if enveloped || is_oldest_head(record) || streamed {
             return Confidence::Yes;
         }
         if record.get("record_type").str().is_some() { Confidence::Maybe } else { Confidence::No }
@@ -108,8 +110,10 @@ impl SpreadImporter for Codex {
 
 /// Whether a line is of what `codex exec --json` prints.
 fn is_streamed(root: Value<'_>) -> bool {
-    let Some(kind) = root.get("type").str().filter(|_| root.get("payload").is_absent()) else { return false };
-    match kind {
+    if !root.get("payload").is_absent() {
+        return false;
+    }
+    match root.get("type").str().unwrap_or_default() {
         "thread.started" => root.get("thread_id").some_str().is_some(),
         "turn.started" => true,
         "turn.completed" => root.get("usage").exists(),

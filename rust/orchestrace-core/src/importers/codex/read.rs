@@ -15,35 +15,11 @@ use crate::json::tree::{Tree, Value};
 
 mod events;
 mod exec;
+mod output;
+mod user;
 
 pub(super) use exec::Run;
-
-/// Texts that the harness writes in the name of the user.
-const WRAPPERS: [&str; 21] = [
-    "<environment_context",
-    "<user_instructions>",
-    "<INSTRUCTIONS>",
-    "# AGENTS.md instructions",
-    "<turn_aborted>",
-    "<user_shell_command>",
-    "<permissions instructions>",
-    "<collaboration_mode>",
-    "<skill>",
-    "<hook_prompt>",
-    "<model_switch>",
-    "<recommended_plugins",
-    "<plugins_instructions>",
-    "<skills_instructions>",
-    "<apps_instructions>",
-    "<personality_spec>",
-    "<realtime_conversation>",
-    "<codex_internal_context",
-    "<goal_context",
-    "<external_",
-    // What a guardian is asked.
-    "The following is the Codex agent history",
-];
-const NOTICE: (&str, &str) = ("<subagent_notification>", "</subagent_notification>");
+use user::speaker;
 
 /// Reads lines into a recording, which keeps their texts.
 pub(super) struct Reader<'r> {
@@ -210,26 +186,6 @@ impl Reader<'_> {
         }
     }
 
-    /// A text in the name of the user; `human` where the file says whether it is his.
-    fn user(&mut self, text: &str, human: Option<bool>) -> What {
-        let start = text.trim_start();
-        if let Some(rest) = start.strip_prefix(NOTICE.0) {
-            let inner = rest.split(NOTICE.1).next().unwrap_or(rest).trim();
-            return match Tree::parse(inner, self.limits) {
-                Ok(tree) => {
-                    let notice = tree.root();
-                    let agent = notice.first(&["agent_id", "agent_path", "thread_id"]).str();
-                    What::Notice(self.statuses(agent.map(|agent| (agent, notice.get("status"))).into_iter()))
-                }
-                Err(_) => What::Wrapped,
-            };
-        }
-        if !human.unwrap_or_else(|| !WRAPPERS.iter().any(|wrapper| start.starts_with(wrapper))) {
-            return What::Wrapped;
-        }
-        What::Message { by: By::User, content: hash(text) }
-    }
-
     /// What one response took.
     fn spent(&mut self, record: Value<'_>, compacts: bool) -> What {
         What::Spent {
@@ -261,36 +217,6 @@ impl Reader<'_> {
         let tool = self.recording.text(tool);
         let target = Text::default();
         What::Call { id, tool, content, target, prompt: None, given: Some(Given::default()) }
-    }
-
-    fn output(&mut self, call: Text, output: Value<'_>) -> What {
-        let body = if output.get("content").exists() { output.get("content") } else { output };
-        let text = text_of(body);
-        let mut found = Output { ok: output.get("success").bool(), ..Output::default() };
-        let mut statuses = (0, 0);
-        if text.starts_with('{')
-            && let Ok(tree) = Tree::parse(&text, self.limits)
-        {
-            let inner = tree.root();
-            found.read_json(inner);
-            let spawned = inner.first(&["agent_id", "task_name"]).some_str();
-            found.spawned = spawned.map_or(Text::default(), |id| self.recording.text(id));
-            found.nickname = self.keep(inner.get("nickname"));
-            let of = inner.first(&["status", "statuses"]).members();
-            statuses = self.statuses(of);
-        } else {
-            found.read_text(&text);
-        }
-        What::Output {
-            call,
-            content: hash(&text),
-            ok: found.ok,
-            duration_s: found.duration_s,
-            spawned: found.spawned,
-            nickname: found.nickname,
-            statuses,
-            denied: text.contains("rejected by user"),
-        }
     }
 
     fn statuses<'v>(&mut self, list: impl Iterator<Item = (&'v str, Value<'v>)>) -> Statuses {
@@ -357,52 +283,6 @@ impl Reader<'_> {
             _ => None,
         }
     }
-}
-
-/// What a result says in the words of its tool.
-#[derive(Default)]
-struct Output {
-    ok: Option<bool>,
-    duration_s: Option<f64>,
-    spawned: Text,
-    nickname: Text,
-}
-
-impl Output {
-    /// Older versions: `{"output": …, "metadata": {"exit_code": …, "duration_seconds": …}}`.
-    fn read_json(&mut self, inner: Value<'_>) {
-        let metadata = inner.get("metadata");
-        let code = metadata.get("exit_code").i64().map(|code| code == 0);
-        self.ok = self.ok.or(code);
-        self.duration_s = metadata.get("duration_seconds").f64().filter(|s| *s >= 0.0);
-    }
-
-    /// Newer versions put lines before the output itself.
-    fn read_text(&mut self, text: &str) {
-        for line in text.lines().take(8) {
-            if line.starts_with("Output:") {
-                break;
-            }
-            let after = |prefix: &str| line.strip_prefix(prefix).map(str::trim);
-            let code = after("Process exited with code").or_else(|| after("Exit code:"));
-            if let Some(code) = code.and_then(|code| code.parse::<i64>().ok()) {
-                self.ok = self.ok.or(Some(code == 0));
-            }
-            if let Some(took) = after("Wall time:") {
-                let number = took.strip_suffix("seconds").unwrap_or(took).trim();
-                self.duration_s = number.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
-            }
-        }
-    }
-}
-
-/// Whether a message in the name of the user is a human's, where the kinds of its parts say so.
-fn speaker(item: Value<'_>) -> Option<bool> {
-    let kinds = item.path(&["internal_chat_message_metadata_passthrough", "content_item_kinds"]);
-    let mut kinds =
-        kinds.elements().filter_map(|kind| kind.str()).filter(|kind| *kind != "unknown").peekable();
-    kinds.peek()?;
-    Some(kinds.any(|kind| kind == "user" || kind.starts_with("user.")))
 }
 
 /// Text of a message or output: a string, or the texts of a list or of one object.

@@ -10,6 +10,7 @@ use crate::importers::{Format, detect};
 use crate::ingest::ReadOptions;
 use crate::store::Store;
 
+mod answers;
 mod family;
 mod inherited;
 mod properties;

@@ -193,7 +193,7 @@ impl Stream<'_, '_> {
             let ok = ok.filter(|ok| !ok);
             self.recording.lone_saying(child, Saying { id, content, time, ok, ..Saying::default() });
         }
-        self.recording.delivery(self.agent, child);
+        self.recording.delivery_at(self.agent, child, line.time);
     }
 
     /// An agent is asked for more.
