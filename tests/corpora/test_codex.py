@@ -111,3 +111,40 @@ def test_shuffled_files_are_the_same_traces(whole: ot.Corpus, folder: Path, tmp_
         return sorted(documents(corpus, tmp_path / "x.jsonl"), key=lambda trace: str(trace["trace_id"]))
 
     assert traces(ot.read_traces(files(folder)[::-1])) == traces(whole)
+
+
+FORKS = {
+    "archived-fork-33ce-3869": [1_911_065, 13_398_113],
+    "live-fork-4d90-52bf": [1_809_519, 24_992_392],
+    # Nobody has their parent's file: the 135 requests that both begin with count once.
+    "missing-parent-siblings": [3_093, 15_309_178],
+}
+
+
+@pytest.mark.parametrize("name", FORKS)
+def test_forks_count_what_they_inherit_once(corpora: Path, name: str) -> None:
+    frame = ot.metrics(ot.read_traces(corpora / "codex-forks" / name))
+    assert sorted(frame["tokens"]) == FORKS[name]
+
+
+def test_what_exec_prints_is_a_run(corpora: Path) -> None:
+    corpus = ot.read_traces(corpora / "cli-streams" / "codex")
+    assert corpus.quarantine.collect().height == 0
+    events = corpus.events.collect()
+    assert (events["tokens_in"].sum(), events["tokens_out"].sum()) == (106_753, 1_330)
+    assert ot.metrics(corpus)["tokens"].sum() == 108_083
+    traces = corpus.traces.collect()
+    assert (traces.height, traces["partial"].any()) == (6, False)
+    failed = events.filter(pl.col("ok") == False)  # noqa: E712
+    assert failed["type"].cast(pl.String).to_list() == ["tool_result"]
+
+
+OVERLAP = {"096fc09a30ab90d2431778f9ee2b3936"}
+"""A run whose recorder ended its model calls late: they lie one inside the other."""
+
+
+def test_no_agent_works_twice_at_once(corpora: Path) -> None:
+    frame = ot.metrics(ot.read_traces(corpora)).filter(pl.col("time_unit") == "seconds")
+    room = pl.col("wall_clock_s") * pl.max_horizontal("n_agents", 1) + 1e-6
+    assert set(frame.filter(pl.col("model_time") > room)["trace_id"]) == OVERLAP
+    assert frame["model_time"].is_not_null().sum() > 100

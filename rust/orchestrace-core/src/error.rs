@@ -77,6 +77,7 @@ codes!(
         SafetyConservative = "safety.conservative" => "Taint edges follow contexts, an upper bound.",
         OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered; results about the outcome are null.",
         MappingUnused = "mapping.unused" => "Some keys of the mapping never had a value in any record.",
+        UsageUnsplit = "usage.unsplit" => "The source states tokens in all, but not how many were read and written.",
         UsageConflict = "usage.conflict" => "Token counts contradict each other; the parts are used.",
         ValueImpossible = "value.impossible" => "An impossible value, such as a negative cost, was dropped.",
     ]
@@ -113,9 +114,11 @@ impl FindingCode {
             | Self::MappingUnused
             | Self::UsageConflict
             | Self::ValueImpossible => "warning",
-            Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
-                "note"
-            }
+            Self::FieldIgnored
+            | Self::TracePartial
+            | Self::UsageRepeated
+            | Self::UsageUnsplit
+            | Self::SafetyConservative => "note",
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::json::tree::{Tree, Value};
 
 mod describe;
 mod facts;
+mod inherited;
 mod line;
 mod read;
 mod team;
@@ -27,7 +28,7 @@ pub struct Codex;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "codex",
-    summary: "Codex rollouts: one line per record, one file per thread, also for sub-agents",
+    summary: "Codex rollouts: one line per record, one file per thread, also for sub-agents; codex exec --json",
     evidence: &["type", "payload"],
     suffixes: &[".jsonl", ".jsonl.zst"],
     lenient: true,
@@ -35,6 +36,9 @@ static INFO: ImporterInfo = ImporterInfo {
 
 /// What the key of a file without a uuid in its name begins with.
 const FILE: &str = "file:";
+
+/// What stands between the key and the line in the context of a line of a stream.
+const STREAMED: char = '\n';
 
 impl SpreadImporter for Codex {
     fn info(&self) -> &'static ImporterInfo {
@@ -44,15 +48,17 @@ impl SpreadImporter for Codex {
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
         let enveloped =
             record.get("type").str().is_some() && record.get("payload").members().next().is_some();
-        if enveloped || is_oldest_head(record) {
+        // Many programs print errors.
+        let streamed = is_streamed(record) && record.get("type").str() != Some("error");
+        if enveloped || is_oldest_head(record) || streamed {
             return Confidence::Yes;
         }
         if record.get("record_type").str().is_some() { Confidence::Maybe } else { Confidence::No }
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let file = Key::of(record.path, record.stem);
-        let key = file.text();
+        let mut file = Key::of(record.path, record.stem);
+        let mut key = file.text();
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -77,6 +83,18 @@ impl SpreadImporter for Codex {
                 }
             }
         }
+        if is_streamed(root) {
+            // Its name is what somebody called it.
+            file = Key::Path(record.path);
+            key = file.text();
+            if let Some(id) = root.get("thread_id").some_str() {
+                out.together(&key, id);
+            }
+            // Without times and ids of their own, two lines may be equal and neither a copy.
+            let place = format!("{key}{STREAMED}{}", out.line());
+            out.item(&key, record.text, &place);
+            return Ok(());
+        }
         // The context names the thread of lines that two threads have in common word for word.
         out.item(&key, record.text, &key);
         Ok(())
@@ -87,6 +105,24 @@ impl SpreadImporter for Codex {
         let group = threads::Group::read(items, &mut recording);
         describe::describe(&group, items, &mut recording);
         recording.write(out);
+    }
+}
+
+/// Whether a line is of what `codex exec --json` prints.
+fn is_streamed(root: Value<'_>) -> bool {
+    if !root.get("payload").is_absent() {
+        return false;
+    }
+    match root.get("type").str().unwrap_or_default() {
+        "thread.started" => root.get("thread_id").some_str().is_some(),
+        "turn.started" => true,
+        "turn.completed" => root.get("usage").exists(),
+        "turn.failed" => root.get("error").exists(),
+        "item.started" | "item.updated" | "item.completed" => {
+            root.path(&["item", "id"]).exists() && root.path(&["item", "type"]).str().is_some()
+        }
+        "error" => root.get("message").str().is_some(),
+        _ => false,
     }
 }
 

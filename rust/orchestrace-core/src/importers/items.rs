@@ -253,6 +253,12 @@ impl<'w> Items<'w> {
         Err(broken.into_reject())
     }
 
+    /// Line of the record in its input, from 1.
+    #[must_use]
+    pub fn line(&self) -> u64 {
+        self.position.line
+    }
+
     /// Puts an item of the trace `key`. `text` is a slice of the record; `context` is what many items share, the
     /// same text for those that follow each other, or empty.
     pub fn item(&mut self, key: &str, text: &str, context: &str) {

@@ -19,6 +19,7 @@ use crate::json::tree::{Tree, Value, canonical};
 use crate::json::{Limits, write_string};
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
 
+mod answers;
 mod emission;
 mod order;
 mod plan;
@@ -334,7 +335,10 @@ enum What {
     Incoming(Incoming),
     Mark(Mark),
     /// The answer of a child reaches the agent of this stream here.
-    Delivery(Agent),
+    Delivery {
+        child: Agent,
+        time: Option<i64>,
+    },
     /// The agent forgets what it read.
     Compaction,
 }
@@ -579,7 +583,13 @@ impl Recording {
 
     /// The answer of a child that works in the background reaches its parent.
     pub fn delivery(&mut self, parent: Agent, child: Agent) -> Entry {
-        self.push(parent, What::Delivery(child))
+        self.push(parent, What::Delivery { child, time: None })
+    }
+
+    /// The same at a time: what the child said last before it. There may be several: the last answer is its return,
+    /// those before are messages to the parent.
+    pub fn delivery_at(&mut self, parent: Agent, child: Agent, time: Option<i64>) -> Entry {
+        self.push(parent, What::Delivery { child, time })
     }
 
     /// The context of an agent is compacted: what it read before no longer flows on.

@@ -1,23 +1,27 @@
 //! Conversion of threads to a recording: one stream per thread, in sequence.
 //!
 //! A response is what stands between two changes of the running totals of tokens: reasoning, texts and calls; a
-//! result or an input ends it too. It was complete with its last item, and began with the last input before it.
+//! result or an input ends it too. It was complete with its last item, and began with the last input before it or
+//! with the end of the response before it, whichever is later.
 
 use std::collections::HashMap;
 
 use super::facts::Facts;
-use super::line::{By, Line, Sums, What};
+use super::line::{By, Line, What};
 use super::team::Team;
 use super::threads::{Group, Thread};
 use crate::error::FindingCode;
 use crate::importers::items::TraceItems;
 use crate::importers::recording::{
-    Agent, Call, CallResult, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
+    Agent, Entry, Hash, Incoming, Mark, Party, Recording, Response, Saying, Text,
 };
 use crate::schema::EventType;
 
 mod agents;
+mod results;
 mod usage;
+
+use usage::Accounts;
 
 /// Describes the threads of a group.
 pub(super) fn describe(group: &Group, items: &TraceItems<'_>, recording: &mut Recording) {
@@ -27,6 +31,9 @@ pub(super) fn describe(group: &Group, items: &TraceItems<'_>, recording: &mut Re
     recording.trace.partial = items.is_partial();
     recording.trace.started_at = threads.iter().filter_map(|thread| thread.own().find_map(|l| l.time)).min();
     let mut team = Team::of(group, recording);
+    // A page goes on with earlier ones, which then are missing.
+    recording.trace.partial |=
+        threads.iter().any(|thread| thread.history.is_page && thread.history.base_to > Some(0));
     for (index, thread) in threads.iter().enumerate() {
         let own = recording.read(thread.id);
         for line in &thread.lines[..thread.copied] {
@@ -54,6 +61,8 @@ struct Current {
     /// Whether more than reasoning is known of it.
     told: bool,
     texts: u32,
+    /// When it began.
+    began: Option<i64>,
 }
 
 /// What happened so far in a turn.
@@ -78,12 +87,10 @@ struct Stream<'a, 'i> {
     id: String,
     model: Text,
     current: Option<Current>,
-    /// When the last input was.
+    /// When the last input was, and when the last response or turn ended: nobody works twice at once.
     input: Option<i64>,
-    /// Running totals so far.
-    total: Option<Sums>,
-    /// What the requests sum to, for the totals to be compared with.
-    sum: (i64, i64),
+    ended: Option<i64>,
+    accounts: Accounts,
     /// When calls were asked, and their tools.
     asked: HashMap<String, (Option<i64>, Text)>,
     turn: Turn,
@@ -129,8 +136,8 @@ impl<'a, 'i> Stream<'a, 'i> {
             model: Text::default(),
             current: None,
             input: None,
-            total,
-            sum: (0, 0),
+            ended: None,
+            accounts: Accounts::after(total),
             asked: HashMap::new(),
             turn: Turn::default(),
             paid_by_request: false,
@@ -147,6 +154,10 @@ impl<'a, 'i> Stream<'a, 'i> {
         let thread = self.thread;
         for (at, line) in thread.own().enumerate() {
             self.at = at;
+            if at + thread.copied == thread.inherited {
+                // What it inherits ended when the other thread worked, and long before.
+                (self.input, self.ended, self.current) = (None, None, None);
+            }
             self.recording.made_of(line.item);
             self.abandoned = self.facts.abandoned.contains(&at);
             self.line(line);
@@ -162,10 +173,18 @@ impl<'a, 'i> Stream<'a, 'i> {
         self.compare_totals();
     }
 
-    /// `<thread>:<line>`.
+    /// `<thread>:<line>`, in further files of the thread `<thread>:<page>:<line>`.
     fn id_of(&mut self, line: &Line) -> Text {
+        self.id_with(line, "")
+    }
+
+    fn id_with(&mut self, line: &Line, suffix: &str) -> Text {
         let number = line.number.to_string();
-        self.recording.join(&[&self.id, ":", &number])
+        if line.page.is_none() {
+            return self.recording.join(&[&self.id, ":", &number, suffix]);
+        }
+        let page = self.recording.read(line.page).to_owned();
+        self.recording.join(&[&self.id, ":", &page, ":", &number, suffix])
     }
 
     fn extras(&mut self) -> Text {
@@ -186,16 +205,17 @@ impl<'a, 'i> Stream<'a, 'i> {
 
     fn line(&mut self, line: &Line) {
         match line.what {
-            What::Nothing | What::Meta { .. } | What::RolledBack { .. } => {}
+            What::Nothing | What::Completed { .. } | What::Meta { .. } | What::RolledBack { .. } => {}
             What::Context { model } => {
                 self.model = model;
                 self.input = line.time.or(self.input);
             }
-            What::TurnStart => {
+            What::TurnStart { .. } => {
                 self.turn = Turn { open: true, ..Turn::default() };
                 self.current = None;
                 self.put_in(line);
             }
+            What::StreamEnd { total } => self.stream_end(line, total),
             What::TurnEnd { text, failed, usage } => self.turn_end(line, text, failed, usage),
             What::Aborted { reason, by_human } => self.aborted(line, reason, by_human),
             What::Message { by: By::User, content } | What::Echo { by: By::User, content } => {
@@ -219,6 +239,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             What::Output { .. } => self.output(line),
             What::End { .. } => self.end(line),
             What::Usage { total, last } => self.usage(line, total, last),
+            What::Spent { .. } => self.spent(line),
             What::Spawned { .. }
             | What::Told { .. }
             | What::Waited { .. }
@@ -277,7 +298,8 @@ impl<'a, 'i> Stream<'a, 'i> {
             let entry = self.recording.response(self.agent, response);
             self.last_response = Some(entry);
             self.reasoning.clear();
-            Current { entry, paid: false, over: false, told: false, texts: 0 }
+            let began = self.input.max(self.ended);
+            Current { entry, paid: false, over: false, told: false, texts: 0, began }
         });
         // Reasoning is read only if nothing else records the response.
         let is_reasoning = matches!(line.what, What::Reasoning);
@@ -292,10 +314,10 @@ impl<'a, 'i> Stream<'a, 'i> {
         }
         self.current = Some(current);
         self.turn.begun = true;
-        let began = self.input;
         if let Some(response) = self.recording.response_mut(current.entry) {
             response.time = line.time.max(response.time);
-            response.duration_s = response.time.zip(began).map(|(end, start)| seconds(start, end));
+            response.duration_s = response.time.zip(current.began).map(|(end, start)| seconds(start, end));
+            self.ended = self.ended.max(response.time);
         }
         current
     }
@@ -308,84 +330,6 @@ impl<'a, 'i> Stream<'a, 'i> {
         self.recording.say(current.entry, Saying { id, content: Some(content), extras, ..Saying::default() });
         self.current = Some(Current { texts: current.texts + 1, ..current });
         self.turn.said = true;
-    }
-
-    fn output(&mut self, line: &Line) {
-        let What::Output { call, content, mut ok, mut duration_s, statuses, denied, .. } = line.what else {
-            return;
-        };
-        self.put_in(line);
-        let key = self.recording.read(call);
-        let asked = self.asked.get(key).copied();
-        let tool = asked.map_or("", |(_, tool)| self.recording.read(tool)).to_owned();
-        let end = self.facts.ends.get(key).and_then(|at| self.thread.own().nth(*at)).map(|line| line.what);
-        if let Some(What::End { ok: known, duration_s: took, .. }) = end {
-            ok = known.or(ok);
-            duration_s = took.or(duration_s);
-        }
-        if denied {
-            ok = ok.or(Some(false));
-            let extras = self.extras();
-            self.mark(line, EventType::HumanIntervention, Party::User, None, None, extras);
-        }
-        let began = asked.and_then(|(time, _)| time).zip(line.time);
-        let duration_s = duration_s.or_else(|| began.map(|(start, end)| seconds(start, end)));
-        if matches!(tool.as_str(), "wait" | "wait_agent") {
-            self.deliver(line, statuses);
-        }
-        let extras = self.extras();
-        let id = if call.is_none() { self.id_of(line) } else { Text::default() };
-        self.recording.result(
-            self.agent,
-            CallResult {
-                call,
-                id,
-                tool: Text::default(),
-                time: line.time,
-                duration_s,
-                content: Some(content),
-                ok,
-                trusted: Some(is_trusted(&tool)),
-                launched: true,
-                extras,
-            },
-        );
-    }
-
-    /// An end whose call the history does not have is a call with its result.
-    fn end(&mut self, line: &Line) {
-        let What::End { call, tool, content, request, ok, duration_s, stands_alone } = line.what else {
-            return;
-        };
-        let key = self.recording.read(call);
-        if self.facts.calls.contains(key) {
-            return;
-        }
-        if !stands_alone || self.asked.contains_key(key) {
-            self.used_as(line, "codex.item_completed");
-            return;
-        }
-        self.asked.insert(key.to_owned(), (line.time, tool));
-        let began = line.time.zip(duration_s).map(|(end, s)| end.saturating_sub((s * 1e9) as i64));
-        let extras = self.extras();
-        let asked =
-            Call { id: call, tool, content: request, time: began.or(line.time), extras, ..Call::default() };
-        self.recording.lone_call(self.agent, asked);
-        if !self.facts.answered.contains(self.recording.read(call)) {
-            self.recording.result(
-                self.agent,
-                CallResult {
-                    call,
-                    time: line.time,
-                    duration_s,
-                    content,
-                    ok,
-                    trusted: Some(false),
-                    extras,
-                    ..CallResult::default()
-                },
-            );
-        }
     }
 
     fn user(&mut self, line: &Line, content: Hash) {
@@ -429,8 +373,7 @@ impl<'a, 'i> Stream<'a, 'i> {
         content: Option<Hash>,
         extras: Text,
     ) {
-        let number = line.number.to_string();
-        let id = self.recording.join(&[&self.id, ":", &number, ":m"]);
+        let id = self.id_with(line, ":m");
         self.recording.mark(
             self.agent,
             Mark {
@@ -451,9 +394,4 @@ impl<'a, 'i> Stream<'a, 'i> {
 
 fn seconds(start: i64, end: i64) -> f64 {
     end.saturating_sub(start).max(0) as f64 / 1e9
-}
-
-/// Tools whose results come from the harness or from other models, not from the world.
-fn is_trusted(tool: &str) -> bool {
-    tool == "update_plan" || super::line::is_collaboration(tool)
 }

@@ -22,6 +22,8 @@ pub(super) struct Facts {
     /// Whether it seems to go on beyond its last line.
     pub open: bool,
     pub timeless: usize,
+    /// Whether there are records of what responses took.
+    pub has_records: bool,
 }
 
 impl Facts {
@@ -48,6 +50,7 @@ impl Facts {
                     facts.knows(own(call), [*child, *nickname, *role, *path]);
                 }
                 What::End { call, .. } => drop(facts.ends.insert(own(call), i)),
+                What::Spent { .. } => facts.has_records = true,
                 _ => {}
             }
         }
@@ -68,11 +71,21 @@ impl Facts {
         }
     }
 
-    /// An event that stands beside the item of the history that it repeats is left out.
+    /// An event that stands beside the item of the history that it repeats is left out. Files that have no echoes say
+    /// that the item is complete: that counts for what no echo stands beside.
     fn pair_echoes(&mut self, lines: &[&Line]) {
         let mut paired = HashSet::new();
-        for (i, line) in lines.iter().enumerate() {
-            let What::Echo { by, content } = line.what else { continue };
+        let echoes = |line: &Line| match line.what {
+            What::Echo { by, content } => Some((by, content, true)),
+            What::Completed { by, content } => Some((by, content, false)),
+            _ => None,
+        };
+        let (first, second): (Vec<_>, Vec<_>) = lines
+            .iter()
+            .enumerate()
+            .filter_map(|(i, line)| Some((i, echoes(line)?)))
+            .partition(|(_, (.., is_event))| *is_event);
+        for (i, (by, content, is_event)) in first.into_iter().chain(second) {
             let of = |j: &usize| match lines[*j].what {
                 What::Message { by: other, content } if other == by => Some(content),
                 _ => None,
@@ -84,7 +97,9 @@ impl Facts {
             let same = free.iter().find(|j| of(j) == Some(content)).or_else(|| free.first());
             if let Some(j) = same {
                 paired.insert(*j);
-                self.repeated.insert(i);
+                if is_event {
+                    self.repeated.insert(i);
+                }
             }
         }
         for (i, line) in lines.iter().enumerate() {
@@ -146,7 +161,8 @@ fn is_open(lines: &[&Line]) -> bool {
     let mut said = false;
     for line in lines {
         match line.what {
-            What::TurnStart => (marked, open, said) = (true, true, false),
+            What::TurnStart { .. } => (marked, open, said) = (true, true, false),
+            What::StreamEnd { .. } => (marked, open) = (true, false),
             What::TurnEnd { text, failed, .. } => {
                 open = failed || !(said || text.is_some() || !marked);
                 marked = true;

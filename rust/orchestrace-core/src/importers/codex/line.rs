@@ -13,7 +13,13 @@ pub(super) struct Line {
     pub item: u32,
     /// Its line in its file.
     pub number: u64,
+    /// Its file where that is not the first of its thread and numbers its lines anew.
+    pub page: Text,
     pub time: Option<i64>,
+    /// Its place in the history, as the file numbers it.
+    pub ordinal: Option<u64>,
+    /// The thread that it names as its own.
+    pub named: Text,
     pub what: What,
     /// Equal for a line and its copy in another thread; nothing where lines of one kind are all alike.
     pub identity: Option<u64>,
@@ -28,7 +34,7 @@ pub(super) enum By {
     Assistant,
 }
 
-/// Sums of tokens: input, cached, cache writes, output, reasoning.
+/// Sums of tokens: input, cached, cache writes, output, reasoning, and the whole where it is stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Sums {
     pub input: i64,
@@ -36,6 +42,7 @@ pub(super) struct Sums {
     pub cache_write: Option<i64>,
     pub output: i64,
     pub reasoning: Option<i64>,
+    pub whole: Option<i64>,
 }
 
 impl Sums {
@@ -43,13 +50,30 @@ impl Sums {
         let number = |keys: &[&str]| usage.first(keys).i64().filter(|n| *n >= 0);
         let input = number(&["input_tokens", "prompt"]);
         let output = number(&["output_tokens", "completion"]);
-        (input.is_some() || output.is_some()).then(|| Self {
+        let whole = number(&["total_tokens"]);
+        (input.is_some() || output.is_some() || whole.is_some()).then(|| Self {
             input: input.unwrap_or(0),
             cached: number(&["cached_input_tokens"]),
             cache_write: number(&["cache_write_input_tokens"]),
             output: output.unwrap_or(0),
             reasoning: number(&["reasoning_output_tokens"]),
+            whole,
         })
+    }
+
+    /// All tokens: more than the parts where some of them were never split.
+    pub(super) fn all(self) -> i64 {
+        self.input.saturating_add(self.output).max(self.whole.unwrap_or(0))
+    }
+
+    /// What it counts as where it is what a response took.
+    pub(super) fn counted(self) -> i64 {
+        if self.is_unsplit() { self.all() } else { self.input.saturating_add(self.output) }
+    }
+
+    /// Whether the whole is known and its parts are not.
+    pub(super) fn is_unsplit(self) -> bool {
+        self.input == 0 && self.output == 0 && self.all() > 0
     }
 
     /// What came after `before`, whose absent counts are 0; nothing if the sums began anew.
@@ -63,15 +87,29 @@ impl Sums {
             cache_write: after(self.cache_write, before.cache_write),
             output: self.output.saturating_sub(before.output),
             reasoning: after(self.reasoning, before.reasoning),
+            // A whole that nothing was counted from is that of everything before it, too.
+            whole: after(self.whole, before.whole.or(Some(0).filter(|_| before.all() == 0)))
+                .filter(|_| before.whole.is_some() || before.all() == 0),
         };
         (rest.input >= 0 && rest.output >= 0).then_some(rest)
     }
 
     /// Whether nothing was spent between them.
     pub(super) fn same(self, other: Self) -> bool {
-        (self.input, self.cached, self.output, self.reasoning)
-            == (other.input, other.cached, other.output, other.reasoning)
+        (self.input, self.cached, self.output, self.reasoning, self.all())
+            == (other.input, other.cached, other.output, other.reasoning, other.all())
     }
+}
+
+/// What a file says of the history that it begins with.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct History {
+    /// Where its own lines begin, by their ordinals.
+    pub own_from: Option<u64>,
+    /// Where the lines end that stand in the file of another thread, or of an earlier page of this one.
+    pub base_to: Option<u64>,
+    /// Whether that is an earlier page of this thread.
+    pub is_page: bool,
 }
 
 /// What a result, a status or an end says about the agents of other threads.
@@ -81,6 +119,15 @@ pub(super) struct Status {
     pub agent: Text,
     /// What it answered, and whether it could.
     pub answer: Option<(Hash, bool)>,
+}
+
+/// The result of a call that came with it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Given {
+    pub content: Option<Hash>,
+    pub ok: Option<bool>,
+    /// Whether the next response is another one.
+    pub reads: bool,
 }
 
 /// Statuses of several agents: a range of the list of all.
@@ -98,6 +145,7 @@ pub(super) enum What {
         role: Text,
         path: Text,
         internal: Text,
+        history: History,
     },
     Context {
         model: Text,
@@ -119,8 +167,8 @@ pub(super) enum What {
         target: Text,
         /// Hash of its message to that agent.
         prompt: Option<Hash>,
-        /// Whether its result is no record of its own.
-        alone: bool,
+        /// Its result where that is no record of its own.
+        given: Option<Given>,
     },
     Output {
         call: Text,
@@ -149,7 +197,23 @@ pub(super) enum What {
         total: Option<Sums>,
         last: Option<Sums>,
     },
-    TurnStart,
+    /// What one response took, under its own id, with what its turn and its thread took so far.
+    Spent {
+        response: Text,
+        used: Option<Sums>,
+        thread: Option<Sums>,
+        turn: Option<i64>,
+        /// Whether the context was compacted with it.
+        compacts: bool,
+    },
+    /// A turn ends that took what its thread now took more than before.
+    StreamEnd {
+        total: Option<Sums>,
+    },
+    TurnStart {
+        /// Whole seconds since the epoch.
+        at: Option<i64>,
+    },
     TurnEnd {
         text: Option<Hash>,
         failed: bool,
@@ -160,6 +224,11 @@ pub(super) enum What {
         by_human: bool,
     },
     Echo {
+        by: By,
+        content: Hash,
+    },
+    /// An item of the history that is complete, which files without echoes have in their place.
+    Completed {
         by: By,
         content: Hash,
     },

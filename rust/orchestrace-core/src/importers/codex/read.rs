@@ -1,10 +1,11 @@
 //! The reading of a line by its type, in the spellings of all Codex versions.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::line::{By, Line, Status, Statuses, What, is_collaboration};
+use super::line::{By, Given, History, Line, Status, Statuses, Sums, What, is_collaboration};
 use super::threads::Ids;
 use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Recording, Text, call_hash, call_hash_of_text, hash};
@@ -13,37 +14,32 @@ use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
 
 mod events;
+mod exec;
+mod output;
+mod user;
 
-/// Texts that the harness writes in the name of the user.
-const WRAPPERS: [&str; 11] = [
-    "<environment_context>",
-    "<user_instructions>",
-    "<INSTRUCTIONS>",
-    "# AGENTS.md instructions",
-    "<turn_aborted>",
-    "<user_shell_command>",
-    "<permissions instructions>",
-    "<collaboration_mode>",
-    "<skill>",
-    "<hook_prompt>",
-    "<model_switch>",
-];
-const NOTICE: (&str, &str) = ("<subagent_notification>", "</subagent_notification>");
+pub(super) use exec::Run;
+use user::speaker;
 
 /// Reads lines into a recording, which keeps their texts.
 pub(super) struct Reader<'r> {
     pub recording: &'r mut Recording,
     pub statuses: Vec<Status>,
     pub limits: Limits,
+    /// How often each thread was run, of those that streams are of.
+    pub runs: HashMap<String, u32>,
 }
 
 impl Reader<'_> {
     /// The line.
-    pub(super) fn line(&mut self, item: u32, from: &TraceItem<'_>) -> Line {
+    pub(super) fn line(&mut self, item: u32, from: &TraceItem<'_>, run: &mut Run) -> Line {
         let mut line = Line {
             item,
             number: from.line,
             time: None,
+            ordinal: None,
+            named: Text::default(),
+            page: Text::default(),
             what: What::Nothing,
             identity: None,
             unused: Text::default(),
@@ -51,15 +47,27 @@ impl Reader<'_> {
         let Ok(tree) = Tree::parse(from.text, self.limits) else { return line };
         let root = tree.root();
         line.time = root.get("timestamp").str().and_then(parse_timestamp);
+        line.ordinal = root.get("ordinal").u64();
         let mut kind = root.get("type").str().unwrap_or("line");
         let payload = root.get("payload");
         if let Some(meta) = super::meta_of(root) {
             line.what = self.meta(meta);
             return line;
         }
+        if super::is_streamed(root) {
+            let (what, unused) = self.streamed(root, from.line, run);
+            line.unused = if unused.is_empty() { Text::default() } else { self.recording.text(unused) };
+            line.what = what;
+            return line;
+        }
         let what = match kind {
             "turn_context" => What::Context { model: self.keep(payload.get("model")) },
-            "compacted" => What::Compacted,
+            "token_usage_record" => self.spent(payload, false),
+            // It repeats a line, which a file that was cut may lack.
+            "compacted" => match payload.get("latest_token_usage_record") {
+                record if record.exists() => self.spent(record, true),
+                _ => What::Compacted,
+            },
             "response_item" => {
                 kind = payload.get("type").str().unwrap_or(kind);
                 self.item(payload)
@@ -74,10 +82,13 @@ impl Reader<'_> {
             _ => What::Nothing,
         };
         line.what = what;
+        if matches!(what, What::Spent { .. } | What::Completed { .. }) {
+            line.named = self.keep(payload.get("thread_id"));
+        }
         line.identity = self.identity(&what, payload);
         line.unused = match what {
             What::Wrapped => self.recording.text("codex.context"),
-            What::Nothing | What::Reasoning => {
+            What::Nothing | What::Reasoning | What::Completed { .. } => {
                 // Of messages it is the role that makes them useless.
                 let kind = match payload.get("role").str() {
                     Some(role) if kind == "message" => role,
@@ -113,6 +124,14 @@ impl Reader<'_> {
             role: text(of("agent_role")),
             path: text(of("agent_path")),
             internal: text(internal),
+            history: History {
+                own_from: meta.get("subagent_history_start_ordinal").u64(),
+                base_to: meta.path(&["history_base", "end_ordinal_exclusive"]).u64(),
+                is_page: meta
+                    .path(&["history_base", "thread_id"])
+                    .some_str()
+                    .is_some_and(|id| Some(id) == ids.own),
+            },
         }
     }
 
@@ -121,7 +140,7 @@ impl Reader<'_> {
         let id = self.keep(item.first(&["call_id", "id"]));
         match item.get("type").str().unwrap_or_default() {
             "message" => match item.get("role").str() {
-                Some("user") => self.user(&text_of(item.get("content"))),
+                Some("user") => self.user(&text_of(item.get("content")), speaker(item)),
                 Some("assistant") => {
                     What::Message { by: By::Assistant, content: hash(&text_of(item.get("content"))) }
                 }
@@ -167,23 +186,15 @@ impl Reader<'_> {
         }
     }
 
-    fn user(&mut self, text: &str) -> What {
-        let start = text.trim_start();
-        if let Some(rest) = start.strip_prefix(NOTICE.0) {
-            let inner = rest.split(NOTICE.1).next().unwrap_or(rest).trim();
-            return match Tree::parse(inner, self.limits) {
-                Ok(tree) => {
-                    let notice = tree.root();
-                    let agent = notice.first(&["agent_id", "agent_path", "thread_id"]).str();
-                    What::Notice(self.statuses(agent.map(|agent| (agent, notice.get("status"))).into_iter()))
-                }
-                Err(_) => What::Wrapped,
-            };
+    /// What one response took.
+    fn spent(&mut self, record: Value<'_>, compacts: bool) -> What {
+        What::Spent {
+            response: self.keep(record.get("response_id")),
+            used: Sums::of(record.get("usage")),
+            thread: Sums::of(record.get("thread_token_usage")),
+            turn: Sums::of(record.get("turn_token_usage")).map(Sums::all),
+            compacts,
         }
-        if WRAPPERS.iter().any(|wrapper| start.starts_with(wrapper)) {
-            return What::Wrapped;
-        }
-        What::Message { by: By::User, content: hash(text) }
     }
 
     fn call(&mut self, id: Text, tool: &str, content: Hash, arguments: Option<Value<'_>>) -> What {
@@ -198,44 +209,14 @@ impl Reader<'_> {
             });
         }
         let tool = self.recording.text(tool);
-        What::Call { id, tool, content, target, prompt, alone: false }
+        What::Call { id, tool, content, target, prompt, given: None }
     }
 
     fn alone(&mut self, id: Text, tool: &str, request: Value<'_>) -> What {
         let content = call_hash(tool, request);
         let tool = self.recording.text(tool);
         let target = Text::default();
-        What::Call { id, tool, content, target, prompt: None, alone: true }
-    }
-
-    fn output(&mut self, call: Text, output: Value<'_>) -> What {
-        let body = if output.get("content").exists() { output.get("content") } else { output };
-        let text = text_of(body);
-        let mut found = Output { ok: output.get("success").bool(), ..Output::default() };
-        let mut statuses = (0, 0);
-        if text.starts_with('{')
-            && let Ok(tree) = Tree::parse(&text, self.limits)
-        {
-            let inner = tree.root();
-            found.read_json(inner);
-            let spawned = inner.first(&["agent_id", "task_name"]).some_str();
-            found.spawned = spawned.map_or(Text::default(), |id| self.recording.text(id));
-            found.nickname = self.keep(inner.get("nickname"));
-            let of = inner.first(&["status", "statuses"]).members();
-            statuses = self.statuses(of);
-        } else {
-            found.read_text(&text);
-        }
-        What::Output {
-            call,
-            content: hash(&text),
-            ok: found.ok,
-            duration_s: found.duration_s,
-            spawned: found.spawned,
-            nickname: found.nickname,
-            statuses,
-            denied: text.contains("rejected by user"),
-        }
+        What::Call { id, tool, content, target, prompt: None, given: Some(Given::default()) }
     }
 
     fn statuses<'v>(&mut self, list: impl Iterator<Item = (&'v str, Value<'v>)>) -> Statuses {
@@ -254,11 +235,14 @@ impl Reader<'_> {
     fn agent_message(&mut self, message: Value<'_>) -> What {
         let content = message.get("content");
         let text = text_of(content);
+        let answers = text.lines().take(8).any(|line| line.trim() == "Message Type: FINAL_ANSWER");
+        // What stands above is of the harness.
+        let answer = text.split_once("\nPayload:").map(|(_, answer)| answer.trim_start_matches([' ', '\n']));
         What::AgentMessage {
             from: self.keep(message.get("author")),
             to: self.keep(message.get("recipient")),
-            content: hash(&text),
-            answers: text.lines().take(8).any(|line| line.trim() == "Message Type: FINAL_ANSWER"),
+            content: hash(answer.filter(|_| answers).unwrap_or(&text)),
+            answers,
         }
     }
 
@@ -284,53 +268,19 @@ impl Reader<'_> {
             What::Echo { by, content } => put(6 + u8::from(*by == By::User), &[content]),
             What::Usage { total: Some(total), .. } => {
                 let (cached, reasoning) = (total.cached.unwrap_or(0), total.reasoning.unwrap_or(0));
-                let numbers = [total.input, cached, total.output, reasoning];
+                let numbers = [total.input, cached, total.output, reasoning, total.all()];
                 put(8, &numbers.map(i64::to_le_bytes).each_ref().map(|bytes| &bytes[..]))
             }
-            What::TurnStart | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {
+            What::Spent { response, .. } if !response.is_none() => {
+                put(10, &[self.recording.read(*response).as_bytes()])
+            }
+            What::TurnStart { .. } | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {
                 payload.get("turn_id").some_str().and_then(|turn| {
                     let kind = payload.get("type").str().unwrap_or_default();
                     put(9, &[kind.as_bytes(), turn.as_bytes()])
                 })
             }
             _ => None,
-        }
-    }
-}
-
-/// What a result says in the words of its tool.
-#[derive(Default)]
-struct Output {
-    ok: Option<bool>,
-    duration_s: Option<f64>,
-    spawned: Text,
-    nickname: Text,
-}
-
-impl Output {
-    /// Older versions: `{"output": …, "metadata": {"exit_code": …, "duration_seconds": …}}`.
-    fn read_json(&mut self, inner: Value<'_>) {
-        let metadata = inner.get("metadata");
-        let code = metadata.get("exit_code").i64().map(|code| code == 0);
-        self.ok = self.ok.or(code);
-        self.duration_s = metadata.get("duration_seconds").f64().filter(|s| *s >= 0.0);
-    }
-
-    /// Newer versions put lines before the output itself.
-    fn read_text(&mut self, text: &str) {
-        for line in text.lines().take(8) {
-            if line.starts_with("Output:") {
-                break;
-            }
-            let after = |prefix: &str| line.strip_prefix(prefix).map(str::trim);
-            let code = after("Process exited with code").or_else(|| after("Exit code:"));
-            if let Some(code) = code.and_then(|code| code.parse::<i64>().ok()) {
-                self.ok = self.ok.or(Some(code == 0));
-            }
-            if let Some(took) = after("Wall time:") {
-                let number = took.strip_suffix("seconds").unwrap_or(took).trim();
-                self.duration_s = number.parse().ok().filter(|s: &f64| s.is_finite() && *s >= 0.0);
-            }
         }
     }
 }

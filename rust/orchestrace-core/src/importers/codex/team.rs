@@ -17,8 +17,10 @@ pub(super) struct Team {
     pub of_thread: Vec<Agent>,
     /// Whether each agent, by number, has a file.
     pub filed: HashSet<Agent>,
-    /// Children whose answer has reached their parent.
-    pub answered: HashSet<Agent>,
+    /// The last answer of each child that has reached its parent, and how many did.
+    pub answered: HashMap<Agent, (Option<Hash>, usize)>,
+    /// Children that were asked for more since.
+    pub woken: HashSet<Agent>,
     /// Messages that agents received from others.
     pub prompts: HashSet<Hash>,
 }
@@ -30,7 +32,8 @@ impl Team {
             by_call: HashMap::new(),
             of_thread: Vec::new(),
             filed: HashSet::new(),
-            answered: HashSet::new(),
+            answered: HashMap::new(),
+            woken: HashSet::new(),
             prompts: HashSet::new(),
         };
         for thread in &group.threads {

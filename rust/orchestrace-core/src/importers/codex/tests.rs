@@ -10,8 +10,12 @@ use crate::importers::{Format, detect};
 use crate::ingest::ReadOptions;
 use crate::store::Store;
 
+mod answers;
 mod family;
+mod inherited;
 mod properties;
+mod records;
+mod streams;
 
 const ROOT: &str = "01900000-0000-7000-8000-0000000000aa";
 const KID: &str = "01900000-0000-7000-8000-0000000000bb";

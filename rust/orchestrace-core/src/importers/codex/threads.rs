@@ -1,16 +1,11 @@
-//! Threads: their lines, their parents, and lines copied from other threads.
-//!
-//! A thread that is forked from another one, or spawned with its parent's context, begins with a copy of the other's
-//! history, times as they were or all new. What is known of the other thread, by ids of calls and turns, texts and
-//! running totals of tokens, is copy as long as nothing stands between that the other thread does not have. Where
-//! its file is missing, what stands under the other thread's `session_meta` was copied if it is older than the
-//! thread itself or was written within its first second, faster than any model answers.
+//! Threads: their lines and their parents.
 
 use std::collections::{HashMap, HashSet};
 
-use super::FILE;
-use super::line::{By, Line, Status, What, hash_of};
-use super::read::Reader;
+use super::inherited::mark_copies;
+use super::line::{History, Line, Status, Sums, What, hash_of};
+use super::read::{Reader, Run};
+use super::{FILE, STREAMED};
 use crate::importers::items::TraceItems;
 use crate::importers::recording::{Recording, Text};
 use crate::json::tree::Value;
@@ -36,9 +31,6 @@ impl<'v> Ids<'v> {
     }
 }
 
-/// How long after its begin a thread cannot have an answer of its own.
-const FIRST_SECOND: i64 = 1_000_000_000;
-
 /// One thread.
 #[derive(Debug, Default)]
 pub(super) struct Thread {
@@ -50,15 +42,24 @@ pub(super) struct Thread {
     pub path: Text,
     /// Why there is such a thread, if for no purpose of the user: `review`, `compact`, another word.
     pub internal: Text,
+    /// What its file says of the history that it begins with.
+    pub history: History,
     /// Its lines, the copied ones first.
     pub lines: Vec<Line>,
-    /// How many are copied.
+    /// How many are copied, and how many it has of another thread, which are more where nobody else has them.
     pub copied: usize,
+    pub inherited: usize,
     /// When it began.
     pub began: Option<i64>,
 }
 
 impl Thread {
+    /// Whether it goes on with the history of another thread.
+    pub(super) fn inherits(&self) -> bool {
+        let names = !self.parent.is_none() || !self.forked_from.is_none();
+        self.copied > 0 || names || (self.history.base_to.is_some() && !self.history.is_page)
+    }
+
     /// Its lines without those that it only repeats.
     pub(super) fn own(&self) -> impl Iterator<Item = &Line> {
         self.lines[self.copied..].iter()
@@ -80,20 +81,61 @@ pub(super) struct Group {
 struct Stream<'a> {
     key: &'a str,
     lines: Vec<Line>,
+    /// Whether it is what `codex exec --json` printed, and of which run.
+    is_printed: bool,
+    run: Run,
+}
+
+impl<'a> Stream<'a> {
+    fn new(key: &'a str, is_printed: bool) -> Self {
+        Self { key, lines: Vec::new(), is_printed, run: Run::default() }
+    }
+
+    /// What its place among the streams of its thread follows from.
+    fn begin(&self) -> (Option<i64>, Option<i64>) {
+        let total = |line: &Line| match line.what {
+            What::StreamEnd { total } => total.map(Sums::all),
+            _ => None,
+        };
+        let total = if self.is_printed { self.lines.iter().find_map(total) } else { None };
+        (self.lines.iter().find_map(|line| line.time), total)
+    }
+
+    /// The id of its thread.
+    fn id(&self, own: Option<What>, recording: &Recording) -> String {
+        match (self.key.strip_prefix(FILE), own) {
+            (None, _) => self.key.to_owned(),
+            (Some(_), Some(What::Meta { id, .. })) if !id.is_none() => recording.read(id).to_owned(),
+            (Some(path), _) => stem(path).to_owned(),
+        }
+    }
 }
 
 impl Group {
     /// Reads the family that is asked for ([`TraceItems::part`]) of those that the items are of.
     pub(super) fn read(items: &TraceItems<'_>, recording: &mut Recording) -> Self {
-        let mut reader = Reader { recording, statuses: Vec::new(), limits: items.limits() };
+        let mut reader =
+            Reader { recording, statuses: Vec::new(), limits: items.limits(), runs: HashMap::new() };
         let mut streams: Vec<Stream<'_>> = Vec::new();
         let mut of_key: HashMap<&str, usize> = HashMap::new();
         for (i, item) in items.iter().enumerate() {
-            let at = *of_key.entry(item.context).or_insert_with(|| {
-                streams.push(Stream { key: item.context, lines: Vec::new() });
+            let (key, is_printed) =
+                item.context.split_once(STREAMED).map_or((item.context, false), |(key, _)| (key, true));
+            let mut at = *of_key.entry(key).or_insert_with(|| {
+                streams.push(Stream::new(key, is_printed));
                 streams.len() - 1
             });
-            streams[at].lines.push(reader.line(i as u32, item));
+            let line = reader.line(i as u32, item, &mut streams[at].run);
+            let begins = is_printed && matches!(line.what, What::Meta { .. });
+            if begins && !streams[at].lines.is_empty() {
+                // Another run in the same file.
+                let run = std::mem::take(&mut streams[at].run);
+                at = streams.len();
+                streams.push(Stream { run, ..Stream::new(key, true) });
+                of_key.insert(key, at);
+            }
+            streams[at].is_printed |= is_printed;
+            streams[at].lines.push(line);
         }
         let statuses = reader.statuses;
         let mut threads = threads_of(streams, items, recording);
@@ -157,41 +199,98 @@ fn stem(path: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-/// Streams of one thread put together; lines that several of them have are kept once.
-fn threads_of(streams: Vec<Stream<'_>>, items: &TraceItems<'_>, recording: &mut Recording) -> Vec<Thread> {
+/// Streams of one thread put together, in order of their begin; lines that several of them have are kept once.
+fn threads_of(
+    mut streams: Vec<Stream<'_>>,
+    items: &TraceItems<'_>,
+    recording: &mut Recording,
+) -> Vec<Thread> {
+    streams.sort_by_key(Stream::begin);
+    let own: Vec<Option<What>> = streams.iter().map(|stream| own_meta(stream, recording)).collect();
+    let ids: Vec<String> = streams.iter().zip(&own).map(|(stream, own)| stream.id(*own, recording)).collect();
+    let again = printed_again(&streams, &ids, items);
+    let mut n_streams: HashMap<&str, usize> = HashMap::new();
+    ids.iter().for_each(|id| *n_streams.entry(id).or_default() += 1);
     let mut threads: Vec<Thread> = Vec::new();
-    let mut of_id: HashMap<String, (usize, HashSet<u64>)> = HashMap::new();
-    for stream in streams {
-        let own = own_meta(&stream, recording);
-        let id = match (stream.key.strip_prefix(FILE), own) {
-            (None, _) => stream.key.to_owned(),
-            (Some(_), Some(What::Meta { id, .. })) if !id.is_none() => recording.read(id).to_owned(),
-            (Some(path), _) => stem(path).to_owned(),
-        };
-        let (at, seen) = of_id.entry(id).or_insert_with_key(|id| {
+    let mut of_id: HashMap<&str, (usize, Known)> = HashMap::new();
+    for ((stream, own), (id, again)) in streams.into_iter().zip(own).zip(ids.iter().zip(again)) {
+        if again {
+            stream.lines.iter().for_each(|line| items.duplicate(line.item as usize));
+            continue;
+        }
+        let is_first = !of_id.contains_key(id.as_str());
+        let (at, known) = of_id.entry(id).or_insert_with(|| {
             threads.push(Thread { id: recording.text(id), ..Thread::default() });
-            (threads.len() - 1, HashSet::new())
+            (threads.len() - 1, Known::default())
         });
         let thread = &mut threads[*at];
-        if let Some(What::Meta { parent, forked_from, nickname, role, path, internal, .. }) = own
+        if let Some(What::Meta { parent, forked_from, nickname, role, path, internal, history, .. }) = own
             && thread.parent.is_none()
         {
-            *thread =
-                Thread { parent, forked_from, nickname, role, path, internal, ..std::mem::take(thread) };
+            let before = std::mem::take(thread);
+            let history = if is_first { history } else { before.history };
+            *thread = Thread { parent, forked_from, nickname, role, path, internal, history, ..before };
         }
-        // The driver has already left out what one file has twice.
-        let again: Vec<bool> =
-            stream.lines.iter().map(|l| !seen.insert(hash_of(&items.as_slice()[l.item as usize]))).collect();
-        for (line, again) in stream.lines.into_iter().zip(again) {
-            if again {
-                items.duplicate(line.item as usize);
-            } else {
-                thread.began = thread.began.or(line.time);
-                thread.lines.push(line);
-            }
+        known.n += 1;
+        if n_streams[id.as_str()] == 1 {
+            // The driver has already left out what one file has twice.
+            thread.began = stream.lines.iter().find_map(|line| line.time);
+            thread.lines = stream.lines;
+            continue;
         }
+        let page = stem(stream.key).rsplit_once('_').and_then(|(_, page)| super::uuid_at_end(page));
+        let page = page.map_or_else(|| known.n.to_string(), str::to_owned);
+        let mut lines = stream.lines;
+        if !stream.is_printed {
+            lines.retain(|line| {
+                let is_new = known.lines.insert(hash_of(&items.as_slice()[line.item as usize]));
+                if !is_new {
+                    items.duplicate(line.item as usize);
+                }
+                is_new
+            });
+        }
+        if lines.iter().any(|line| known.numbers.contains(&line.number)) {
+            let page = recording.text(&page);
+            lines.iter_mut().for_each(|line| line.page = page);
+        }
+        known.numbers.extend(lines.iter().map(|line| line.number));
+        thread.began = thread.began.or_else(|| lines.iter().find_map(|line| line.time));
+        thread.lines.append(&mut lines);
     }
     threads
+}
+
+/// What is known of a thread from streams before.
+#[derive(Default)]
+struct Known {
+    n: usize,
+    /// Hashes of lines, and their numbers.
+    lines: HashSet<u64>,
+    numbers: HashSet<u64>,
+}
+
+/// Which streams are printed copies: of a thread whose rollout is there, or of a run that another stream has, too.
+fn printed_again(streams: &[Stream<'_>], ids: &[String], items: &TraceItems<'_>) -> Vec<bool> {
+    let texts = |stream: &Stream<'_>| -> Vec<u64> {
+        stream.lines.iter().map(|line| hash_of(&items.as_slice()[line.item as usize])).collect()
+    };
+    let mut again = vec![false; streams.len()];
+    if streams.iter().all(|stream| !stream.is_printed) {
+        return again;
+    }
+    let texts: Vec<Vec<u64>> = streams.iter().map(texts).collect();
+    let mut of_id: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (i, id) in ids.iter().enumerate() {
+        of_id.entry(id).or_default().push(i);
+    }
+    for (i, id) in ids.iter().enumerate().filter(|(i, _)| streams[*i].is_printed) {
+        again[i] = of_id[id.as_str()].iter().any(|&j| {
+            let is_longer = texts[j].len() > texts[i].len() || (texts[j].len() == texts[i].len() && j < i);
+            !streams[j].is_printed || (j != i && is_longer && texts[j].starts_with(&texts[i]))
+        });
+    }
+    again
 }
 
 /// The `session_meta` of the thread itself: the one with its id, else the first.
@@ -201,77 +300,4 @@ fn own_meta(stream: &Stream<'_>, recording: &Recording) -> Option<What> {
         return metas.next();
     }
     metas.find(|meta| matches!(meta, What::Meta { id, .. } if recording.read(*id) == stream.key))
-}
-
-fn mark_copies(threads: &mut [Thread], recording: &Recording) {
-    let of_id: HashMap<&str, usize> =
-        threads.iter().enumerate().map(|(i, thread)| (recording.read(thread.id), i)).collect();
-    let copied: Vec<usize> = threads
-        .iter()
-        .map(|thread| {
-            let from = [thread.forked_from, thread.parent].into_iter().find(|id| !id.is_none());
-            let other = from.and_then(|id| of_id.get(recording.read(id)));
-            match other {
-                Some(other) => copied_of(thread, &threads[*other]),
-                None => copied_of_nothing(thread, recording),
-            }
-        })
-        .zip(threads.iter())
-        .map(|(copied, thread)| if copied > 0 { end_of_turn(thread, copied) } else { 0 })
-        .collect();
-    for (thread, copied) in threads.iter_mut().zip(copied) {
-        thread.copied = copied;
-    }
-}
-
-/// Lines of a thread that repeat another one's.
-fn copied_of(thread: &Thread, other: &Thread) -> usize {
-    let known: HashSet<u64> = other.lines.iter().filter_map(|line| line.identity).collect();
-    let mut copied = 0;
-    for (i, line) in thread.lines.iter().enumerate() {
-        match line.identity {
-            Some(identity) if known.contains(&identity) => copied = i + 1,
-            // Turns are named anew by some versions.
-            Some(_) if matches!(line.what, What::TurnStart | What::TurnEnd { .. } | What::Context { .. }) => {
-            }
-            Some(_) => break,
-            None => {}
-        }
-    }
-    copied
-}
-
-/// No turn ends before it begins: an end that follows what was copied is of it.
-fn end_of_turn(thread: &Thread, copied: usize) -> usize {
-    let begins = |line: &&Line| {
-        matches!(line.what, What::TurnStart | What::Message { .. } | What::Echo { .. } | What::Call { .. })
-    };
-    let rest = thread.lines[copied..].iter().take_while(|line| !begins(line));
-    let ends =
-        rest.enumerate().filter(|(_, line)| matches!(line.what, What::TurnEnd { .. } | What::Aborted { .. }));
-    ends.last().map_or(copied, |(i, _)| copied + i + 1)
-}
-
-/// The same where the other thread is not there.
-fn copied_of_nothing(thread: &Thread, recording: &Recording) -> usize {
-    let own = recording.read(thread.id);
-    let foreign = |line: &Line| matches!(line.what, What::Meta { id, .. } if recording.read(id) != own);
-    let Some((from, began)) = thread.lines.iter().position(foreign).zip(thread.began) else { return 0 };
-    // A thread that names no other one is not forked; whose line that is nobody knows.
-    if thread.parent.is_none() && thread.forked_from.is_none() {
-        return 0;
-    }
-    let answered = |line: &Line| {
-        matches!(
-            line.what,
-            What::Message { by: By::Assistant, .. }
-                | What::Call { .. }
-                | What::Output { .. }
-                | What::Usage { .. }
-        )
-    };
-    let early = |line: &&Line| line.time.is_some_and(|time| time <= began.saturating_add(FIRST_SECOND));
-    let head = thread.lines[from..].iter().take_while(early);
-    let last = head.enumerate().filter(|(_, line)| answered(line)).map(|(i, _)| i).last();
-    last.map_or(0, |last| from + last + 1)
 }

@@ -1,6 +1,6 @@
 //! Calls that spawn, message and end agents, and the answers to them.
 
-use super::super::line::{Line, Statuses, What};
+use super::super::line::{Given, Line, Statuses, What};
 use super::Stream;
 use crate::importers::recording::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, Party, Saying, Text,
@@ -53,7 +53,7 @@ impl Stream<'_, '_> {
     }
 
     pub(super) fn call(&mut self, line: &Line) {
-        let What::Call { id, tool, content, target, alone, .. } = line.what else { return };
+        let What::Call { id, tool, content, target, given, .. } = line.what else { return };
         let current = self.response(line);
         let id = if id.is_none() { self.lone_id(line) } else { id };
         let key = self.recording.read(id).to_owned();
@@ -84,19 +84,25 @@ impl Stream<'_, '_> {
             Does::Tells(Party::Agent(to)) if to == self.agent => Does::UsesTool,
             other => other,
         };
+        // What is only sent waits until the other one works again.
+        if name != "send_message" {
+            self.wakes(does);
+        }
         self.recording
             .call(current.entry, Call { id, tool, does, content: Some(content), time: None, extras });
         self.asked.insert(key, (line.time, tool));
-        if alone {
-            let trusted = Some(false);
-            let result = CallResult { call: id, time: line.time, trusted, extras, ..CallResult::default() };
+        if let Some(Given { content, ok, reads }) = given {
+            let (call, time, trusted) = (id, line.time, Some(false));
+            let result = CallResult { call, time, trusted, content, ok, extras, ..CallResult::default() };
             self.recording.result(self.agent, result);
+            if reads {
+                self.put_in(line);
+            }
         }
     }
 
     pub(super) fn lone_id(&mut self, line: &Line) -> Text {
-        let number = line.number.to_string();
-        self.recording.join(&[&self.id, ":", &number, ":c"])
+        self.id_with(line, ":c")
     }
 
     pub(super) fn lone(&mut self, line: &Line, does: Does, tool: &str, extras: Text) -> Entry {
@@ -114,6 +120,7 @@ impl Stream<'_, '_> {
             }
             does => does,
         };
+        self.wakes(does);
         let tool = self.recording.text(tool);
         self.recording.lone_call(self.agent, Call { id, tool, does, content, time: line.time, extras })
     }
@@ -164,22 +171,35 @@ impl Stream<'_, '_> {
         }
     }
 
+    /// An answer of a child reaches this agent: each once, however often it is reported, and another one only if it is
+    /// another text or the child was asked for more.
     pub(super) fn answer(&mut self, line: &Line, child: Agent, answer: Option<(Hash, bool)>) {
-        if !self.team.answered.insert(child) {
+        let woken = self.team.woken.remove(&child);
+        let (content, ok) = answer.unzip();
+        let (last, n) = self.team.answered.get(&child).copied().unwrap_or_default();
+        if n > 0 && !woken && (last == content || content.is_none()) {
             return;
         }
+        self.team.answered.insert(child, (content, n + 1));
         if !self.team.filed.contains(&child) {
             self.recording.trace.partial = true;
             let info = self.recording.agent_info(child);
             info.parent = info.parent.or(Some(self.agent));
             let id = info.source_id;
             let stem = self.recording.read(id).to_owned();
-            let id = self.recording.join(&[&stem, ":return"]);
-            let (content, ok) = answer.unzip();
+            let number = if n == 0 { String::new() } else { format!(":{}", n + 1) };
+            let id = self.recording.join(&[&stem, ":return", &number]);
             let time = line.time;
             let ok = ok.filter(|ok| !ok);
             self.recording.lone_saying(child, Saying { id, content, time, ok, ..Saying::default() });
         }
-        self.recording.delivery(self.agent, child);
+        self.recording.delivery_at(self.agent, child, line.time);
+    }
+
+    /// An agent is asked for more.
+    fn wakes(&mut self, does: Does) {
+        if let Does::Tells(Party::Agent(agent)) | Does::Spawns(agent) = does {
+            self.team.woken.insert(agent);
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Event lines for observers, which repeat much of the history.
 
 use super::super::line::{By, Sums, What};
-use super::Reader;
+use super::{Reader, text_of};
 use crate::importers::recording::{Hash, Text, call_hash, hash};
 use crate::json::tree::Value;
 
@@ -22,7 +22,9 @@ impl Reader<'_> {
             }
             "user_message" => self.echo(By::User, event),
             "agent_message" => self.echo(By::Assistant, event),
-            "task_started" | "turn_started" => What::TurnStart,
+            "task_started" | "turn_started" => {
+                What::TurnStart { at: event.get("started_at").f64().map(|at| at as i64) }
+            }
             "task_complete" | "turn_complete" | "turn.completed" => What::TurnEnd {
                 text: event.get("last_agent_message").some_str().map(hash),
                 failed: event.get("error").exists(),
@@ -65,6 +67,12 @@ impl Reader<'_> {
             "item_completed" => {
                 let item = event.get("item");
                 let tool = item.get("type").str().unwrap_or_default();
+                if let Some(by) = [("UserMessage", By::User), ("AgentMessage", By::Assistant)]
+                    .iter()
+                    .find_map(|(kind, by)| (*kind == tool).then_some(*by))
+                {
+                    return What::Completed { by, content: hash(&text_of(item.get("content"))) };
+                }
                 if !matches!(tool, "CommandExecution" | "McpToolCall" | "FileChange") {
                     return What::Nothing;
                 }
@@ -144,7 +152,7 @@ impl Reader<'_> {
     fn echo(&mut self, by: By, event: Value<'_>) -> What {
         let text = event.get("message").str().unwrap_or_default();
         match by {
-            By::User => match self.user(text) {
+            By::User => match self.user(text, None) {
                 What::Message { content, .. } => What::Echo { by, content },
                 _ => What::Nothing,
             },

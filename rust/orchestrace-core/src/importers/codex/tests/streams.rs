@@ -1,0 +1,162 @@
+//! What `codex exec --json` prints.
+
+use super::*;
+
+fn printed(items: &[Json], usage: (i64, i64)) -> Vec<Json> {
+    let mut lines =
+        vec![json!({"type": "thread.started", "thread_id": ROOT}), json!({"type": "turn.started"})];
+    lines.extend_from_slice(items);
+    lines.push(json!({"type": "turn.completed",
+        "usage": {"input_tokens": usage.0, "cached_input_tokens": 1, "output_tokens": usage.1}}));
+    lines
+}
+
+fn message(id: &str, text: &str) -> Json {
+    json!({"type": "item.completed", "item": {"id": id, "type": "agent_message", "text": text}})
+}
+
+fn command(id: &str, code: i64) -> [Json; 2] {
+    let item = |status: &str, code: Json| {
+        json!({"id": id, "type": "command_execution", "command": "false", "aggregated_output": "x",
+            "exit_code": code, "status": status})
+    };
+    let status = if code == 0 { "completed" } else { "failed" };
+    [
+        json!({"type": "item.started", "item": item("in_progress", Json::Null)}),
+        json!({"type": "item.completed", "item": item(status, json!(code))}),
+    ]
+}
+
+fn run(text: &str) -> Vec<Json> {
+    let mut items = vec![message("item_0", "Now.")];
+    items.extend(command("item_1", 42));
+    items.push(message("item_2", text));
+    printed(&items, (100, 10))
+}
+
+fn read(files: &[(&str, &[Json])]) -> Store {
+    let texts: Vec<(&str, String)> = files.iter().map(|(path, file)| (*path, lines(file))).collect();
+    let inputs: Vec<(&str, &str)> = texts.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    read_texts(&Codex, &inputs)
+}
+
+#[test]
+fn a_stream_is_a_run() {
+    let lines_of = run("It failed.");
+    let text = lines(&lines_of);
+    assert_eq!(detect(text.as_bytes().split_inclusive(|b| *b == b'\n'), "out.jsonl").info().name, "codex");
+    let store = read(&[("out.jsonl", &lines_of)]);
+    let trace = &traces(&store)[0];
+    assert_eq!(
+        events(trace),
+        [
+            "A:4:c tool_call codex -",
+            "A:3 message codex -",
+            "A:4:c:r tool_result exec_command -",
+            "A:6 return codex user",
+        ]
+    );
+    assert_eq!(event(trace, &format!("{ROOT}:4:c:r"))["ok"], json!(false));
+    assert_eq!(edges(trace, "return"), set(&["A:4:c A:4:c:r"]));
+    assert_eq!((&trace["costs"]["tokens"], &trace["time_basis"]), (&json!(110), &json!("ordinal")));
+    assert!(!is_partial(trace));
+    assert!(
+        is_partial(&traces(&read(&[("out.jsonl", &lines_of[..5])]))[0]),
+        "cut before the end of the turn"
+    );
+}
+
+#[test]
+fn a_change_of_files_is_a_call_with_its_result() {
+    let change = json!({"type": "item.completed", "item": {"id": "item_1", "type": "file_change",
+        "changes": [{"path": "a", "kind": {"type": "update"}}], "status": "completed"}});
+    let items = [message("item_0", "I write."), change, message("item_2", "I wrote.")];
+    let trace = &traces(&read(&[("out.jsonl", &printed(&items, (100, 10)))]))[0];
+    assert_eq!(
+        events(trace),
+        [
+            "A:4:c tool_call codex -",
+            "A:3 message codex -",
+            "A:4:c:r tool_result apply_patch -",
+            "A:5 return codex user",
+        ]
+    );
+}
+
+#[test]
+fn runs_of_one_thread_go_on_with_its_total() {
+    let first = run("One.");
+    let mut second = run("Two.");
+    second.last_mut().unwrap()["usage"]["input_tokens"] = json!(250);
+    second.last_mut().unwrap()["usage"]["output_tokens"] = json!(30);
+    for files in [
+        [("a.jsonl", &first[..]), ("b.jsonl", &second[..])],
+        [("a.jsonl", &second[..]), ("b.jsonl", &first[..])],
+    ] {
+        let store = read(&files);
+        assert_eq!(traces(&store).len(), 1);
+        assert_eq!(traces(&store)[0]["costs"]["tokens"], json!(280));
+        assert!(!finding(&store, "id.repeated"));
+    }
+    // The same in one file; a copy of a file, or of its beginning, is no other run.
+    let both = [first.clone(), second.clone()].concat();
+    let store = read(&[("all.jsonl", &both)]);
+    assert_eq!(traces(&store)[0]["costs"]["tokens"], json!(280));
+    let store = read(&[("a.jsonl", &first), ("b.jsonl", &first), ("c.jsonl", &first[..4])]);
+    assert_eq!(traces(&store)[0]["costs"]["tokens"], json!(110));
+    assert_eq!(fates(&store)["duplicate"], first.len() as u64 + 4);
+}
+
+#[test]
+fn several_threads_in_one_file_are_several_runs() {
+    let mut other = run("It failed.");
+    other[0]["thread_id"] = json!(KID);
+    let both = [run("It failed."), other].concat();
+    let store = read(&[("all.jsonl", &both)]);
+    let mut ids: Vec<String> =
+        traces(&store).iter().map(|t| t["trace_id"].as_str().unwrap().to_owned()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [ROOT, KID]);
+    assert!(traces(&store).iter().all(|trace| trace["costs"]["tokens"] == json!(110)));
+}
+
+#[test]
+fn a_stream_beside_its_rollout_is_a_copy() {
+    let rollout = session();
+    let texts = [rollout.text(), lines(&run("done"))];
+    let alone = one(&[&rollout]);
+    for inputs in [
+        [(rollout.path.as_str(), texts[0].as_str()), ("a.jsonl", &texts[1])],
+        [("a.jsonl", &texts[1]), (rollout.path.as_str(), &texts[0])],
+    ] {
+        assert_eq!(traces(&read_texts(&Codex, &inputs)), [alone.clone()]);
+    }
+}
+
+#[test]
+fn a_turn_that_fails_has_no_answer() {
+    let mut lines_of = run("half");
+    *lines_of.last_mut().unwrap() = json!({"type": "turn.failed", "error": {"message": "stream closed"}});
+    let trace = &traces(&read(&[("out.jsonl", &lines_of)]))[0];
+    assert!(is_partial(trace));
+    assert!(!events(trace).iter().any(|event| event.contains("return")));
+}
+
+#[test]
+fn agents_of_a_stream_work_for_it() {
+    let agents = |id: &str, tool: &str, more: Json| {
+        let item = json!({"id": id, "type": "collab_tool_call", "tool": tool, "sender_thread_id": ROOT,
+            "receiver_thread_ids": [KID], "status": "completed"});
+        json!({"type": "item.completed", "item": with(item, more)})
+    };
+    let items = [
+        agents("item_0", "spawn_agent", json!({"prompt": "dig"})),
+        agents("item_1", "wait", json!({"agents_states": {KID: {"status": "completed", "message": "dug"}}})),
+        message("item_2", "He dug."),
+    ];
+    let trace = &traces(&read(&[("out.jsonl", &printed(&items, (100, 10)))]))[0];
+    let list = events(trace);
+    assert!(list.contains(&format!("A:3:c:s spawn codex {}", "B")), "{list:?}");
+    assert!(list.iter().any(|event| event.contains(" return B codex")), "{list:?}");
+    assert_eq!(list.last().unwrap(), "A:5 aggregate codex user");
+}
