@@ -109,6 +109,21 @@ def test_kagent_spans_and_tokens(kagent: Path, file: str) -> None:
     assert last["type"] == "return"
 
 
+def asking_tools(source: list[dict[str, Any]]) -> Counter[str]:
+    """Names of the tools within which a model answers, and no agent works between."""
+    spans = {(span["trace_id"], span["span_id"]): span for span in source}
+    found = {}
+    for key, span in spans.items():
+        kind = span["span_attributes"].get("openinference.span.kind")
+        above = spans.get((key[0], span["parent_span_id"])) if kind == "LLM" else None
+        while above and (kind := above["span_attributes"].get("openinference.span.kind")) != "AGENT":
+            if kind == "TOOL":
+                found[key[0], above["span_id"]] = above["span_attributes"]["tool.name"]
+                break
+            above = spans.get((key[0], above["parent_span_id"]))
+    return Counter(found.values())
+
+
 @pytest.mark.parametrize("subset", TRAIL)
 def test_trail_sums(trail: Path, subset: str) -> None:
     corpus = read(trail, subset)
@@ -132,7 +147,8 @@ def test_trail_sums(trail: Path, subset: str) -> None:
     assert sum(event.get("x_reported_tokens", 0) for event in events) == reported
     # Each response and each tool once.
     assert len({e["x_gen"] for e in events if "x_gen" in e}) == kinds["LLM"] - copies
-    assert sum(e["type"] == "tool_result" for e in events) == kinds["TOOL"]
+    asking = sum(asking_tools(source).values())
+    assert sum(e["type"] == "tool_result" for e in events) == kinds["TOOL"] - asking
     # Tools that failed, responses that failed, and steps that failed by what their response wrote.
     failed = {(e["type"] == "tool_result") for e in events if e.get("ok") is False}
     assert failed == ({True, False} if kinds["TOOL"] > 20 else {False})
@@ -169,10 +185,13 @@ def test_trail_sums(trail: Path, subset: str) -> None:
 
 def test_search_agents_are_named_as_their_manager_calls_them(trail: Path) -> None:
     documents = native(read(trail, "gaia"))
+    # A tool that asks a model is an agent of the tool's name.
+    asking = asking_tools([span for line in lines(trail, "gaia") for span in flat(line["spans"])])
+    assert asking == {"inspect_file_as_text": 2}
     spawned = Counter(
         event["to"].split("#")[0] for d in documents for event in d["events"] if event["type"] == "spawn"
     )
-    assert spawned == {"CodeAgent": 57, "search_agent": 23}
+    assert spawned == {"CodeAgent": 57, "search_agent": 23} | asking
 
 
 def test_lines_about_reruns_are_ignored_by_kind(trail: Path) -> None:

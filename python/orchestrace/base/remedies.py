@@ -154,6 +154,14 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("finding", "value.impossible"): Remedy(
         "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."
     ),
+    ("finding", "usage.unknown"): Remedy(
+        "`gen_ai.usage.wisdom_tokens` of 7.",
+        "Compare the sum with your provider's; if the count is missing in it, tell us the name.",
+    ),
+    ("finding", "agent.merged"): Remedy(
+        "Spans `look` and `write` with the agent id x, and no name of an agent.",
+        "Record names of agents (`gen_ai.agent.name`), or an id for each.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

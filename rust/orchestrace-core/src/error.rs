@@ -80,6 +80,8 @@ codes!(
         UsageUnsplit = "usage.unsplit" => "The source states tokens in all, but not how many were read and written.",
         UsageConflict = "usage.conflict" => "Token counts contradict each other; the parts are used.",
         ValueImpossible = "value.impossible" => "An impossible value, such as a negative cost, was dropped.",
+        UsageUnknown = "usage.unknown" => "A count of usage has a name that no rule knows; it is in no sum.",
+        AgentMerged = "agent.merged" => "Spans of different names are taken for one agent, by an id alone.",
     ]
 );
 
@@ -113,7 +115,9 @@ impl FindingCode {
             | Self::OutcomeAmbiguous
             | Self::MappingUnused
             | Self::UsageConflict
-            | Self::ValueImpossible => "warning",
+            | Self::ValueImpossible
+            | Self::UsageUnknown
+            | Self::AgentMerged => "warning",
             Self::FieldIgnored
             | Self::TracePartial
             | Self::UsageRepeated

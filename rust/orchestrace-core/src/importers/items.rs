@@ -381,6 +381,16 @@ impl<'w> Items<'w> {
     /// gathered together under its id.
     pub fn conversation(&mut self, key: &str, id: &str) {
         if self.by_conversation() && !id.is_empty() {
+            let outer = format!("{CONVERSATION}{OUTER}{id}");
+            self.together(key, &outer);
+            self.together(&outer, &format!("{CONVERSATION}{id}"));
+        }
+    }
+
+    /// Says which conversation a part within a trace is part of: the trace goes there too, but has the name of the
+    /// conversation around it, where that is known.
+    pub fn conversation_within(&mut self, key: &str, id: &str) {
+        if self.by_conversation() && !id.is_empty() {
             self.together(key, &format!("{CONVERSATION}{id}"));
         }
     }
@@ -436,6 +446,9 @@ impl<'w> Items<'w> {
 
 /// What the key of a conversation begins with: less than any id, so that it is the key of the whole.
 const CONVERSATION: &str = " conversation ";
+
+/// What stands before the id of one that a whole trace is part of: less than the id of one within it.
+const OUTER: char = '\u{1}';
 
 /// Bytes of a value that it is not worth to leave out.
 const LEAST_LEFT_OUT: usize = 128;
@@ -515,7 +528,8 @@ impl<'a> TraceItems<'a> {
     /// The key that the items were put under, or the id of their conversation.
     #[must_use]
     pub fn key(&self) -> &'a str {
-        self.key.strip_prefix(CONVERSATION).unwrap_or(self.key)
+        let id = self.key.strip_prefix(CONVERSATION).map(|id| id.strip_prefix(OUTER).unwrap_or(id));
+        id.unwrap_or(self.key)
     }
 
     /// Number of items; at least one.

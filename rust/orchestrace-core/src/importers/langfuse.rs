@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use super::object_text::ObjectText;
 use super::parsed::ParsedItems;
-use super::recording::{AgentInfo, Label, Recording, Saying, Text, hash};
+use super::recording::{AgentInfo, Label, Recording, Saying, Text, Usage, hash};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
@@ -134,6 +134,7 @@ impl SpreadImporter for Langfuse {
         let observations: Vec<(u32, Value<'_>)> =
             parts.observations.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
         let scores: Vec<Value<'_>> = parts.scores.iter().filter_map(|i| value(*i)).collect();
+        spans.whole = whole(&traces);
         let told = observation::push_all(&observations, trace, &scores, items.limits(), &mut spans);
         spans.describe(&|_, _| false, &mut |item, fate| match fate {
             Fate::Duplicate => items.duplicate(item as usize),
@@ -281,6 +282,15 @@ fn class_of(value: Value<'_>) -> u8 {
     } else {
         u8::from(has("startTime") || has("start_time") || has("parentObservationId"))
     }
+}
+
+/// What the traces state of themselves; nothing unless each does. A price of 0 stands where none is known.
+fn whole(traces: &[(u32, Value<'_>)]) -> Usage {
+    let cost =
+        |trace: Value<'_>| trace.first(&["totalCost", "total_cost"]).number_like().filter(|c| *c > 0.0);
+    let costs: Option<Vec<f64>> = traces.iter().map(|(_, trace)| cost(*trace)).collect();
+    let cost_usd = costs.filter(|costs| !costs.is_empty()).map(|costs| costs.iter().sum());
+    Usage { cost_usd, ..Usage::default() }
 }
 
 /// A trace of which no observation is there: one event, of what came out.

@@ -145,9 +145,14 @@ fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
     };
     let metadata = value.path(&["extra", "metadata"]);
     let thread = metadata.first(&["session_id", "conversation_id", "thread_id"]);
-    out.conversation(trace, thread.str().unwrap_or_default());
+    let thread = thread.str().unwrap_or_default();
     let children = value.get("child_runs");
     let given = value.get("parent_run_id").some_str().is_some();
+    if given || parent.is_some() {
+        out.conversation_within(trace, thread);
+    } else {
+        out.conversation(trace, thread);
+    }
     if children.is_empty() && (given || parent.is_none()) {
         out.item(trace, value.raw(), "");
         return;

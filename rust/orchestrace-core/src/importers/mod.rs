@@ -36,6 +36,7 @@ mod tau_bench;
 pub(crate) mod testing;
 mod trace_by;
 mod trl;
+mod usage;
 mod verl;
 mod who_and_when;
 

@@ -49,7 +49,10 @@ impl Importer for Native {
         let found = INFO.evidence.iter().filter(|k| keys.contains(*k)).count();
         match found {
             4 => Confidence::Yes,
-            _ if found >= 2 || keys.contains(&"trace_id") => Confidence::Maybe,
+            // A trace id alone is nothing: rows of spans have one, and records of many other tools.
+            _ if found >= 2 || (keys.contains(&"trace_id") && keys.iter().all(|k| is_own(k))) => {
+                Confidence::Maybe
+            }
             _ => Confidence::No,
         }
     }
@@ -73,6 +76,11 @@ impl Importer for Native {
 const TRACE_KEYS: [&str; 9] =
     ["trace_id", "task_id", "events", "edges", "rewards", "costs", "system", "topology", "metrics"];
 const REQUIRED_TRACE_KEYS: usize = 6;
+
+/// Whether a native trace may have a key.
+fn is_own(key: &str) -> bool {
+    TRACE_KEYS.contains(&key) || key.starts_with("x_")
+}
 
 fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Scratch) -> Parsed<()> {
     cursor.ws();

@@ -192,7 +192,7 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
             // Side by side below the trace, agents of one name are one agent that the conversation comes back to.
             let name = keep(data.get("name"));
             let id = if reading.nested.contains(value) { Text::default() } else { name };
-            let who = Who { name, id, role: Text::default() };
+            let who = Who { name, id, ..Who::default() };
             span.work = Work::Agent(AgentWork { who, ..AgentWork::default() });
             spans.push(span);
         }
@@ -257,6 +257,10 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
                 Some("transcription") => (Work::Nothing, "openai_agents.transcription"),
                 _ => (Work::Nothing, "openai_agents.other"),
             };
+            let usage = usage_of(data.path(&["data", "usage"]));
+            if usage != Usage::default() {
+                spans.report(usage, Text::default());
+            }
             spans.push(span);
         }
     }

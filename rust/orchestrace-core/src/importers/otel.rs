@@ -1,5 +1,5 @@
 //! The OpenTelemetry family: spans of agents in OTLP JSON (also as Tempo writes it), Jaeger query JSON, nested
-//! OpenInference, and the dumps of the Python and JavaScript SDKs; labels of TRAIL (arXiv 2505.08638) beside them.
+//! OpenInference, the dumps of the Python and JavaScript SDKs, and flat rows; labels of TRAIL (arXiv 2505.08638) beside them.
 //!
 //! A container is cut into spans (one file each), a span's attributes are read whatever dialect they are written in
 //! ([`attributes`]), and [`super::spans`] makes one recording of all spans of a trace. An item is a span; its key is
@@ -20,9 +20,11 @@ mod jaeger;
 mod nested;
 mod otlp;
 mod requests;
+mod rows;
 mod sdk;
 #[cfg(test)]
 mod tests;
+mod time;
 mod trail;
 
 /// The importer.
@@ -31,7 +33,7 @@ pub struct Otel;
 
 static INFO: ImporterInfo = ImporterInfo {
     name: "otel",
-    summary: "OpenTelemetry spans: OTLP JSON, Tempo, Jaeger, nested OpenInference, SDK dumps; labels of TRAIL",
+    summary: "OpenTelemetry spans: OTLP JSON, Tempo, Jaeger, nested OpenInference, SDK dumps, flat rows, MLflow; labels of TRAIL",
     evidence: &["resourceSpans", "batches", "data", "spans"],
     suffixes: &[".json", ".jsonl"],
     lenient: true,
@@ -44,6 +46,7 @@ enum Container {
     Jaeger,
     Nested,
     Sdk,
+    Rows,
     Labels,
     Counterfactual(&'static str),
 }
@@ -53,11 +56,12 @@ type Detects = fn(Value<'_>) -> bool;
 
 /// The container of a record, by the keys that only it has.
 fn container(root: Value<'_>) -> Option<Container> {
-    let tests: [(Detects, Container); 5] = [
+    let tests: [(Detects, Container); 6] = [
         (otlp::is, Container::Otlp),
         (jaeger::is, Container::Jaeger),
         (nested::is, Container::Nested),
         (sdk::is, Container::Sdk),
+        (rows::is, Container::Rows),
         (trail::is, Container::Labels),
     ];
     let found = tests.iter().find(|(is, _)| is(root)).map(|(_, container)| *container);
@@ -94,7 +98,11 @@ impl SpreadImporter for Otel {
                 Some(Container::Jaeger) => jaeger::span(value, &reading, &mut spans),
                 Some(Container::Nested) => nested::span(value, &reading, &mut spans),
                 Some(Container::Sdk) => sdk::span(value, &reading, &mut spans),
+                Some(Container::Rows) => rows::span(value, &reading, &mut spans),
                 Some(Container::Labels) => labels.push(i),
+                None if attributes::mlflow::is_info(value) => {
+                    spans.whole = attributes::mlflow::usage_of_trace(value);
+                }
                 _ => otlp::span(value, &reading, &mut spans),
             }
             if tree.is_replaced() {
@@ -131,13 +139,15 @@ fn cut(root: Value<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         Some(Container::Nested) => nested::items(root, out),
         Some(Container::Sdk) => {
             let ids = sdk::ids(root);
-            conversation(ids.0.as_deref(), root.get("attributes"), out);
+            conversation(ids.0.as_deref(), sdk::parent(root).is_none(), root.get("attributes"), out);
             put(root.raw(), ids, "", out);
         }
+        Some(Container::Rows) => rows::items(root, out),
         Some(Container::Labels) => put(root.raw(), (trail::trace_id(root), Some("")), "", out),
         Some(Container::Counterfactual(kind)) => out.ignored(kind),
         None => {
-            let message = "found none of resourceSpans, batches, data, spans, context, errors";
+            let message = "found none of resourceSpans, batches, data, spans, context, errors, and no row of a span: \
+                           trace_id, span_id, a name, a time, attributes";
             return Err(Reject::new(RejectCode::FieldMissing, "", message));
         }
     }
@@ -186,7 +196,8 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
 }
 
 /// Says which conversation a trace is part of, by the attributes of a span: a list of keys and values, or an object.
-fn conversation(trace: Option<&str>, attributes: Value<'_>, out: &mut Items<'_>) {
+/// That of a root is around that of what is within it.
+fn conversation(trace: Option<&str>, root: bool, attributes: Value<'_>, out: &mut Items<'_>) {
     let Some(trace) = trace.filter(|_| out.by_conversation()) else { return };
     let text = |value: Value<'_>| {
         let typed = value.first(&["stringValue", "intValue"]);
@@ -200,7 +211,11 @@ fn conversation(trace: Option<&str>, attributes: Value<'_>, out: &mut Items<'_>)
         values.find_map(|(_, value)| text(value))
     };
     if let Some(id) = named("gen_ai.conversation.id").or_else(|| named("session.id")) {
-        out.conversation(trace, &id);
+        if root {
+            out.conversation(trace, &id);
+        } else {
+            out.conversation_within(trace, &id);
+        }
     }
 }
 
@@ -209,6 +224,15 @@ fn leave_out(attributes: Value<'_>, out: &mut Items<'_>) {
     for pair in attributes.elements() {
         if pair.get("key").str().is_some_and(attributes::is_unread) {
             out.leave_out(pair.get("value").raw());
+        }
+    }
+}
+
+/// The same of an object.
+fn leave_out_members(attributes: Value<'_>, out: &mut Items<'_>) {
+    for (key, value) in attributes.members() {
+        if attributes::is_unread(key) {
+            out.leave_out(value.raw());
         }
     }
 }

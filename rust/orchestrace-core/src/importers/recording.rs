@@ -387,6 +387,8 @@ pub struct Recording {
     /// The item that is being read.
     item: u32,
     edges: Vec<(Entry, Entry, EdgeType)>,
+    /// Usage of work whose responses are not recorded, by the result or the text that stands for it, and the model.
+    unrecorded: Vec<(Entry, Usage, Text)>,
     measures: Vec<(MeasureKind, Text, f64)>,
     labels: Vec<Label>,
     findings: Vec<(FindingCode, Option<Entry>, String)>,
@@ -402,6 +404,7 @@ impl Recording {
         self.entries.clear();
         self.item = 0;
         self.edges.clear();
+        self.unrecorded.clear();
         self.measures.clear();
         self.labels.clear();
         self.findings.clear();
@@ -600,6 +603,12 @@ impl Recording {
     /// An edge that no rule derives, between the first events of two entries.
     pub fn edge(&mut self, src: Entry, dst: Entry, edge_type: EdgeType) {
         self.edges.push((src, dst, edge_type));
+    }
+
+    /// Usage of work whose responses are not recorded, on the result of a call or the text that stands for it; and the
+    /// model, where one did it. It comes before any later entry.
+    pub fn unrecorded(&mut self, entry: Entry, usage: Usage, model: Text) {
+        self.unrecorded.push((entry, usage, model));
     }
 
     /// A reward, cost or metric. `tokens`, `wall_clock_s`, `tool_calls`, `messages` and `cost_usd` follow from the

@@ -20,6 +20,8 @@ mod activities;
 mod forest;
 mod matching;
 mod owners;
+mod reported;
+mod tool_agents;
 
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -61,6 +63,8 @@ pub enum Work {
     Tool(ToolUse),
     /// Something is looked at before it may pass; whether it was stopped.
     Guardrail(Option<bool>),
+    /// A human decides about the use of the tool around it; the end is when it was decided.
+    Decision,
     /// A part of a program. Its name, if it is one, is that of who works below it where no agent is named.
     Chain(Text),
     /// Nothing that an agent does; what is below belongs to what is above.
@@ -73,8 +77,11 @@ pub enum Work {
 pub struct Who {
     /// Name.
     pub name: Text,
-    /// Id. Spans of one id below one parent are visits to one agent; without ids each is an agent of its own.
+    /// Id. Spans of one id below one parent are visits to one agent; without ids each is an agent of its own. An id
+    /// that bearers of several names have is nobody's.
     pub id: Text,
+    /// Whether the name is only that of the span.
+    pub inferred: bool,
     /// Role, where the source says one (R2).
     pub role: Text,
 }
@@ -86,8 +93,6 @@ pub struct AgentWork {
     pub who: Who,
     /// Hash of its answer.
     pub output: Option<Hash>,
-    /// Tokens that are reported for it as a whole; its generations count, not these (R7).
-    pub reported_tokens: Option<i64>,
 }
 
 /// An answer of a model.
@@ -136,6 +141,8 @@ pub struct ToolUse {
     pub trusted: Option<bool>,
     /// Name of the agent that the conversation is handed to; see [`handoff_target`].
     pub hands_to: Text,
+    /// The kind of agent that the call asks for, where its arguments say one.
+    pub asks_for: Text,
 }
 
 /// A call that a model made in its answer.
@@ -166,12 +173,16 @@ pub enum Fate {
 pub struct Spans {
     /// Where texts are kept, and what is written in the end.
     pub recording: Recording,
+    /// Usage that the source states for the whole trace.
+    pub whole: Usage,
     spans: Vec<Span>,
     /// Calls of all spans, those of one together.
     calls: Vec<Declared>,
     calls_of: Vec<(u32, u32)>,
     links: Vec<(u32, Text)>,
     evaluations: Vec<(u32, Text, f64)>,
+    /// Usage that spans state for all work within them, and the model.
+    reported: Vec<(u32, Usage, Text)>,
     /// Of each span, the id of the entry that it begins with.
     entries: Vec<Text>,
 }
@@ -190,6 +201,11 @@ impl Spans {
     /// Puts a score that the next span records: of itself if it is a generation, else of the whole.
     pub fn evaluation(&mut self, name: Text, score: f64) {
         self.evaluations.push((self.spans.len() as u32, name, score));
+    }
+
+    /// Puts the usage that the next span, which is no generation, states for all work within it, and the model.
+    pub fn report(&mut self, usage: Usage, model: Text) {
+        self.reported.push((self.spans.len() as u32, usage, model));
     }
 
     /// Puts a span.
@@ -252,9 +268,11 @@ impl Spans {
 }
 
 /// The agent that a call hands the conversation to, by the name of its tool: `transfer_to_x`, `handoff_to_x`,
-/// `handoff_x`. Where the name says no agent, an argument does, which `argument` reads by its key.
+/// `handoff_x`, `handoff to x`. Where the name says no agent, an argument does, which `argument` reads by its key.
 pub fn handoff_target<'a>(tool: &'a str, argument: impl Fn(&str) -> Option<&'a str>) -> Option<&'a str> {
-    let rest = ["transfer_to_", "handoff_to_", "handoff_"].iter().find_map(|p| tool.strip_prefix(p))?;
+    let rest = ["transfer_to_", "handoff_to_", "handoff_", "handoff to "]
+        .iter()
+        .find_map(|p| tool.strip_prefix(p))?;
     match rest {
         "agent" | "" => argument("agent_name").or_else(|| argument("agent")),
         name => Some(name),

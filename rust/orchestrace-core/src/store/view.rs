@@ -12,7 +12,7 @@ use super::arrays::u32_values;
 use super::ownership::{Owned, Ownership};
 use super::{Chunk, Names, Store};
 use crate::error::FindingCode;
-use crate::schema::{AgentKind, Dict, EventType, TimeBasis, Topology};
+use crate::schema::{AgentKind, Dict, EventType, MeasureKind, TimeBasis, Topology};
 
 /// A slice of a nullable column of plain values. A column that no event of the corpus has is empty
 /// here and every value of it is `None`.
@@ -211,6 +211,8 @@ pub struct TraceView<'a> {
     pub measure_names: &'a [u32],
     /// Values of the trace's measures.
     pub measure_values: &'a [f64],
+    /// Codes of the names `tokens` and `cost_usd` among those of measures.
+    pub spent: [Option<u32>; 2],
     /// Owners and outcome, where the store keeps them; a view with other events or edges has none.
     pub owned: Option<Owned<'a>>,
 }
@@ -231,6 +233,26 @@ impl TraceView<'_> {
     #[must_use]
     pub fn has_outsiders(&self) -> bool {
         self.outside.iter().any(Option::is_some)
+    }
+
+    /// Tokens that the costs of the trace state, whatever its events say; 0 stands where nobody counted.
+    #[must_use]
+    pub fn stated_tokens(&self) -> Option<f64> {
+        self.stated(self.spent[0]?).filter(|tokens| *tokens > 0.0)
+    }
+
+    /// The price that the costs of the trace state, whatever its events say.
+    #[must_use]
+    pub fn stated_cost_usd(&self) -> Option<f64> {
+        self.stated(self.spent[1]?)
+    }
+
+    fn stated(&self, name: u32) -> Option<f64> {
+        let kinds = self.measure_kinds.iter().zip(self.measure_names);
+        let at = kinds
+            .zip(self.measure_values)
+            .find(|((kind, of), _)| **kind == MeasureKind::Cost as u8 && **of == name);
+        at.map(|(_, value)| *value)
     }
 
     /// Number of events.
@@ -269,6 +291,7 @@ pub struct ChunkView<'a> {
     events: EventArrays<'a>,
     edges: EdgeArrays<'a>,
     measures: Option<(&'a [u8], &'a [u32], &'a [f64])>,
+    spent: [Option<u32>; 2],
     /// Numbers of the traces with the finding `safety.conservative`, ascending.
     conservative: Vec<u32>,
     ownership: Option<&'a Ownership>,
@@ -479,6 +502,7 @@ impl<'a> ChunkView<'a> {
                     &measures.column(3).as_primitive::<Float64Type>().values()[..],
                 )
             }),
+            spent: ["tokens", "cost_usd"].map(|name| store.names().dict(Dict::Measure).find(name)),
             conservative: conservative(&chunk.findings),
             ownership: chunk.ownership.as_deref(),
         }
@@ -535,6 +559,7 @@ impl<'a> ChunkView<'a> {
             topology: self.topology.and_then(|words| Topology::from_code(words.key(i)? as u8)),
             time_basis: self.time_basis.and_then(|words| TimeBasis::from_code(words.key(i)? as u8)),
             conservative_flows: self.conservative.binary_search(&self.numbers[i]).is_ok(),
+            spent: self.spent,
             owned: self.ownership.map(|ownership| ownership.trace(i)),
             ..TraceView::default()
         };

@@ -2,7 +2,7 @@
 
 use super::content::Contents;
 use super::ends::{error_type, finish};
-use super::usage::reported;
+use super::usage::{reported, usage};
 use crate::importers::recording::{
     AgentInfo, Call, CallResult, Incoming, Party, Recording, Response, Saying, Text, hash,
 };
@@ -77,7 +77,8 @@ pub(super) fn describe(sample: Value<'_>, contents: &Contents<'_>, out: &mut Rec
         out.wall_clock_s(seconds);
     }
     // Only the total is known: of no response, hence not of an event.
-    if let Some(tokens) = reported(sample) {
+    let answer = || usage(sample.path(&["output", "usage"])).total();
+    if let Some(tokens) = reported(sample).or_else(answer) {
         out.measure(MeasureKind::Cost, "tokens", tokens as f64);
     }
     let error = sample.path(&["error", "message"]);

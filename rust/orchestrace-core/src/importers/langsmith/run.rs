@@ -163,6 +163,10 @@ pub(super) fn push(
         let model =
             run.metadata("ls_model_name").or_else(|| invocation.first(&["model", "model_name"]).some_str());
         facts.model(outputs.path(&["llm_output", "model_name"]).some_str().or(model));
+    } else {
+        // The columns of other runs have the sum of what is below.
+        let (usage, total) = columns(run);
+        facts.usage_is(usage, total);
     }
     let error = run.get("error").some_str();
     let failed = error.is_some() || run.get("status").str() == Some("error");
@@ -191,6 +195,19 @@ fn kind_of(run_type: Option<&str>) -> &'static str {
         Some("parser") => "langsmith.parser",
         _ => "langsmith.other",
     }
+}
+
+/// Usage and its total by the columns of a run, which say 0 where nothing is known.
+fn columns(run: &Run<'_>) -> (Usage, Option<i64>) {
+    let count = |key: &str| run.get(key).integer_like().filter(|n| *n > 0);
+    let (read, written) = (count("prompt_tokens"), count("completion_tokens"));
+    let usage = Usage {
+        tokens_in: read,
+        tokens_out: written,
+        cost_usd: run.get("total_cost").number_like().filter(|cost| cost.is_finite() && *cost > 0.0),
+        ..Usage::default()
+    };
+    (usage, count("total_tokens"))
 }
 
 /// Usage and its total: of the run, else from the model's answer or the metadata. Cache lies in what was read.

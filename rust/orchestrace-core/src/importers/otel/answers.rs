@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memmem;
+
 use crate::importers::recording::{Hash, call_hash_of_text};
 use crate::importers::spans::{Declared, Spans, handoff_target};
 use crate::json::tree::{Tree, Value};
@@ -169,6 +171,16 @@ pub(super) fn target(tool: &str, arguments: &str, limits: Limits) -> Option<Stri
         Some(name) => Some(name.to_owned()),
         None => argument("agent_name").or_else(|| argument("agent")),
     }
+}
+
+/// The kind of agent that a call asks for, as tools that start agents spell it.
+pub(super) fn asked_agent(arguments: &str, limits: Limits) -> Option<String> {
+    const KEYS: [&str; 3] = ["subagent_type", "subagent_name", "agent_type"];
+    // Few tools start agents: arguments are parsed for those only.
+    let named = |key: &&str| memmem::find(arguments.as_bytes(), key.as_bytes()).is_some();
+    KEYS.iter().find(|key| named(key))?;
+    let tree = Tree::parse(arguments, limits).ok()?;
+    tree.root().first(&KEYS).some_str().map(str::to_owned)
 }
 
 /// What an indexed attribute is of an answer: `<prefix>N.<field>`, `<prefix>N.<calls>M.<field>`.

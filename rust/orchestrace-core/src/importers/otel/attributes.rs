@@ -7,9 +7,12 @@ use std::borrow::Cow;
 use super::answers::{self, Piece};
 use crate::importers::recording::Usage;
 use crate::importers::spans::ToolKind;
+use crate::importers::usage::{self, Part};
 use crate::json::tree::Value;
 
+mod claude_code;
 mod conclusions;
+pub(super) mod mlflow;
 
 /// The value of an attribute.
 #[derive(Debug, Clone)]
@@ -94,6 +97,11 @@ enum Noise {
 #[allow(clippy::struct_excessive_bools)] // which attributes were there
 pub(in crate::importers) struct Facts<'t> {
     span_name: &'t str,
+    /// What step of Claude Code the span is, and what its own attributes say.
+    claude_code: Option<&'t str>,
+    own: claude_code::Own,
+    /// Whether the work succeeded, where an attribute says it and no status.
+    succeeded: Option<bool>,
     operation: Option<Cow<'t, str>>,
     openinference: Option<Cow<'t, str>>,
     traceloop: Option<Cow<'t, str>>,
@@ -119,6 +127,8 @@ pub(in crate::importers) struct Facts<'t> {
     arguments: Said<'t>,
     result: Said<'t>,
     input: Option<Cow<'t, str>>,
+    /// The agent that the conversation is handed to.
+    hands_to: Option<Cow<'t, str>>,
     error_type: Said<'t>,
     /// The answer: JSON of messages, indexed attributes, JSON of a framework, plain output.
     messages: Said<'t>,
@@ -141,6 +151,8 @@ pub(in crate::importers) struct Facts<'t> {
     kinds: Option<(&'static str, &'static str)>,
     /// Attributes of a type that they cannot have.
     odd: Vec<(&'t str, String)>,
+    /// Counts of usage under names that nobody knows.
+    unknown_counts: Vec<&'t str>,
 }
 
 /// The span event that is being read.
@@ -156,7 +168,7 @@ enum Event {
 
 impl<'t> Facts<'t> {
     pub(in crate::importers) fn new(span_name: &'t str) -> Self {
-        Self { span_name, ..Self::default() }
+        Self { span_name, claude_code: claude_code::step(span_name), ..Self::default() }
     }
 
     /// What the container says the span is: less than an attribute, more than a name.
@@ -237,6 +249,9 @@ impl<'t> Facts<'t> {
 
     /// Reads one attribute.
     pub(in crate::importers) fn put(&mut self, key: &'t str, a: Attribute<'t>) {
+        if self.claude_code.is_some() && self.put_claude_code(key, &a) {
+            return;
+        }
         // Most attributes of long spans are the messages that went in, and descriptions of tools.
         match key.as_bytes().first() {
             Some(b'g') => self.put_gen_ai(key, a),
@@ -264,55 +279,12 @@ impl<'t> Facts<'t> {
             "provider.name" | "system" => self.provider = true,
             "response.model" => self.model.offer(0, a.filled()),
             "request.model" => self.model.offer(1, a.filled()),
-            "usage.input_tokens" => {
-                let n = self.integer(key, &a);
-                self.tokens_in.offer(0, n);
-            }
-            "usage.output_tokens" => {
-                let n = self.integer(key, &a);
-                self.tokens_out.offer(0, n);
-            }
-            "usage.prompt_tokens" => {
-                let n = self.integer(key, &a);
-                self.tokens_in.offer(1, n);
-            }
-            "usage.completion_tokens" => {
-                let n = self.integer(key, &a);
-                self.tokens_out.offer(1, n);
-            }
-            "usage.total_tokens" => {
-                let n = self.integer(key, &a);
-                self.total.offer(0, n);
-            }
-            "usage.cache_read.input_tokens" => {
-                let n = self.integer(key, &a);
-                self.cached.offer(0, n);
-            }
-            "usage.cache_read_input_tokens" => {
-                let n = self.integer(key, &a);
-                self.cached.offer(1, n);
-            }
-            "usage.cache_creation.input_tokens" => {
-                let n = self.integer(key, &a);
-                self.cache_write.offer(0, n);
-            }
-            "usage.cache_creation_input_tokens" => {
-                let n = self.integer(key, &a);
-                self.cache_write.offer(1, n);
-            }
-            "usage.reasoning.output_tokens" => {
-                let n = self.integer(key, &a);
-                self.reasoning.offer(0, n);
-            }
-            "usage.reasoning_tokens" => {
-                let n = self.integer(key, &a);
-                self.reasoning.offer(1, n);
-            }
             "usage.cost" => {
                 let n = self.number(key, &a);
                 self.cost.offer(0, n);
             }
             "output.messages" => self.messages.offer(0, a.filled()),
+            "agent.handoff.target.name" | "handoff.to_agent" => self.hands_to = a.filled(),
             "tool.name" => self.tool.offer(0, a.filled()),
             "tool.call.id" => self.call.offer(0, a.filled()),
             "tool.call.arguments" => self.arguments.offer(0, a.text()),
@@ -323,8 +295,44 @@ impl<'t> Facts<'t> {
                 self.evaluation().1 = n;
             }
             _ if rest.starts_with("guardrail.") => self.put_guardrail(rest, &a),
-            _ => {}
+            _ => {
+                if let Some(name) = rest.strip_prefix("usage.") {
+                    self.put_count(key, name, &a);
+                }
+            }
         }
+    }
+
+    /// A count of tokens by the shared table; a name that it does not know is kept for a finding.
+    fn put_count(&mut self, key: &'t str, name: &str, a: &Attribute<'t>) {
+        let part = usage::part(name);
+        if matches!(part, None | Some(Part::Share)) {
+            let count = matches!(a, Attribute::Plain(value) if value.number_like().is_some_and(|n| n > 0.0));
+            if part.is_none() && count {
+                self.unknown_counts.push(key);
+            }
+            return;
+        }
+        // The names of the conventions come first.
+        let rank = u8::from(!matches!(
+            name,
+            "input_tokens"
+                | "output_tokens"
+                | "cache_read.input_tokens"
+                | "cache_creation.input_tokens"
+                | "reasoning.output_tokens"
+        ));
+        let n = self.integer(key, a);
+        let best = match part {
+            Some(Part::Input) => &mut self.tokens_in,
+            Some(Part::Output) => &mut self.tokens_out,
+            Some(Part::Total) => &mut self.total,
+            Some(Part::Cached) => &mut self.cached,
+            Some(Part::CacheWrite) => &mut self.cache_write,
+            Some(Part::Reasoning) => &mut self.reasoning,
+            Some(Part::Share) | None => return,
+        };
+        best.offer(rank, n);
     }
 
     /// The score that is being read: each event has one, the span itself too.
@@ -405,6 +413,7 @@ impl<'t> Facts<'t> {
             "agent_role" => self.role.offer(0, a.filled()),
             "mcp.method.name" => self.mcp = a.filled(),
             "mcp.tool.name" => self.tool.offer(2, a.filled()),
+            _ if key.starts_with("mlflow.") => self.put_mlflow(&key["mlflow.".len()..], a),
             _ if transport(&["http.", "asgi.", "url."]) => self.noise(Noise::Http),
             _ if transport(&["messaging."]) => self.noise(Noise::Messaging),
             _ if transport(&["db."]) => self.noise(Noise::Db),
@@ -502,6 +511,8 @@ pub(in crate::importers) enum Sort {
     Generation,
     Tool(ToolKind),
     Guardrail,
+    /// A human decides about the tool around it.
+    Decision,
     /// Whether it may have a name.
     Chain(bool),
     Nothing,

@@ -1,5 +1,7 @@
 //! Jaeger query JSON: `data[].spans[]`, times in microseconds, tags that may be strings despite their declared type.
 
+use std::borrow::Cow;
+
 use super::attributes::{Attribute, Facts};
 use super::{Reading, conversation, ids, leave_out, put};
 use crate::importers::Items;
@@ -21,7 +23,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     if root.get("operationName").exists() {
         let ids = ids(root);
         leave_out(root.get("tags"), out);
-        conversation(ids.0.as_deref(), root.get("tags"), out);
+        conversation(ids.0.as_deref(), parent(root).is_none(), root.get("tags"), out);
         return put(root.raw(), ids, "", out);
     }
     let single = root.get("spans").exists().then_some(root);
@@ -31,7 +33,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
             let process = span.get("processID").str().map_or("", |id| processes.get(id).raw());
             leave_out(span.get("tags"), out);
             let ids = ids(span);
-            conversation(ids.0.as_deref(), span.get("tags"), out);
+            conversation(ids.0.as_deref(), parent(span).is_none(), span.get("tags"), out);
             put(span.raw(), ids, process, out);
         }
     }
@@ -39,6 +41,17 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
 
 fn ids(span: Value<'_>) -> (Option<String>, Option<&str>) {
     (span.get("traceID").str().and_then(ids::trace_id), span.get("spanID").some_str())
+}
+
+/// What a span refers to, and how.
+fn references(span: Value<'_>) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
+    let references = span.get("references").elements();
+    references.filter_map(|r| Some((r.get("refType").str()?, r.get("spanID").str().and_then(ids::span_id)?)))
+}
+
+fn parent(span: Value<'_>) -> Option<Cow<'_, str>> {
+    let parent = references(span).find(|(kind, _)| *kind == "CHILD_OF").map(|(_, id)| id);
+    parent.or_else(|| span.get("parentSpanID").str().and_then(ids::span_id))
 }
 
 /// Name of a process.
@@ -71,14 +84,7 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let micros = |key: &str| value.get(key).integer_like();
     let start = micros("startTime").filter(|t| *t > 0).and_then(|t| t.checked_mul(1_000));
     let length = micros("duration").filter(|d| *d >= 0).and_then(|d| d.checked_mul(1_000));
-    let references = || {
-        value
-            .get("references")
-            .elements()
-            .filter_map(|r| Some((r.get("refType").str()?, r.get("spanID").str().and_then(ids::span_id)?)))
-    };
-    let parent = references().find(|(kind, _)| *kind == "CHILD_OF").map(|(_, id)| id);
-    let parent = parent.or_else(|| value.get("parentSpanID").str().and_then(ids::span_id));
+    let parent = parent(value);
     let service = value.path(&["process", "serviceName"]).str().unwrap_or(&reading.context.service);
     let recording = &mut spans.recording;
     let span = Span {
@@ -96,7 +102,7 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
         item: reading.item,
         ..Span::default()
     };
-    for (_, id) in references().filter(|(kind, _)| *kind == "FOLLOWS_FROM") {
+    for (_, id) in references(value).filter(|(kind, _)| *kind == "FOLLOWS_FROM") {
         let to = spans.recording.text(&id);
         spans.link(to);
     }

@@ -46,9 +46,10 @@ fn tree(span: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
         member("parent_span_id", &String::from_utf8_lossy(&spelt));
     }
     text.push(b'}');
+    let is_root = parent.is_none() && span.get("parent_span_id").some_str().is_none();
     let trace = span.get("trace_id").some_str().or(trace);
     let trace_id = trace.and_then(ids::trace_id);
-    conversation(trace_id.as_deref(), span.get("span_attributes"), out);
+    conversation(trace_id.as_deref(), is_root, span.get("span_attributes"), out);
     put(&String::from_utf8_lossy(&text), (trace_id, id), "", out);
     span.get("child_spans").elements().for_each(|child| tree(child, trace, id, out));
 }

@@ -38,7 +38,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     } else {
         let ids = ids(root);
         leave_out_of(root, out);
-        conversation(ids.0.as_deref(), root.get("attributes"), out);
+        conversation(ids.0.as_deref(), is_root(root), root.get("attributes"), out);
         put(root.raw(), ids, "", out);
     }
 }
@@ -49,7 +49,7 @@ fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
         for span in scope.get("spans").elements() {
             leave_out_of(span, out);
             let ids = ids(span);
-            conversation(ids.0.as_deref(), span.get("attributes"), out);
+            conversation(ids.0.as_deref(), is_root(span), span.get("attributes"), out);
             put(span.raw(), ids, &context, out);
         }
     }
@@ -72,6 +72,11 @@ fn leave_out_of(span: Value<'_>, out: &mut Items<'_>) {
 fn ids(span: Value<'_>) -> (Option<String>, Option<&str>) {
     let trace = span.first(&["traceId", "trace_id"]).str().and_then(ids::trace_id);
     (trace, span.first(&["spanId", "span_id"]).some_str())
+}
+
+/// Whether a span has no parent, which zeros stand for, too.
+fn is_root(span: Value<'_>) -> bool {
+    span.first(&["parentSpanId", "parent_span_id"]).str().and_then(ids::span_id).is_none()
 }
 
 /// `service.name` of a resource.

@@ -1,10 +1,10 @@
 //! Dumps of the SDKs: `span.to_json()` of Python; `ReadableSpan` of JavaScript, and what its console exporter prints.
 
 use super::attributes::{Attribute, Facts};
+use super::time::instant;
 use super::{Reading, ids};
 use crate::importers::spans::{Span, Spans};
 use crate::json::Kind;
-use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
 
 /// Where the ids of a span are, by who wrote it.
@@ -17,7 +17,10 @@ fn trace_of(span: Value<'_>) -> Option<&str> {
 }
 
 fn id_of(span: Value<'_>) -> Option<&str> {
-    context(span).first(&["span_id", "spanId"]).some_str().or_else(|| span.get("id").some_str())
+    context(span)
+        .first(&["span_id", "spanId"])
+        .some_str()
+        .or_else(|| span.first(&["id", "spanId"]).some_str())
 }
 
 pub(super) fn is(root: Value<'_>) -> bool {
@@ -30,14 +33,18 @@ pub(super) fn ids(span: Value<'_>) -> (Option<String>, Option<&str>) {
     (trace_of(span).and_then(ids::trace_id), id_of(span))
 }
 
-/// A time as RFC 3339, as seconds and nanoseconds, or in microseconds.
+pub(super) fn parent(span: Value<'_>) -> Option<&str> {
+    let parent = span.first(&["parent_id", "parentSpanId", "parentId"]).some_str();
+    parent.or_else(|| span.path(&["parentSpanContext", "spanId"]).some_str())
+}
+
+/// A time as seconds and nanoseconds, or in any of the usual ways.
 fn time(value: Value<'_>) -> Option<i64> {
-    match value.kind()? {
-        Kind::String => parse_timestamp(value.str()?),
-        Kind::Array => value.at(0).i64()?.checked_mul(1_000_000_000)?.checked_add(value.at(1).i64()?),
-        _ => value.i64()?.checked_mul(1_000),
+    if value.kind() != Some(Kind::Array) {
+        return instant(value);
     }
-    .filter(|t| *t > 0)
+    let nanos = value.at(0).i64()?.checked_mul(1_000_000_000)?.checked_add(value.at(1).i64()?)?;
+    (nanos > 0).then_some(nanos)
 }
 
 pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
@@ -65,8 +72,6 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
         _ => None,
     };
     let end = time(value.first(&["end_time", "endTime"])).or_else(|| start?.checked_add(length?));
-    let parent = value.first(&["parent_id", "parentSpanId", "parentId"]).str();
-    let parent = parent.or_else(|| value.path(&["parentSpanContext", "spanId"]).str());
     let service = value.path(&["resource", "attributes", "service.name"]).some_str();
     let service = service.or_else(|| value.path(&["resource", "_attributes", "service.name"]).str());
     let recording = &mut spans.recording;
@@ -74,7 +79,7 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
         |id: Option<&str>| id.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default();
     let span = Span {
         id: text(id_of(value)),
-        parent: text(parent),
+        parent: text(parent(value)),
         service: recording.text(service.unwrap_or_default()),
         start,
         end,

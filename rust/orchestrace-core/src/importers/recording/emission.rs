@@ -529,6 +529,16 @@ impl<'r> Emission<'r, '_, '_> {
         }
     }
 
+    /// The usage of work whose responses are not recorded.
+    fn unrecorded(&mut self, e: u32, agent: u32) {
+        let list = &self.recording.unrecorded;
+        if let Ok(at) = list.binary_search_by_key(&e, |(entry, ..)| entry.0) {
+            let (_, usage, model) = list[at];
+            self.usage(agent, &usage);
+            self.set_text(EventField::Model, model);
+        }
+    }
+
     /// What the first event of a response carries for all of them, and what led to it.
     fn open(&mut self, agent: u32, seq: u32) {
         let Some((e, response)) = self.response.filter(|_| std::mem::take(&mut self.opening)) else { return };
@@ -730,6 +740,7 @@ impl<'r> Emission<'r, '_, '_> {
         let stem = if saying.id.is_none() { stem } else { recording.read(saying.id) };
         let seq = self.act(event_type, agent, stem, "");
         self.open(agent, seq);
+        self.unrecorded(e, agent);
         self.out.set(EventField::Trusted, Value::Bool(true));
         match event_type {
             EventType::Message => match receiver {
@@ -825,6 +836,7 @@ impl<'r> Emission<'r, '_, '_> {
         let suffix = if result.id.is_none() { ":r" } else { "" };
         let seq = self.event(EventType::ToolResult, name, stem, suffix);
         self.set_text(EventField::Tool, tool);
+        self.unrecorded(e, agent);
         if let Some(trusted) = result.trusted {
             self.out.set(EventField::Trusted, Value::Bool(trusted));
         }

@@ -5,10 +5,12 @@ use hashbrown::{HashMap, HashSet};
 use super::forest::Forest;
 use super::matching::Matching;
 use super::owners::{Generations, Owners};
-use super::{AgentWork, Described, Fate, NONE, Span, Spans, Text, ToolUse, Work};
+use super::reported::{Reports, merge};
+use super::tool_agents;
+use super::{AgentWork, Described, Fate, NONE, Span, Spans, Text, ToolUse, Usage, Work};
 use crate::error::FindingCode;
 use crate::importers::recording::{
-    Agent, AgentInfo, Call, CallResult, Does, Entry, Mark, Party, Response, Saying,
+    Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Mark, Party, Response, Saying,
 };
 use crate::schema::{EdgeType, EventType, MeasureKind};
 
@@ -31,6 +33,8 @@ enum Act {
     Guards,
     /// An agent was made.
     Creates,
+    /// A human decided about the use of a tool.
+    Decides,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +54,7 @@ struct Describing<'s> {
     generations: Generations,
     owners: Owners,
     matching: Matching,
+    reports: Reports,
     described: Vec<Described>,
     /// Calls that a response asked for without declaring them, by response.
     undeclared: Vec<(u32, u32)>,
@@ -79,7 +84,11 @@ fn ended(span: &Span) -> Option<i64> {
 
 /// Describes a trace: see [`Spans::describe`].
 pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) {
-    let forest = Forest::of(all, same, fate);
+    let mut forest = Forest::of(all, same, fate);
+    if tool_agents::insert(all, &forest) {
+        // What repeats another record was found before.
+        forest = Forest::of(all, same, &mut |_, _| {});
+    }
     let generations = Generations::of(all, &forest);
     let mut owners = Owners::of(all, &forest, &generations);
     let matching = Matching::of(all, &forest, &generations, &mut owners);
@@ -88,6 +97,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         list.sort_by_key(|(leaf, i)| (*leaf, began(&all.spans[*i as usize]), forest.tour[*i as usize]));
         list
     };
+    let reports = Reports::of(all, &forest, &generations, &owners, &matching);
     let n = all.spans.len();
     let mut declared_spans = vec![false; n];
     matching.span_of.iter().filter(|i| **i != NONE).for_each(|i| declared_spans[*i as usize] = true);
@@ -98,6 +108,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         generations,
         owners,
         matching,
+        reports,
         described: vec![Described::default(); n],
         undeclared,
         declared_spans,
@@ -118,6 +129,7 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
     describing.answers_of_agents();
     describing.end_of_root(root, &rows);
     describing.clock();
+    describing.whole();
     describing.edges();
     describing.evaluations();
     describing.findings();
@@ -220,6 +232,7 @@ impl Describing<'_> {
             Act::Ends => self.ends(row),
             Act::Guards => self.guards(row),
             Act::Creates => self.creates(row),
+            Act::Decides => self.decides(row),
         }
     }
 
@@ -249,13 +262,20 @@ impl Describing<'_> {
         self.all.recording.extra_text(extras, "x_error_type", &error_type)
     }
 
-    fn reported(&mut self, extras: Text, agent: u32) -> Text {
-        match self.span(agent).work {
-            Work::Agent(AgentWork { reported_tokens: Some(tokens), .. }) => {
-                self.all.recording.extra(extras, "x_reported_tokens", &tokens.to_string())
+    /// What a span states beside the spans within it.
+    fn stated(&mut self, extras: Text, span: u32) -> Text {
+        let Some(stated) = self.reports.stated(span) else { return extras };
+        let numbers = [
+            ("x_reported_tokens", stated.tokens.map(|n| n.to_string())),
+            ("x_reported_cost_usd", stated.cost_usd.map(|n| n.to_string())),
+        ];
+        let mut extras = extras;
+        for (key, number) in numbers {
+            if let Some(number) = number {
+                extras = self.all.recording.extra(extras, key, &number);
             }
-            _ => extras,
         }
+        extras
     }
 
     fn responds(&mut self, row: &Row) {
@@ -271,16 +291,27 @@ impl Describing<'_> {
         if let Some(chain) = failed_by.filter(|_| span.error_type.is_none()) {
             extras = self.error(extras, self.span(chain).error_type);
         }
+        let (mut usage, mut model) = (generation.usage, generation.model);
+        let mut carry = |carried: Option<(Usage, Text)>| {
+            let Some((carried, of)) = carried else { return };
+            if usage.total().unwrap_or(0) == 0 && carried.total().is_some() {
+                usage = Usage { cost_usd: usage.cost_usd, ..Usage::default() };
+            }
+            merge(&mut usage, &carried);
+            model = if model.is_none() { of } else { model };
+        };
+        carry(self.reports.carried(i));
         if let Some(agent) = find(&self.ends_with) {
-            extras = self.reported(extras, agent);
+            carry(self.reports.carried(agent));
+            extras = self.stated(extras, agent);
         }
         let score = self.all.evaluations.iter().find(|e| e.0 == i && (0.0..=1.0).contains(&e.2)).map(|e| e.2);
         let response = Response {
             id: span.id,
             time: ended(&span),
             duration_s: duration(&span),
-            model: generation.model,
-            usage: generation.usage,
+            model,
+            usage,
             ok: failed_by.map_or(span.ok, |_| Some(false)),
             score,
             reward: generation.reward,
@@ -291,12 +322,28 @@ impl Describing<'_> {
         let entry = self.all.recording.response(agent, response);
         self.begins(i, row.player, entry, span.id);
         for (k, at) in self.all.declared(i).enumerate() {
+            if self.is_passed_over(i, at) {
+                let tool = self.all.read(self.all.calls[at].tool).to_owned();
+                let told =
+                    format!("the call of '{tool}' had no effect: its response hands over to another agent");
+                self.all.recording.finding(FindingCode::FieldIgnored, Some(entry), told);
+                continue;
+            }
             self.declared(row.player, entry, i, k, at);
         }
         if let Some(content) = generation.text {
             let to = find(&self.says_to).map(|parent| Party::Agent(self.agent(parent)));
             self.all.recording.say(entry, Saying { content: Some(content), to, ..Saying::default() });
         }
+    }
+
+    /// Whether a call would hand over to an agent that never came, while another call of its response did hand over.
+    fn is_passed_over(&self, response: u32, at: usize) -> bool {
+        let Matching { hands_to, span_of, .. } = &self.matching;
+        !self.all.calls[at].hands_to.is_none()
+            && hands_to[at] == NONE
+            && span_of[at] == NONE
+            && self.all.declared(response).any(|call| hands_to[call] != NONE)
     }
 
     /// The `k`-th call that a response declares.
@@ -350,6 +397,7 @@ impl Describing<'_> {
         let span = self.span(row.span);
         let Work::Tool(ToolUse { tool, result, trusted, .. }) = span.work else { return };
         let extras = self.error(Text::default(), span.error_type);
+        let extras = self.stated(extras, row.span);
         let id = self.suffixed(span.id);
         let result = CallResult {
             call: self.all.entries[row.span as usize],
@@ -364,7 +412,8 @@ impl Describing<'_> {
             ..CallResult::default()
         };
         let agent = self.agent(row.player);
-        self.all.recording.result(agent, result);
+        let entry = self.all.recording.result(agent, result);
+        self.carry(row.span, entry);
     }
 
     /// Id of the half of a span that comes out of it.
@@ -379,7 +428,7 @@ impl Describing<'_> {
         let player = self.owners.players[row.player as usize];
         let again = player.last_visit != Some(row.span);
         let extras = self.error(Text::default(), span.error_type);
-        let extras = self.reported(extras, row.span);
+        let extras = self.stated(extras, row.span);
         self.speaks(
             row.player,
             Some(row.span),
@@ -395,11 +444,19 @@ impl Describing<'_> {
         );
     }
 
+    /// Puts the usage that a span states for work within it on what it ends with.
+    fn carry(&mut self, span: u32, entry: Entry) {
+        if let Some((usage, model)) = self.reports.carried(span) {
+            self.all.recording.unrecorded(entry, usage, model);
+        }
+    }
+
     fn speaks(&mut self, player: u32, span: Option<u32>, id: Text, saying: Saying) {
         let id = self.suffixed(id);
         let agent = self.agent(player);
         let entry = self.all.recording.lone_saying(agent, Saying { id, ..saying });
         if let Some(i) = span {
+            self.carry(i, entry);
             self.begins(i, player, entry, id);
         }
     }
@@ -426,6 +483,24 @@ impl Describing<'_> {
         };
         let agent = self.agent(row.player);
         let entry = self.all.recording.mark(agent, mark);
+        self.begins(row.span, row.player, entry, span.id);
+    }
+
+    fn decides(&mut self, row: &Row) {
+        let span = self.span(row.span);
+        let tool = self.forest.places[row.span as usize].tool;
+        let incoming = Incoming {
+            id: span.id,
+            from: Party::User,
+            time: ended(&span),
+            content: None,
+            trusted: Some(true),
+            intervenes: true,
+            decides: self.all.entries[tool as usize],
+            extras: Text::default(),
+        };
+        let agent = self.agent(row.player);
+        let entry = self.all.recording.incoming(agent, incoming);
         self.begins(row.span, row.player, entry, span.id);
     }
 
@@ -477,6 +552,23 @@ impl Describing<'_> {
         if let Some(nanos) = start.zip(end).and_then(|(start, end)| end.checked_sub(start)) {
             all.recording.wall_clock_s(nanos as f64 / 1e9);
         }
+    }
+
+    /// What is stated of the whole alone is its cost; beside another sum of its spans it is a metric.
+    fn whole(&mut self) {
+        let recording = &mut self.all.recording;
+        let mut put = |kind, tokens: Option<i64>, cost: Option<f64>, prefix: &str| {
+            if let Some(tokens) = tokens {
+                recording.measure(kind, &format!("{prefix}tokens"), tokens as f64);
+            }
+            if let Some(cost) = cost {
+                recording.measure(kind, &format!("{prefix}cost_usd"), cost);
+            }
+        };
+        let (tokens, cost) = self.reports.whole;
+        put(MeasureKind::Cost, tokens, cost, "");
+        let (tokens, cost) = self.reports.whole_beside;
+        put(MeasureKind::Metric, tokens, cost, "reported_");
     }
 
     /// Links between what different agents did.
@@ -536,14 +628,26 @@ impl Describing<'_> {
             let told = format!("the parents of span '{id}' form a cycle; it is treated as a root");
             all.recording.finding(FindingCode::FieldIgnored, None, told);
         }
-        let agents = self.forest.order.iter().filter(|i| {
-            matches!(&all.spans[**i as usize].work, Work::Agent(agent) if agent.reported_tokens.is_some())
-        });
-        let repeated: Vec<u32> = self.generations.repeated.iter().chain(agents).copied().collect();
-        for i in repeated {
+        for i in std::mem::take(&mut self.reports.repeated) {
             let id = all.read(all.spans[i as usize].id).to_owned();
             let told = format!("the span '{id}' repeats the usage of spans within it");
             all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, told);
+        }
+        for (i, said) in std::mem::take(&mut self.reports.differing) {
+            let (at, told) = match i {
+                Some(i) => {
+                    let id = all.read(all.spans[i as usize].id);
+                    (
+                        self.described[i as usize].first,
+                        format!("of the span '{id}': {said}; the latter counts"),
+                    )
+                }
+                None => (None, format!("{said}; the latter counts")),
+            };
+            all.recording.finding(FindingCode::UsageConflict, at, told);
+        }
+        for told in std::mem::take(&mut self.owners.doubtful) {
+            all.recording.finding(FindingCode::AgentMerged, None, told);
         }
         let skew = self.forest.order.iter().filter_map(|i| {
             let parent = all.spans.get(self.forest.parent[*i as usize] as usize)?;

@@ -164,7 +164,7 @@ impl Forest {
                             place.chain = if name.is_none() { place.chain } else { p };
                         }
                         Work::Guardrail(_) => place.above = p,
-                        Work::Creates(_) | Work::Nothing => {}
+                        Work::Creates(_) | Work::Decision | Work::Nothing => {}
                     }
                 }
             }

@@ -84,6 +84,16 @@ impl Matching {
         found.hand_over(all, forest, &leaves, owners);
         found.agents_in_tools(all, forest, owners);
         found.ask(all, forest, generations, &leaves, owners);
+        for (tool, agent) in found.agent_in.iter().enumerate().filter(|(_, agent)| **agent != NONE) {
+            // A tool without an agent above belongs to who asked for it, and so does who works within.
+            let (owner, within) = (owners.of[tool], owners.of[*agent as usize]);
+            if owner != NONE
+                && owners.players[within as usize].parent.is_none()
+                && !owners.is_above(within, owner)
+            {
+                owners.players[within as usize].parent = Some(owner);
+            }
+        }
         for (call, span) in found.span_of.iter().enumerate().filter(|(_, span)| **span != NONE) {
             found.hands_over[*span as usize] = found.hands_to[call] != NONE;
         }
@@ -140,7 +150,7 @@ impl Matching {
         }
     }
 
-    fn agents_in_tools(&mut self, all: &Spans, forest: &Forest, owners: &Owners) {
+    fn agents_in_tools(&mut self, all: &Spans, forest: &Forest, owners: &mut Owners) {
         for &i in &forest.order {
             let tool = forest.places[i as usize].tool;
             if matches!(all.spans[i as usize].work, Work::Agent(_))
@@ -150,6 +160,16 @@ impl Matching {
                 && !owners.players[owners.of[i as usize] as usize].took_over
             {
                 self.agent_in[tool as usize] = i;
+                // An agent that is called like its tool, or by its class alone, is of the kind that the call asked for.
+                let player = &mut owners.players[owners.of[i as usize] as usize];
+                if let Work::Tool(used) = all.spans[tool as usize].work
+                    && !used.asks_for.is_none()
+                    && (player.who.inferred
+                        || player.who.name.is_none()
+                        || all.read(player.who.name).eq_ignore_ascii_case(all.read(used.tool)))
+                {
+                    player.who.name = used.asks_for;
+                }
             }
         }
     }
@@ -215,6 +235,17 @@ impl Matching {
                 let mut open = calls.iter().filter(open).take(BACK);
                 open.clone().find(|(leaf, _)| own(*leaf)).or_else(|| open.next()).copied()
             });
+            let taker = self.tool_hands_to[i as usize];
+            if found.is_none() && taker != NONE {
+                // A record of a hand-over is called as it likes; it is of the call that hands over to the same agent.
+                let same = |leaf: u32| {
+                    let mut calls = all.declared(leaf).filter(|call| self.hands_to[*call] == taker);
+                    calls.find(|call| free(&(*call as u32))).map(|call| (leaf, call as u32))
+                };
+                let mut near = in_scope.around(scope(i), begin(i)).filter(|leaf| outside(*leaf, i));
+                let mut own = in_group.around(group(i, owners), begin(i)).filter(|leaf| outside(*leaf, i));
+                found = near.find_map(same).or_else(|| own.find_map(same));
+            }
             if found.is_none() && !name.is_none() {
                 // What has an id on both sides would have been found by it.
                 let sides = if id.is_none() { &[true, false][..] } else { &[false] };

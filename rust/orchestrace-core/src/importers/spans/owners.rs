@@ -1,9 +1,9 @@
 //! Owners of spans, and spans that are one generation.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use super::forest::Forest;
-use super::{NONE, Player, Span, Spans, Text, Usage, Who, Work};
+use super::{AgentWork, NONE, Player, Span, Spans, Text, Usage, Who, Work};
 
 /// Generations: of spans that contain each other the innermost counts.
 #[derive(Debug)]
@@ -12,15 +12,15 @@ pub(super) struct Generations {
     pub leaf: Vec<u32>,
     /// The outermost generation around it, itself perhaps.
     pub top: Vec<u32>,
-    /// A span that repeats the usage of a span within it.
-    pub repeated: Vec<u32>,
+    /// Spans around one generation or several that state usage, too.
+    pub outer: Vec<u32>,
 }
 
 impl Generations {
     /// Finds them, and completes the innermost span from those around it.
     pub(super) fn of(all: &mut Spans, forest: &Forest) -> Self {
         let n = all.spans.len();
-        let mut found = Self { leaf: vec![NONE; n], top: vec![NONE; n], repeated: Vec::new() };
+        let mut found = Self { leaf: vec![NONE; n], top: vec![NONE; n], outer: Vec::new() };
         let mut inner = vec![0_u32; n];
         let is = |span: &Span| matches!(span.work, Work::Generation(_));
         for &i in forest.order.iter().filter(|i| is(&all.spans[**i as usize])) {
@@ -38,7 +38,9 @@ impl Generations {
             if inner[i as usize] == 0 {
                 found.leaf[i as usize] = i;
             } else if inner[i as usize] == 1 && chain[i as usize] {
-                complete(all, i, found.leaf[i as usize], &mut found.repeated);
+                complete(all, i, found.leaf[i as usize], &mut found.outer);
+            } else {
+                found.outer.push(i);
             }
             let around = forest.places[i as usize].generation;
             if around != NONE {
@@ -47,23 +49,22 @@ impl Generations {
                 chain[around as usize] &= chain[i as usize] && inner[i as usize] < 2;
             }
         }
-        found.repeated.reverse();
         found
     }
 }
 
 /// Gives the innermost span the values that only a span around it records.
-fn complete(all: &mut Spans, around: u32, leaf: u32, repeated: &mut Vec<u32>) {
-    let outer = all.spans[around as usize];
+fn complete(all: &mut Spans, around: u32, leaf: u32, outer: &mut Vec<u32>) {
+    let around_it = all.spans[around as usize];
     let calls = all.calls_of[around as usize];
     let inner = &mut all.spans[leaf as usize];
-    let (Work::Generation(told), Work::Generation(known)) = (outer.work, &mut inner.work) else { return };
+    let (Work::Generation(told), Work::Generation(known)) = (around_it.work, &mut inner.work) else { return };
     if known.usage == Usage::default() {
         known.usage = told.usage;
     } else {
         known.usage.cost_usd = known.usage.cost_usd.or(told.usage.cost_usd);
         if told.usage != Usage::default() {
-            repeated.push(around);
+            outer.push(around);
         }
     }
     known.text = known.text.or(told.text);
@@ -73,13 +74,13 @@ fn complete(all: &mut Spans, around: u32, leaf: u32, repeated: &mut Vec<u32>) {
         (&mut known.extras, told.extras),
         (&mut known.who.name, told.who.name),
         (&mut known.who.id, told.who.id),
-        (&mut inner.error_type, outer.error_type),
+        (&mut inner.error_type, around_it.error_type),
     ] {
         if known.is_none() {
             *known = told;
         }
     }
-    inner.ok = inner.ok.or(outer.ok);
+    inner.ok = inner.ok.or(around_it.ok);
     let own = &mut all.calls_of[leaf as usize];
     if own.0 == own.1 {
         *own = calls;
@@ -99,6 +100,8 @@ pub(super) struct Owners {
     named: HashMap<(u8, String), u32>,
     /// Chains that gave their name.
     pub chains: Vec<u32>,
+    /// Agents that are one by their id although their spans have different names, and those names.
+    pub doubtful: Vec<String>,
 }
 
 /// What a name is of.
@@ -111,12 +114,16 @@ impl Owners {
         let n = all.spans.len();
         let mut owners = Self { of: vec![NONE; n], merged: vec![false; n], ..Self::default() };
         let mut visited: HashMap<(u32, &str), u32> = HashMap::new();
+        let shared = all.shared_ids(forest);
         for &i in &forest.order {
             let place = &forest.places[i as usize];
             let span = &all.spans[i as usize];
             let above = if place.agent == NONE { NONE } else { owners.of[place.agent as usize] };
             owners.of[i as usize] = match span.work {
-                Work::Agent(agent) => {
+                Work::Agent(mut agent) => {
+                    if shared.contains(all.read(agent.who.id)) {
+                        agent.who.id = Text::default();
+                    }
                     let again = above != NONE
                         && place.tool == NONE
                         && place.generation == NONE
@@ -124,10 +131,14 @@ impl Owners {
                     let known = visited.get(&(above, all.read(agent.who.id)));
                     let player = match known {
                         _ if again => above,
-                        Some(player) if !agent.who.id.is_none() => *player,
+                        Some(player) if !agent.who.id.is_none() => {
+                            owners.doubt(all, *player, agent.who);
+                            *player
+                        }
                         _ => owners.player(agent.who, above),
                     };
                     if again {
+                        owners.doubt(all, player, agent.who);
                         owners.merged[i as usize] = true;
                     } else {
                         visited.insert((above, all.read(agent.who.id)), player);
@@ -143,10 +154,24 @@ impl Owners {
                 Work::Guardrail(_) | Work::Creates(_) => {
                     owners.named(all, Who::default(), place.chain, span.service)
                 }
-                Work::Tool(_) | Work::Chain(_) | Work::Nothing => NONE,
+                Work::Tool(_) | Work::Chain(_) | Work::Decision | Work::Nothing => NONE,
             };
         }
         owners
+    }
+
+    /// Remembers that a span is of a player by its id alone.
+    fn doubt(&mut self, all: &Spans, player: u32, who: Who) {
+        let known = self.players[player as usize].who;
+        let (one, other) = (all.read(known.name), all.read(who.name));
+        if one != other && !known.name.is_none() && !who.name.is_none() {
+            let id = all.read(who.id);
+            let said =
+                format!("'{one}' and '{other}' are taken for one agent, since both have the id '{id}'");
+            if !self.doubtful.contains(&said) {
+                self.doubtful.push(said);
+            }
+        }
     }
 
     fn player(&mut self, who: Who, parent: u32) -> u32 {
@@ -217,12 +242,34 @@ impl Spans {
         self.recording.read(text)
     }
 
-    /// Whether two spans say the same of who works: the same id, or without ids the same name.
+    /// Whether two spans say the same of who works: names that are stated, then ids, then any names.
     fn same_who(&self, one: Who, other: Who) -> bool {
+        let same_name = !one.name.is_none() && self.read(one.name) == self.read(other.name);
+        let stated = |who: Who| !who.name.is_none() && !who.inferred;
+        if stated(one) && stated(other) && !same_name {
+            return false;
+        }
         if one.id.is_none() || other.id.is_none() {
-            !one.name.is_none() && self.read(one.name) == self.read(other.name)
+            same_name
         } else {
             self.read(one.id) == self.read(other.id)
         }
+    }
+
+    /// Ids that agents of several stated names have: of a class, a service or nothing at all, but not of an agent.
+    fn shared_ids(&self, forest: &Forest) -> HashSet<&str> {
+        let mut named: HashMap<&str, &str> = HashMap::new();
+        let mut shared = HashSet::new();
+        for &i in &forest.order {
+            let Work::Agent(AgentWork { who, .. }) = self.spans[i as usize].work else { continue };
+            if who.id.is_none() || who.name.is_none() || who.inferred {
+                continue;
+            }
+            let (id, name) = (self.read(who.id), self.read(who.name));
+            if *named.entry(id).or_insert(name) != name {
+                shared.insert(id);
+            }
+        }
+        shared
     }
 }

@@ -49,8 +49,16 @@ static INFO: GroupInfo = GroupInfo {
             count: Count::Things,
             summary: "events in the largest layer of equal depth",
         },
-        Metric { name: "tokens", count: Count::Tokens, summary: "tokens of the team's events" },
-        Metric { name: "cost_usd", count: Count::Usd, summary: "price of the team's events" },
+        Metric {
+            name: "tokens",
+            count: Count::Tokens,
+            summary: "tokens of the team's events; else those that the run states",
+        },
+        Metric {
+            name: "cost_usd",
+            count: Count::Usd,
+            summary: "price of the team's events; else that which the run states",
+        },
         Metric { name: "elapsed", count: Count::Clock, summary: "last time - first time, in the unit of t" },
     ],
 };
@@ -103,12 +111,13 @@ impl Measure for Worker {
                 out.count(11, width);
             }
         }
-        out.put(12, subject.all_tokens.map(|sum| sum as f64).ok_or(Reason::FieldAbsent));
-        if !view.cost_usd.is_absent() {
-            let told = (0..view.len()).filter_map(|v| subject.owners.cost_usd(view, v));
-            let sum = told.reduce(|sum, one| sum + one);
-            out.put(13, sum.ok_or(Reason::FieldAbsent));
-        }
+        // What only the run states is of no event.
+        let tokens = subject.all_tokens.map(|sum| sum as f64).or_else(|| view.stated_tokens());
+        out.put(12, tokens.ok_or(Reason::FieldAbsent));
+        let events = if view.cost_usd.is_absent() { 0 } else { view.len() };
+        let told = (0..events).filter_map(|v| subject.owners.cost_usd(view, v));
+        let cost = told.reduce(|sum, one| sum + one).or_else(|| view.stated_cost_usd());
+        out.put(13, cost.ok_or(Reason::FieldAbsent));
         let (first, last) = ends(view.t);
         out.set(14, last - first);
     }

@@ -10,15 +10,18 @@ use crate::importers::spans::{AgentWork, Generation, Span, Spans, ToolKind, Tool
 use crate::json::Limits;
 
 impl<'t> Facts<'t> {
-    fn kind(&self) -> Sort {
+    fn kind(&mut self) -> Sort {
         if let Some(sort) = self.forced {
             return sort;
+        }
+        if let Some(step) = self.claude_code {
+            return self.sort_of_claude_code(step);
         }
         if let Some(operation) = self.operation.as_deref() {
             match operation {
                 "invoke_agent" => return Sort::Agent,
                 "create_agent" => return Sort::Creates,
-                "execute_tool" => return Sort::Tool(ToolKind::Asked),
+                "execute_tool" | "agent_handoff" | "handoff" => return Sort::Tool(ToolKind::Asked),
                 "chat" | "generate_content" | "text_completion" | "completion" => return Sort::Generation,
                 "retrieval" | "search_memory" => return Sort::Tool(ToolKind::Retrieval),
                 "invoke_workflow" => return Sort::Chain(true),
@@ -103,6 +106,7 @@ impl<'t> Facts<'t> {
                 Noise::Other => self.kinds.map_or("otel.other", |(_, other)| other),
             },
         };
+        span.ok = span.ok.or(self.succeeded);
         if span.ok == Some(false) {
             span.error_type = keep(spans, self.error_type.value.as_deref());
         } else if self.error_type.rank == 1 && !matches!(sort, Sort::Nothing) {
@@ -110,12 +114,16 @@ impl<'t> Facts<'t> {
             span.ok = span.ok.or(Some(false));
             span.error_type = keep(spans, self.error_type.value.as_deref());
         }
+        if matches!(sort, Sort::Agent | Sort::Tool(_) | Sort::Chain(_)) {
+            self.report(spans);
+        }
         span.work = match sort {
             Sort::Agent => self.agent_work(limits, spans),
             Sort::Creates => Work::Creates(self.who(spans)),
             Sort::Generation => self.generation(limits, spans),
             Sort::Tool(kind) => self.tool_use(kind, limits, spans),
             Sort::Guardrail => Work::Guardrail(self.triggered),
+            Sort::Decision => Work::Decision,
             Sort::Chain(named) => Work::Chain(self.chain_name(named, spans)),
             Sort::Nothing => Work::Nothing,
         };
@@ -130,6 +138,13 @@ impl<'t> Facts<'t> {
             let told = format!("'{key}' is {}, expected a number of at least 0", shown.escape_debug());
             spans.recording.finding(FindingCode::FieldIgnored, None, told);
         }
+        if let Some(key) = self.unknown_counts.first() {
+            let told = format!(
+                "{} counts of usage have names that are not known, such as '{key}'; they are in no sum",
+                self.unknown_counts.len()
+            );
+            spans.recording.finding(FindingCode::UsageUnknown, None, told);
+        }
         spans.push(span);
     }
 
@@ -138,6 +153,7 @@ impl<'t> Facts<'t> {
             name: keep(spans, self.agent.value.as_deref()),
             id: keep(spans, self.agent_id.value.as_deref()),
             role: keep(spans, self.role.value.as_deref()),
+            inferred: false,
         }
     }
 
@@ -146,17 +162,22 @@ impl<'t> Facts<'t> {
         if who.name.is_none() {
             let name = self.agent_name();
             who.name = keep(spans, Some(&name));
+            who.inferred = self.entity_name().is_none();
         }
         let answer = self.answer(limits);
         let output = answer.text().or_else(|| self.output());
-        Work::Agent(AgentWork { who, output, reported_tokens: self.all_tokens() })
+        Work::Agent(AgentWork { who, output })
+    }
+
+    /// What OpenLLMetry or OpenInference call the part of the program that is at work.
+    fn entity_name(&self) -> Option<&str> {
+        self.entity.as_deref().filter(|_| self.traceloop.is_some()).or(self.node.as_deref())
     }
 
     /// The name of an agent that no attribute names.
     fn agent_name(&self) -> Cow<'_, str> {
         const TOLD: &str = "You're a helpful agent named '";
-        let entity = self.entity.as_deref().filter(|_| self.traceloop.is_some()).or(self.node.as_deref());
-        if let Some(name) = entity {
+        if let Some(name) = self.entity_name() {
             return Cow::Borrowed(name);
         }
         // A managed agent gets its name from its manager.
@@ -227,13 +248,17 @@ impl<'t> Facts<'t> {
         })
     }
 
-    fn all_tokens(&self) -> Option<i64> {
-        let parts = self.tokens_in.value.zip(self.tokens_out.value).and_then(|(a, b)| a.checked_add(b));
-        let told = self.told.and_then(|(usage, total)| {
-            let parts = usage.tokens_in.zip(usage.tokens_out).and_then(|(a, b)| a.checked_add(b));
-            total.or(usage.tokens).or(parts)
-        });
-        told.or(self.total.value).or(parts)
+    /// What a span that is no generation states for all work within it.
+    fn report(&self, spans: &mut Spans) {
+        let (mut usage, total) = self.told.unwrap_or_else(|| (self.usage(), self.total.value));
+        // The total counts, if it and the parts differ.
+        if let Some(total) = total.filter(|total| usage.total().is_none_or(|sum| sum != *total)) {
+            usage = Usage { tokens: Some(total), cost_usd: usage.cost_usd, ..Usage::default() };
+        }
+        if usage.total().is_some() || usage.cost_usd.is_some() {
+            let model = keep(spans, self.model.value.as_deref());
+            spans.report(usage, model);
+        }
     }
 
     fn usage(&self) -> Usage {
@@ -292,7 +317,11 @@ impl<'t> Facts<'t> {
         let name =
             name.unwrap_or_else(|| self.span_name.strip_prefix("execute_tool ").unwrap_or(self.span_name));
         let arguments = self.arguments.value.as_deref();
-        let hands_to = answers::target(name, arguments.unwrap_or_default(), limits);
+        let hands_to = self
+            .hands_to
+            .take()
+            .or_else(|| answers::target(name, arguments.unwrap_or_default(), limits).map(Cow::Owned));
+        let asks_for = arguments.and_then(|arguments| answers::asked_agent(arguments, limits));
         Work::Tool(ToolUse {
             call: keep(spans, self.call.value.as_deref()),
             tool: keep(spans, Some(name)),
@@ -301,6 +330,7 @@ impl<'t> Facts<'t> {
             result: self.result.value.as_deref().map(hash),
             trusted: Some(false),
             hands_to: keep(spans, hands_to.as_deref()),
+            asks_for: keep(spans, asks_for.as_deref()),
         })
     }
 }

@@ -90,6 +90,12 @@ impl Describing<'_> {
                     }
                 }
                 Work::Guardrail(_) => push(Act::Guards, end, player),
+                Work::Decision if place.tool != NONE => {
+                    let of = self.owners.of[place.tool as usize];
+                    if of != NONE {
+                        push(Act::Decides, end, of);
+                    }
+                }
                 Work::Creates(who) if !works(who) => push(Act::Creates, begin, player),
                 _ => {}
             }
