@@ -15,7 +15,6 @@ from reference.returns import (
     Value,
     own_reward,
     q_of,
-    steps_of,
 )
 from reference.siblings import computed_context, is_computed, lacks_order
 from reference.trace import Trace, Turn
@@ -35,7 +34,7 @@ def variance(values: list[float], ddof: int) -> float:
 
 
 def is_degenerate(values: list[float]) -> bool:
-    return len(values) < 2 or max(values) == min(values)
+    return len(values) < 2 or max(values) - min(values) <= 1e-12 * max(map(abs, values))
 
 
 def normalized(
@@ -77,8 +76,38 @@ def whole(traces: list[Trace], values: list[Value]) -> list[Rows]:
     return [[Row(list(range(len(trace))), *value)] for trace, value in zip(traces, values, strict=True)]
 
 
+def own_rows(trace: Trace, whose: str) -> dict[str, Row]:
+    """The events of each agent or role, and what they are paid: None where none of them is."""
+    named = trace.owner if whose == "agent" else [trace.role[owner] for owner in trace.owner]
+    found: dict[str, Row] = {}
+    for v, name in enumerate(named):
+        if name is not None:
+            row = found.setdefault(name, Row([], None, ABSENT))
+            row.events.append(v)
+            if (paid := trace.events[v]["reward"]) is not None:
+                row.value, row.reason = (row.value or 0.0) + paid, None
+    return found
+
+
 def by_group(rule: Callable[..., list[Value]]) -> Method:
-    def method(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
+    def method(
+        traces: list[Trace], rewards: list[float], reward_of: str = "run", **params: Any
+    ) -> list[Rows]:
+        if reward_of != "run":
+            rows = [own_rows(trace, reward_of) for trace in traces]
+            listed = [
+                (trace.group, name, row)
+                for trace, own in zip(traces, rows, strict=True)
+                for name, row in own.items()
+                if row.value is not None
+            ]
+            named: list[Hashable] = [(group, name) for group, name, _ in listed]
+            paid = [row.value or 0.0 for *_, row in listed]
+            for (*_, row), value in zip(
+                listed, in_groups(named, paid, lambda values: rule(values, **params)), strict=True
+            ):
+                row.value, row.reason = value
+            return [list(own.values()) for own in rows]
         keys: list[Hashable] = [trace.group for trace in traces]
         return whole(traces, in_groups(keys, rewards, lambda values: rule(values, **params)))
 
@@ -109,6 +138,8 @@ def pass_k(values: list[float], norm_std: bool = False, epsilon: float = 1e-6) -
         return [(0.0, DEGENERATE)] * len(values)
     best, second = sorted(values, reverse=True)[:2]
     scale = math.sqrt(variance(values, 1)) + epsilon if norm_std else 1.0
+    if is_degenerate([best, second]):
+        return [(0.0, None)] * len(values)
     return [((best - second) / scale if x == best else 0.0, None) for x in values]
 
 
@@ -238,8 +269,20 @@ def gathered(traces: list[Trace], rows: list[tuple[int, Turn]], values: list[Val
     return list(found)
 
 
+def owned_events(trace: Trace) -> list[Turn]:
+    return [
+        Turn(owner, trace.events[v]["id"], 0, [v])
+        for v in trace.order
+        if (owner := trace.owner[v]) is not None
+    ]
+
+
 def dr_mas(traces: list[Trace], rewards: list[float], rows: str = "turns", **params: Any) -> list[Rows]:
-    steps = [(i, step) for i, trace in enumerate(traces) for step in steps_of(trace, rows) if step.owner]
+    steps = [
+        (i, step)
+        for i, trace in enumerate(traces)
+        for step in (trace.turns if rows == "turns" else owned_events(trace))
+    ]
     keys: list[Hashable] = [(traces[i].group, step.owner) for i, step in steps]
     rule = lambda values: normalized(values, **params)  # noqa: E731
     return gathered(traces, steps, in_groups(keys, [rewards[i] for i, _ in steps], rule))
@@ -316,9 +359,9 @@ def anchor(trace: Trace, turn: Turn, context: str) -> Hashable:
 #: Methods by name, with the parameters to try beside the defaults.
 METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
     "broadcast": (broadcast, []),
-    "grpo": (by_group(grpo), [{"ddof": 0, "epsilon": 0.1}, {"compat": "verl"}]),
-    "dr_grpo": (by_group(dr_grpo), [{"compat": "verl"}]),
-    "rloo": (by_group(rloo), [{"compat": "verl"}]),
+    "grpo": (by_group(grpo), [{"ddof": 0, "epsilon": 0.1}, {"compat": "verl"}, {"reward_of": "agent"}]),
+    "dr_grpo": (by_group(dr_grpo), [{"compat": "verl"}, {"reward_of": "role"}]),
+    "rloo": (by_group(rloo), [{"compat": "verl"}, {"reward_of": "agent", "compat": "verl"}]),
     "opo": (opo, [{"length": "events"}, {"compat": "verl"}]),
     "pass_k": (by_group(pass_k), [{"norm_std": True, "epsilon": 0.01}]),
     "reinforce_pp": (

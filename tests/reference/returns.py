@@ -4,6 +4,7 @@ A method is a function of traces, their rewards and its parameters. It gives for
 it has none. Rows of a share are its events, and the values add up.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,20 +39,36 @@ def own_reward(trace: Trace, turn: Turn) -> float:
     return math.fsum(trace.events[v]["reward"] or 0.0 for v in turn.events)
 
 
+def is_step(trace: Trace, v: int) -> bool:
+    """Whether an event is the policy's, or has a value; other tools and users only say something."""
+    event = trace.events[v]
+    return event["value"] is not None or (trace.owner[v] is not None and event["type"] != "tool_result")
+
+
 def steps_of(trace: Trace, rows: str) -> list[Turn]:
-    """The turns, or every event as a step of its own."""
+    """The turns, or every event of the policy as a step of its own."""
     if rows == "turns":
         return trace.turns
-    return [Turn(trace.owner[v] or "", trace.events[v]["id"], 0, [v]) for v in trace.order]
+    steps = [v for v in trace.order if is_step(trace, v)]
+    return [Turn(trace.owner[v] or "", trace.events[v]["id"], 0, [v]) for v in steps]
+
+
+def gains_of(trace: Trace, steps: list[Turn], rows: str) -> list[float]:
+    """What each step earns; as events, with what was paid for nothing of the policy's until the next one."""
+    if rows == "turns":
+        return [own_reward(trace, turn) for turn in steps]
+    place = [trace.rank[step.events[0]] for step in steps] + [len(trace)]
+    paid = [trace.events[v]["reward"] or 0.0 for v in trace.order]
+    return [math.fsum(paid[first:after]) for first, after in itertools.pairwise(place)]
 
 
 def q_of(trace: Trace, reward: float, gamma: float, rows: str = "turns") -> list[float]:
     """Return-to-go of every step."""
     found, running = [], 0.0
     steps = steps_of(trace, rows)
-    for n, turn in reversed(list(enumerate(steps))):
+    for n, gain in reversed(list(enumerate(gains_of(trace, steps, rows)))):
         last = n == len(steps) - 1
-        running = own_reward(trace, turn) + (reward if last else 0.0) + gamma * running
+        running = gain + (reward if last else 0.0) + gamma * running
         found.append(running)
     return found[::-1]
 
@@ -68,7 +85,9 @@ def return_to_go(
     ]
 
 
-def errors(trace: Trace, turns: list[Turn], reward: float, gamma: float) -> list[float] | None:
+def errors(
+    trace: Trace, turns: list[Turn], reward: float, gamma: float, rows: str = "turns"
+) -> list[float] | None:
     """One-step errors along the turns, None where one has no value."""
     values = []
     for turn in turns:
@@ -78,7 +97,7 @@ def errors(trace: Trace, turns: list[Turn], reward: float, gamma: float) -> list
         values.append(known[0])
     if not turns:
         return []
-    gains = [own_reward(trace, turn) for turn in turns]
+    gains = gains_of(trace, turns, rows)
     gains[-1] += reward
     return [
         gain + gamma * after - value
@@ -93,12 +112,13 @@ def discounted_errors(
     lambda_: float = 0.95,
     order: Callable[[Trace], list[Turn]] = lambda trace: trace.turns,
     reach: Callable[[list[Turn], int], int] = lambda turns, _: len(turns),
+    rows: str = "turns",
 ) -> list[Rows]:
     """Sum of later errors, each step worth gamma * lambda, as far as `reach` says."""
     found: list[Rows] = []
     for trace, reward in zip(traces, rewards, strict=True):
         turns = order(trace)
-        delta = errors(trace, turns, reward, gamma)
+        delta = errors(trace, turns, reward, gamma, rows)
         if delta is None:
             found.append(ABSENT)
             continue
@@ -115,7 +135,7 @@ def discounted_errors(
 
 
 def gae(traces: list[Trace], rewards: list[float], rows: str = "turns", **params: Any) -> list[Rows]:
-    return discounted_errors(traces, rewards, order=lambda trace: steps_of(trace, rows), **params)
+    return discounted_errors(traces, rewards, order=lambda trace: steps_of(trace, rows), rows=rows, **params)
 
 
 def sequential_gae(traces: list[Trace], rewards: list[float], **params: Any) -> list[Rows]:
@@ -155,10 +175,11 @@ def dag_gae(
         if order is None:
             found.append(CYCLE)
             continue
-        if any(event["value"] is None for event in trace.events):
+        steps = [v for v in range(len(trace)) if is_step(trace, v)]
+        if any(trace.events[v]["value"] is None for v in steps):
             found.append(ABSENT)
             continue
-        value = {v: event["value"] for v, event in enumerate(trace.events)}
+        value = {v: event["value"] or 0.0 for v, event in enumerate(trace.events)}
         gain = {v: event["reward"] or 0.0 for v, event in enumerate(trace.events)}
         y = trace.outcome
         if y is None:  # a virtual sink behind all sinks
@@ -168,12 +189,17 @@ def dag_gae(
         gain[y] += reward
         side = 0 if mode == "mean" else 1
         share = {ends: 1 / sum(other[side] == ends[side] for other in edges) for ends in edges}
+        # what the events before one get of it: of a step discounted, of what is stepped over all that it gets
+        passed: dict[int, float] = {}
         advantage: dict[int, float] = {}
         for v in reversed(order):
-            after = [(w, share[u, w]) for u, w in edges if u == v]
-            delta = gain[v] + gamma * math.fsum(m * value[w] for w, m in after) - value[v]
-            advantage[v] = delta + gamma * lambda_ * math.fsum(m * advantage[w] for w, m in after)
-        found.append([Row([v], advantage[v]) for v in range(len(trace))])
+            later = gain[v] + math.fsum(share[u, w] * passed[w] for u, w in edges if u == v)
+            if v < len(trace) and v not in steps:
+                passed[v] = later
+                continue
+            advantage[v] = later - value[v]
+            passed[v] = gamma * value[v] + gamma * lambda_ * advantage[v]
+        found.append([Row([v], advantage[v]) for v in steps])
     return found
 
 

@@ -1,7 +1,8 @@
 """The reward of each trace, and the label by which credits name it."""
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, Literal, TypeVar, get_args
 
 import polars as pl
 
@@ -12,13 +13,34 @@ from ..base.text import plain
 from .corpus import Corpus
 
 Reward = str | Mapping[str, float]
+Missing = Literal["null", "skip"]
+"""What a sum of channels is where a trace lacks one: null, or the sum of those that it has."""
 
+
+class OfThoseThere(dict[str, float]):
+    """Weights of channels of which a trace may lack some: its reward is the sum of those that it has."""
+
+
+_REACHED: Final = 1e-6
+"""What is closer to a threshold has reached it, as in the core."""
+Numbers = TypeVar("Numbers", pl.Expr, pl.Series)
 _LISTED: Final = 5
 """Names of importers and scores that a message shows."""
 
 
-def check_channels(corpus: Corpus, names: Iterable[str]) -> None:
-    """Refuse channels that no trace has.
+def reaches(outcome: Numbers, threshold: float) -> Numbers:
+    """Whether an outcome reaches a threshold, to rounding: a judge's sum of parts may be .9999999."""
+    return outcome >= threshold - _REACHED
+
+
+def check_missing(missing: object) -> None:
+    """Refuse what is no choice for channels that a trace lacks."""
+    if missing not in get_args(Missing):
+        raise ParameterError(f"missing is {missing!r}, expected 'null' or 'skip'")
+
+
+def check_channels(corpus: Corpus, names: Iterable[str], *, scored: bool = True) -> None:
+    """Refuse channels that no trace has; with ``scored=False`` not those that are named and have no value.
 
     Raises
     ------
@@ -29,12 +51,27 @@ def check_channels(corpus: Corpus, names: Iterable[str]) -> None:
         return
     known = corpus.reward_channels()
     for name in names:
+        if name not in known and _is_unscored(corpus, name):
+            if not scored:
+                continue
+            raise ParameterError(
+                f"reward channel '{name}' has no value in any trace: the recordings name it, so its reward"
+                " function never gave a number; leave it out, or pass missing='skip'"
+            )
         if known and name not in known:
             # what is asked for where nobody names a channel
             other = f"; pass reward='{known[0]}', or several with weights" if name == "team" else ""
             raise ParameterError(plain(unknown_name("reward channel", name, known) + other))
         if not known:
             raise ParameterError(f"unknown reward channel '{name}': {_ways_to_rewards(corpus)}")
+
+
+def _is_unscored(corpus: Corpus, name: str) -> bool:
+    """Whether recordings name a reward and have no value of it."""
+    told = corpus.findings.filter(pl.col("code").cast(pl.String) == "reward.unscored")
+    return (
+        told.filter(pl.col("message").str.contains(f"'{name}'", literal=True)).limit(1).collect().height > 0
+    )
 
 
 def _ways_to_rewards(corpus: Corpus) -> str:
@@ -87,8 +124,8 @@ def weights_of(reward: object) -> dict[str, float]:
 def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
     """The reward of every trace: ``trace`` (UInt32) ``trace_id reward`` (Float64), in corpus order.
 
-    Null where the trace lacks one of the channels, or where the sum is beyond the range of a float. The core
-    adds the channels up, as it does for the credit of its own methods.
+    Null where the trace lacks one of the channels (of `OfThoseThere`: all of them), or where the sum is
+    beyond the range of a float. The core adds the channels up, as it does for the credit of its own methods.
 
     Raises
     ------
@@ -96,13 +133,39 @@ def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
         No channel is named, no trace of the corpus has one that is, or a weight is not finite.
     """
     weights = {reward: 1.0} if isinstance(reward, str) else weights_of(reward)
-    check_channels(corpus, weights)
+    skipping = isinstance(reward, OfThoseThere)
+    check_channels(corpus, weights, scored=not skipping)
     rows = corpus.measures.filter(
         (pl.col("kind") == "reward") & pl.col("name").cast(pl.String).is_in(list(weights))
     ).select("trace", pl.col("name").cast(pl.String), "value")
     traces = corpus.traces.select("trace", "trace_id").collect(engine="streaming")
+    if skipping:
+        return traces.join(_of_those_there(rows, weights), on="trace", how="left", maintain_order="left")
     paid = _core.rewards(traces.select("trace"), rows.collect(engine="streaming"), weights)
     return traces.with_columns(pl.DataFrame(paid)["reward"])
+
+
+def _of_those_there(rows: pl.LazyFrame, weights: Mapping[str, float]) -> pl.DataFrame:
+    """Sums of the channels that each trace has, in the order of their names: ``trace reward``."""
+    if odd := [name for name, weight in weights.items() if not math.isfinite(weight)]:
+        raise ParameterError(
+            f"the weight of reward '{odd[0]}' is {weights[odd[0]]}, expected a finite number"
+        )
+    each = rows.collect(engine="streaming").unique(["trace", "name"], keep="first", maintain_order=True)
+    part = pl.col("value") * pl.col("name").replace_strict(dict(weights), return_dtype=pl.Float64)
+    sums = each.sort("trace", "name").group_by("trace", maintain_order=True).agg(reward=part.sum())
+    return sums.with_columns(pl.when(pl.col("reward").is_finite()).then("reward"))
+
+
+_SKIPPING: Final = ", of those there"
+
+
+def label_of(reward: Reward) -> str:
+    """What credits call a reward."""
+    if isinstance(reward, str):
+        return reward
+    label = " + ".join(f"{weight!r}*{name}" for name, weight in reward.items())
+    return label + _SKIPPING if isinstance(reward, OfThoseThere) else label
 
 
 def reward_of(label: str | None, corpus: Corpus) -> Reward:
@@ -116,13 +179,21 @@ def reward_of(label: str | None, corpus: Corpus) -> Reward:
     known = corpus.reward_channels()
     if label is None or label in known:
         return label or "team"
+    if label.endswith(_SKIPPING):
+        return OfThoseThere(_parsed(label, label.removesuffix(_SKIPPING), corpus, known))
+    return _parsed(label, label, corpus, known)
+
+
+def _parsed(label: str, rest: str, corpus: Corpus, known: list[str]) -> dict[str, float]:
+    """The weights that the rest of a label spells."""
     weights: dict[str, float] = {}
-    rest = label
     while rest:
         weight, found, rest = rest.partition("*")
         # names may contain anything, so the longest channel that is followed by the separator or the end
         longest = sorted(known, key=len, reverse=True)
         name = next((one for one in longest if rest == one or rest.startswith(f"{one} + ")), None)
+        if name is None and _is_unscored(corpus, one := rest.partition(" + ")[0]):
+            name = one
         try:
             number = float(weight)
         except ValueError:

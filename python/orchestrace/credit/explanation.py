@@ -13,10 +13,10 @@ from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from ..corpus.reward import reward_of
+from ..corpus.reward import OfThoseThere, amounts, label_of, reward_of
 from ..corpus.units import TracesByNumber
 from .evidence import SCHEMA, Part, Question, evidence
-from .registry import check_one_piece, described
+from .registry import BY_CHANNEL, check_one_piece, described
 from .rollout_values import ROLLOUT_METHODS
 from .verb import credit
 
@@ -103,6 +103,11 @@ def explain(
     settings = json.loads(row["params"] or "{}")
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
+    by_channel = isinstance(reward, OfThoseThere) and method in BY_CHANNEL
+    if isinstance(reward, OfThoseThere) and not by_channel:
+        label = label_of(reward)
+        sums = amounts(corpus, reward).select("trace", pl.col("reward").alias(label))
+        corpus, reward = corpus.with_measures(sums), label
     number = int(row["trace"])
     if method in ROLLOUT_METHODS:
         check_one_piece(corpus, method)  # its terms are of all traces
@@ -117,6 +122,7 @@ def explain(
         method=method,
         unit=level,  # type: ignore[call-overload]
         reward=reward,
+        missing="skip" if by_channel else "null",
         seed=settings.get("seed", 0),
         **params,
     )

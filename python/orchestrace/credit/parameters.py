@@ -20,7 +20,19 @@ Value = bool | int | float | str | None
 _LARGEST = 1.7976931348623157e308
 _WHOLE = (-(2**63), 2**63 - 1)
 _RESERVED = (
-    *("corpus", "method", "unit", "reward", "seed", "engine", "threads", "progress", "sink", "resume"),
+    *(
+        "corpus",
+        "method",
+        "unit",
+        "reward",
+        "missing",
+        "seed",
+        "engine",
+        "threads",
+        "progress",
+        "sink",
+        "resume",
+    ),
     *("quality", "version"),
 )
 """Arguments of `credit`, which it would not pass on, and what the column `params` holds beside parameters."""

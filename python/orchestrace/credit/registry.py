@@ -21,7 +21,7 @@ from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..corpus.corpus import Corpus
-from ..corpus.reward import amounts
+from ..corpus.reward import OfThoseThere, amounts
 from ..disk.partitioned import PartitionedCorpus, check_groups
 from ..statistics.learners import one_thread
 from .parameters import Param, Value, check_params, shown
@@ -109,8 +109,10 @@ class Registered:
         }
 
 
-OWN: Final = ("aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
+OWN: Final = ("gdpo", "aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
 """Methods of the room `fitted`, in the order of `methods`."""
+BY_CHANNEL: Final = frozenset({"gdpo"})
+"""Methods of the room `fitted` that look at each channel by itself; a trace may lack some."""
 _METHODS: Final[dict[str, Registered]] = {}
 
 
@@ -257,14 +259,16 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
-    rewards = [amounts(corpus, weights).select("trace", amount="reward") for weights in options["rewards"]]
+    by_channel = name in BY_CHANNEL
+    rewards = [_paid(corpus, weights, by_channel) for weights in options["rewards"]]
 
     @functools.cache
     def model(which: int) -> object:
         if method.fit is None:
             return None
+        given = {**params, "weights": options["rewards"][which]} if by_channel else params
         with _sums_in_order(method):
-            return method.fit(corpus, rewards[which], params, options["seed"])
+            return method.fit(corpus, rewards[which], given, options["seed"])
 
     def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
         return [one(piece, which) for which in range(len(rewards))]
@@ -290,6 +294,17 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         return rows, {"quantity": method.quantity, "tier": method.tier, "params": _json(effect, found.fit)}
 
     return compute
+
+
+def _paid(corpus: Corpus, weights: dict[str, float], by_channel: bool) -> pl.DataFrame:
+    """What every trace is paid, ``trace amount``; by channel also what it has of each."""
+    if not by_channel:
+        return amounts(corpus, weights).select("trace", amount="reward")
+    paid = amounts(corpus, OfThoseThere(weights)).select("trace", amount="reward")
+    for name in weights:
+        of = amounts(corpus, OfThoseThere({name: 1.0})).select(pl.col("reward").alias(f"channel {name}"))
+        paid = paid.hstack(of)
+    return paid
 
 
 def _sums_in_order(method: Registered) -> AbstractContextManager[object]:

@@ -21,10 +21,19 @@ from ..base.paths import expanded
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, Unit
 from ..corpus.corpus import Corpus
-from ..corpus.reward import Reward, check_channels, weights_of
+from ..corpus.reward import (
+    Missing,
+    OfThoseThere,
+    Reward,
+    amounts,
+    check_channels,
+    check_missing,
+    label_of,
+    weights_of,
+)
 from ..disk.partitioned import PartitionedCorpus
 from ..disk.shards import staging
-from .registry import Callback, Engine, computation, registered
+from .registry import BY_CHANNEL, Callback, Engine, computation, registered
 
 _CALL = "call.json"
 
@@ -39,6 +48,7 @@ def credit(
     method: str = ...,
     unit: Unit = ...,
     reward: Rewards = ...,
+    missing: Missing = ...,
     seed: int = ...,
     engine: RunBy = ...,
     threads: int | None = ...,
@@ -54,6 +64,7 @@ def credit(
     method: str = ...,
     unit: Unit = ...,
     reward: Rewards = ...,
+    missing: Missing = ...,
     seed: int = ...,
     engine: RunBy = ...,
     threads: int | None = ...,
@@ -70,6 +81,7 @@ def credit(
     method: str = "flow",
     unit: Unit = "event",
     reward: Rewards = "team",
+    missing: Missing = "null",
     seed: int = 0,
     engine: RunBy = None,
     threads: int | None = None,
@@ -92,6 +104,10 @@ def credit(
     reward
         A reward channel, or a weighted sum of several: ``{"team": 1.0, "format": 0.2}``. A list computes
         several in one pass over the traces; the column ``reward`` says which row is which.
+    missing
+        What a sum is where a trace lacks a channel. ``"null"``: none, ``reward.absent``. ``"skip"``: the sum
+        of the channels that it has, as in TRL, where a reward function may not apply to a prompt; a trace
+        that has none of them has no reward.
     seed
         For methods that sample; the same seed gives the same bits on any number of threads.
     engine
@@ -136,7 +152,8 @@ def credit(
     3
     """
     check_numbers(seed=seed, threads=threads)
-    options, labels = _asked(method, unit, reward, seed, threads, params)
+    options, labels = _asked(method, unit, reward, seed, threads, params, missing)
+    corpus = _with_sums(corpus, options, labels)
     if isinstance(corpus, PartitionedCorpus):
         options["elsewhere"] = corpus.reward_channels()
     constants = {"unit": unit, "method": method, "reward": labels}
@@ -163,15 +180,24 @@ def credit(
 
 
 def _asked(
-    method: str, unit: Unit, reward: Rewards, seed: int, threads: int | None, params: dict[str, Any]
+    method: str,
+    unit: Unit,
+    reward: Rewards,
+    seed: int,
+    threads: int | None,
+    params: dict[str, Any],
+    missing: Missing,
 ) -> tuple[dict[str, Any], list[str]]:
     """The call as the core takes it, and what each reward is called."""
+    check_missing(missing)
     several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
     if not several:
         raise ParameterError("reward names no channel")
     rewards = [{one: 1.0} if isinstance(one, str) else weights_of(one) for one in several]
+    if missing == "skip":
+        rewards = [OfThoseThere(one) if len(one) > 1 else one for one in rewards]
     labels = [
-        one if isinstance(one, str) else " + ".join(f"{w!r}*{name}" for name, w in weights.items())
+        one if isinstance(one, str) else label_of(weights)
         for one, weights in zip(several, rewards, strict=True)
     ]
     if twice := [label for label in labels if labels.count(label) > 1]:
@@ -187,6 +213,16 @@ def _asked(
         "seed": seed,
         "threads": threads,
     }, labels
+
+
+def _with_sums(corpus: Corpus, options: dict[str, Any], labels: list[str]) -> Corpus:
+    """The corpus with a channel for each sum of the channels that are there, which the core cannot add up."""
+    for at, (weights, label) in enumerate(zip(options["rewards"], labels, strict=True)):
+        if isinstance(weights, OfThoseThere) and options["method"] not in BY_CHANNEL:
+            sums = amounts(corpus, weights).select("trace", pl.col("reward").alias(label))
+            corpus = corpus.with_measures(sums)
+            options["rewards"][at] = {label: 1.0}
+    return corpus
 
 
 @cache
@@ -276,11 +312,12 @@ def sunk_by_others(
     method: str = "flow",
     unit: Unit = "event",
     reward: Rewards = "team",
+    missing: Missing = "null",
     seed: int = 0,
     **params: Any,
 ) -> pl.LazyFrame:
     """The sink of a call whose pieces are computed elsewhere, as `credit` fills it."""
-    options, labels = _asked(method, unit, reward, seed, None, params)
+    options, labels = _asked(method, unit, reward, seed, None, params, missing)
     return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, "reward": labels})
 
 

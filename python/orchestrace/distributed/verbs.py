@@ -148,9 +148,10 @@ class Verb:
 
 
 def _credited(corpus: PlannedCorpus, given: Arguments) -> Arguments:
-    reward = given.by_name(credit)["reward"]
+    reward, missing = (given.by_name(credit)[name] for name in ("reward", "missing"))
     for one in reward if isinstance(reward, list | tuple) else [reward]:
-        check_channels(corpus, [one] if isinstance(one, str) else weights_of(one))
+        weights = [one] if isinstance(one, str) else weights_of(one)
+        check_channels(corpus, weights, scored=missing != "skip" or len(weights) < 2)
     return given
 
 

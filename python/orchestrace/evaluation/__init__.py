@@ -11,6 +11,7 @@ if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
     from .checklist import report_checklist
     from .deletion_curves import faithfulness
     from .metric_comparison import against_single_agent, compare_metrics
+    from .pass_rates import pass_rates
     from .rank_agreement import agreement
     from .siblings import sibling_diagnostics
 
@@ -22,6 +23,7 @@ __all__ = [
     "free_ride",
     "ledger",
     "localization",
+    "pass_rates",
     "place_labels",
     "report_checklist",
     "sibling_diagnostics",
@@ -36,6 +38,7 @@ load_when_asked(
         ".checklist": "report_checklist",
         ".deletion_curves": "faithfulness",
         ".metric_comparison": "against_single_agent compare_metrics",
+        ".pass_rates": "pass_rates",
         ".rank_agreement": "agreement",
         ".siblings": "sibling_diagnostics",
     },

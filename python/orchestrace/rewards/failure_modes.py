@@ -9,7 +9,6 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
@@ -19,12 +18,9 @@ from ..corpus.reward import Reward, amounts
 from ..effects.observed import message
 from ..metrics.verb import metrics
 from ..statistics.influence import check_confidence
-from ..statistics.resampling import draws, percentiles, sums_of
 from ..stopping.answer_rules import regret
 from ..stopping.recorded import epochs
 from .detectors import (
-    FEWEST_TASKS,
-    FEWEST_TRACES,
     HAZARDS,
     Asked,
     Detector,
@@ -37,9 +33,8 @@ from .detectors import (
     ratio,
     rows_of,
 )
+from .trends import slope
 
-FEWEST_STEPS: Final = 5
-"""Steps of training that a slope over them needs."""
 MODES: Final = (
     "serial_collapse",
     "spurious_parallelism",
@@ -51,8 +46,6 @@ MODES: Final = (
 )
 FAILURES: Final = pl.Schema({**HAZARDS, "family": pl.Enum(MODES)})
 """Columns and types of what `failure_modes` returns."""
-
-_CHUNK: Final = 1 << 22  # cells of a block of slopes
 
 
 @public
@@ -204,68 +197,15 @@ def _regrets(corpus: Corpus, outcome: Reward, price: float) -> pl.DataFrame:
 def _slopes(frame: pl.DataFrame, asked: Asked) -> list[dict[str, Any]]:
     """The rows of slopes; those of a mode alarm together."""
     falls = [
-        _slope("serial_collapse", name, column, frame, asked) | {"bound": "< 0"}
+        slope("serial_collapse", name, column, frame, asked) | {"bound": "< 0"}
         for name, column in (("parallelism_slope", "parallelism"), ("spawn_slope", "n_spawned"))
     ]
     collapsed = all(row["reason"] is None and row["upper"] < 0.0 for row in falls)
-    steps = _slope("spurious_parallelism", "steps_slope", "total_steps", frame, asked) | {"bound": "> 0"}
-    gains = _slope("spurious_parallelism", "outcome_slope", "outcome", frame, asked) | {"bound": "not > 0"}
+    steps = slope("spurious_parallelism", "steps_slope", "total_steps", frame, asked) | {"bound": "> 0"}
+    gains = slope("spurious_parallelism", "outcome_slope", "outcome", frame, asked) | {"bound": "not > 0"}
     # without an interval nobody knows that the outcome did not rise
     known = steps["reason"] is None and gains["reason"] is None
     spurious = known and steps["lower"] > 0.0 and not gains["lower"] > 0.0
     return [row | {"alarm": collapsed} for row in falls] + [
         row | {"alarm": spurious} for row in (steps, gains)
     ]
-
-
-def _slope(family: str, name: str, column: str, frame: pl.DataFrame, asked: Asked) -> dict[str, Any]:
-    rows = frame.drop_nulls(["train_step", column]).sort("train_step", "task", maintain_order=True)
-    row: dict[str, Any] = {"family": family, "detector": name, "reward": None, "unit_id": None}
-    row |= {"train_step": None, "value": None, "lower": None, "upper": None, "alarm": False}
-    row |= {"n_traces": rows.height, "n_tasks": rows["task"].n_unique(), "reason": None}
-    parts = rows.partition_by("train_step", maintain_order=True)
-    if len(parts) < 2:
-        return row | {"reason": "field.absent"}
-    steps = np.array([part["train_step"][0] for part in parts])
-    sides = [_sums(part["task"], part[column].cast(pl.Float64).to_numpy()) for part in parts]
-    means = np.array([[total.sum() / count.sum()] for total, count in sides])
-    row["value"] = float(theil_sen(steps, means)[0])
-    fewest = min(count.size for _, count in sides)
-    if len(parts) < FEWEST_STEPS or rows.height < FEWEST_TRACES or fewest < FEWEST_TASKS:
-        return row | {"reason": "support.absent"}
-    drawn = np.stack(
-        [
-            np.concatenate(
-                [
-                    (times @ total) / (times @ count)
-                    for times in draws(count.size, asked["n_boot"], asked["seed"], stream=at + 1)
-                ]
-            )
-            for at, (total, count) in enumerate(sides)
-        ]
-    )
-    lower, upper = percentiles(theil_sen(steps, drawn), fewest, asked["confidence"])
-    if lower is None or upper is None:
-        return row | {"reason": "support.absent"}
-    return row | {"lower": lower, "upper": upper}
-
-
-def _sums(task: pl.Series, values: Floats) -> tuple[Floats, Floats]:
-    """Of each task the sum of its values, and their number."""
-    _, tasks = np.unique(task.to_numpy(), return_inverse=True)
-    n = int(tasks.max()) + 1
-    return sums_of(values, tasks, n), sums_of(np.ones(tasks.size), tasks, n)
-
-
-def theil_sen(steps: Floats, means: Floats) -> Floats:
-    """The median over pairs of steps of the slope between them, by column of `means` (steps, columns)."""
-    first: Ints
-    second: Ints
-    first, second = np.triu_indices(steps.size, 1)
-    apart = (steps[second] - steps[first])[:, None]
-    columns = max(1, _CHUNK // apart.size)
-    found = [
-        np.median((means[second, at : at + columns] - means[first, at : at + columns]) / apart, axis=0)
-        for at in range(0, means.shape[1], columns)
-    ]
-    return np.concatenate(found) if found else np.zeros(0)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus, collected
-from ..corpus.reward import Reward, amounts
+from ..corpus.reward import Reward, amounts, reaches
 from ..credit.verb import credit
 from ..evaluation.accounts import free_ride
 from ..metrics.verb import metrics
@@ -22,6 +23,7 @@ from ..statistics.resampling import ratio_of, sums_of
 from .balance import centered
 from .detectors import (
     HAZARDS,
+    Asked,
     Detect,
     Detector,
     Found,
@@ -36,6 +38,7 @@ from .detectors import (
     ratio,
     rows_of,
 )
+from .trends import slope
 
 
 @public
@@ -64,7 +67,7 @@ def hazards(
     outcome
         What the run really earned: a channel, or a weighted sum of channels, as in `credit`.
     success
-        The smallest outcome that counts as success.
+        The smallest outcome that counts as success, to 1e-6.
     within
         ``"task"`` ranks traces within their task, ``"corpus"`` over all. None is ``"task"`` where tasks have
         three traces or more on average: hard tasks are long *and* fail, which is not hacking.
@@ -105,6 +108,11 @@ def hazards(
     - R8 ``drowned``: the share of Var(r) that the weighted outcome brings; ``sign_flip``: runs whose
       advantage by r has another sign than that by R, of those whose advantage by R is not 0
 
+    Every family, over all steps of training (``train_step`` is null): ``pay_slope``, of r, above 0 while
+    ``outcome_slope``, of R of the same traces, is below 0. They alarm together, from 5 steps with 5 tasks
+    each. A slope is as in `failure_modes`. ``drowned`` is null (``ratio.empty``) where the outcome has no
+    variance within any task: there is nothing to drown.
+
     Intervals: percentiles over resampled tasks. O(n_boot · traces) per detector of ranks over the corpus,
     O(n_boot · tasks) for the others. Source: risks, arXiv 2605.02801, families R1 to R8; the detectors and
     bounds are this project's (docs/reference/definitions.md, D26).
@@ -132,8 +140,20 @@ def hazards(
     options = {"outcome": outcome, "success": success, "within": mode, "confidence": confidence}
     params = json.dumps({**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True)
     asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
-    rows = [row | {"params": params} for row in rows_of(detectors, frame, mode, asked)]
+    found = [*_trends(paid, frame, asked), *rows_of(detectors, frame, mode, asked)]
+    rows = [row | {"params": params} for row in found]
     return pl.DataFrame(rows, schema=HAZARDS)
+
+
+def _trends(paid: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> Iterator[dict[str, Any]]:
+    """Of every reward its slope over training and that of the outcome: more pay for less is an alarm."""
+    for name, family in paid.select("reward", "family").unique(maintain_order=True).iter_rows():
+        both = frame.drop_nulls([f"paid {name}", "outcome"])
+        pay = slope(family, "pay_slope", f"paid {name}", both, asked, name) | {"bound": "> 0"}
+        earned = slope(family, "outcome_slope", "outcome", both, asked, name) | {"bound": "< 0"}
+        known = pay["reason"] is None and earned["reason"] is None
+        alarm = known and pay["lower"] > 0.0 and earned["upper"] < 0.0
+        yield from (row | {"alarm": alarm} for row in (pay, earned))
 
 
 # --- detectors -------------------------------------------------------------------------------------------
@@ -212,7 +232,8 @@ def _variance_share(column: str, outcome: str, weight: float) -> Detect:
         (r, y), tasks, n = window.told(column, outcome)
         x, z = centered(r, tasks, n), weight * centered(y, tasks, n)
         spread, both = sums_of(x * x, tasks, n), sums_of(x * z, tasks, n)
-        told = spread > 0.0
+        # where the outcome is the same in all runs there is nothing to drown
+        told = (spread > 0.0) & bool((sums_of(z * z, tasks, n) > 0.0).any())
         share = np.where(told, both / np.where(told, spread, 1.0), 0.0)
         return ratio_of(share, told.astype(np.float64)), n, r.size
 
@@ -246,7 +267,7 @@ def _per_trace(
     )
     earned = amounts(corpus, outcome).select("trace", outcome="reward")
     frame = frame.join(earned, on="trace", how="left", maintain_order="left")
-    frame = frame.with_columns(passed=(pl.col("outcome") >= success).cast(pl.Float64))
+    frame = frame.with_columns(passed=reaches(pl.col("outcome"), success).cast(pl.Float64))
     unknown = paid.join(frame, on="trace", how="anti")
     if unknown.height:
         raise ParameterError(

@@ -15,7 +15,7 @@ from ..base.schema import CREDITS
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.names import measure_of_traces
-from ..corpus.reward import Reward, amounts, check_channels
+from ..corpus.reward import Reward, amounts, check_channels, reaches
 from ..statistics.influence import check_confidence
 from ..statistics.rankings import midranks
 from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
@@ -135,7 +135,7 @@ def _scores(corpus: Corpus, judge: str | None, outcome: Reward, success: float) 
             )
         check_channels(corpus, [judge])
         told = amounts(corpus, judge).select("trace", s="reward").drop_nulls()
-    earned = amounts(corpus, outcome).select("trace", y=(pl.col("reward") >= success).cast(pl.Float64))
+    earned = amounts(corpus, outcome).select("trace", y=reaches(pl.col("reward"), success).cast(pl.Float64))
     traces = corpus.traces.select(
         "trace",
         pl.col("task_id").rank("dense").cast(pl.Int64).alias("task"),

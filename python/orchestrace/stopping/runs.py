@@ -9,6 +9,7 @@ import polars as pl
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import cast_exactly, unknown_name
+from ..corpus.reward import reaches
 from ..statistics.folds import keyed_hash
 from .epochs import EPOCHS
 
@@ -128,7 +129,7 @@ class Runs:
             s=rows["s"].to_numpy().astype(np.float64),
             c=c,
             total=c[start + length - 1],
-            success=(y >= success).fill_null(False).to_numpy(),
+            success=reaches(y, success).fill_null(False).to_numpy(),
             known=y.is_not_null().to_numpy(),
             names=first["trace_id"].to_list(),
             tasks=first["task_id"].to_list(),

@@ -1,8 +1,9 @@
 """Advantages on plain arrays: no recording, no units, one number per row.
 
-The rules are those of `credit` (``grpo``, ``dr_grpo``, ``rloo``, ``dr_mas``, ``gae``, ``return_to_go``), for
-rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars and whatever else
-`polars.Series` takes without copying go in; a Series comes out, whose ``to_numpy()`` shares its memory.
+The rules are those of `credit` (``grpo``, ``dr_grpo``, ``rloo``, ``gdpo``, ``dr_mas``, ``gae``,
+``return_to_go``), for rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars and
+whatever else `polars.Series` takes without copying go in; a Series comes out, whose ``to_numpy()`` shares its
+memory.
 
 >>> import orchestrace as ot
 >>> ot.trainers.advantages.rloo([1.0, 0.0, 0.0, 1.0], groups=[7, 7, 7, 9]).to_list()
@@ -10,7 +11,7 @@ rewards that a training loop has in its hands. Arrays of NumPy, Series of Polars
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 from .. import _core
 from ..base.arguments import public
 from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..credit.fitted.gdpo import TRL_EPSILON, decoupled
 
 Numbers = pl.Series | NDArray[np.floating[Any]] | NDArray[np.integer[Any]] | Sequence[float]
 Codes = pl.Series | NDArray[np.integer[Any]] | Sequence[int] | Sequence[str]
@@ -60,7 +63,7 @@ def grpo(
     -------
     Series
         ``advantage``, Float64, (rollouts,), in the order of `rewards`. Exactly 0 in a group whose rewards are
-        all equal.
+        all equal, that is, differ by less than 1e-12 of the largest of them.
 
     Raises
     ------
@@ -118,6 +121,99 @@ def rloo(
     [1.0, -0.5, -0.5]
     """
     return _relative(rewards, groups, scale="others", compat=compat, threads=threads)
+
+
+@public
+def gdpo(
+    rewards: "Mapping[str, Numbers]",
+    groups: "Codes",
+    *,
+    weights: Mapping[str, float] | None = None,
+    batches: "Codes | Literal[False] | None" = None,
+    ddof: Literal[0, 1] = 1,
+    epsilon: float = 1e-6,
+    batch_ddof: Literal[0, 1] = 0,
+    compat: Literal["trl"] | None = None,
+    threads: int | None = None,
+) -> pl.Series:
+    """Several rewards, each normalized within its group by itself, added up, and normalized over the batch.
+
+    Parameters
+    ----------
+    rewards
+        Of each reward its numbers, (rollouts,). A null or NaN is a reward that a rollout does not have: it is
+        left out of that reward's mean and of its own sum.
+    groups
+        (rollouts,), as of `grpo`.
+    weights
+        Of each reward; 1 where none is given.
+    batches
+        (rollouts,), what distinguishes the batches. None: all rollouts are one. False: sums stay as they are.
+    ddof, epsilon
+        As of `grpo`, within groups; `epsilon` is added to the deviation of the batch, too.
+    batch_ddof
+        The same as `ddof`, of the batch.
+    compat
+        ``"trl"``: `epsilon` is 1e-4 and `batch_ddof` 1, as in its ``normalize_then_sum``.
+    threads
+        None: the machine's cores. The numbers do not depend on it.
+
+    Returns
+    -------
+    Series
+        ``advantage``, Float64, (rollouts,). Exactly 0 in a group in which no reward has spread, null for a
+        rollout without any reward.
+
+    Raises
+    ------
+    ParameterError
+        No reward, lengths that differ, an infinite reward, a weight of no reward, an option out of range.
+
+    Notes
+    -----
+    O(rewards · rollouts). Source: GDPO, arXiv 2601.05242, section 3.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> rewards = {"easy": [0.0, 1.0, 0.0, 1.0], "hard": [0.0, 0.0, 0.0, 1.0]}
+    >>> ot.trainers.advantages.gdpo(rewards, ["P", "P", "Q", "Q"], batches=False).round(3).to_list()
+    [-0.707, 0.707, -1.414, 1.414]
+    """
+    _check_deviation(ddof, epsilon)
+    _check_deviation(batch_ddof, epsilon)
+    if compat not in (None, "trl"):
+        raise ParameterError(f"compat is {compat!r}, expected 'trl' or None")
+    if not isinstance(rewards, Mapping) or not rewards:
+        raise ParameterError("rewards names no reward, expected arrays by name: {'correct': [1.0, 0.0]}")
+    given = {} if weights is None else dict(weights)
+    if odd := [name for name in given if name not in rewards]:
+        raise ParameterError(unknown_name("reward in weights", str(odd[0]), list(rewards)))
+    _check_range(-sys.float_info.max, sys.float_info.max, **{f"weights[{k!r}]": w for k, w in given.items()})
+    columns = [_numbers(str(name), numbers).fill_null(float("nan")) for name, numbers in rewards.items()]
+    asked = [_codes("groups", groups)]
+    if batches is not None and batches is not False:
+        asked.append(_codes("batches", batches))
+    frame = _frame([*columns, *asked])
+    if frame.select(pl.col(one.name).null_count() for one in asked).sum_horizontal().item():
+        raise ParameterError("groups or batches has a null, expected none")
+    for column in columns:
+        if column.is_infinite().any():
+            raise ParameterError(f"reward '{column.name}' has an infinite number, expected finite ones")
+    codes = [one.to_numpy().astype(np.int64) for one in asked]
+    whole = np.zeros(frame.height, np.int64)
+    trl = compat == "trl"
+    values, _ = decoupled(
+        [column.to_numpy() for column in columns],
+        [float(given.get(name, 1.0)) for name in rewards],
+        codes[0],
+        None if batches is False else codes[1] if len(codes) > 1 else whole,
+        ddof=ddof,
+        epsilon=TRL_EPSILON if trl else epsilon,
+        batch_ddof=1 if trl else batch_ddof,
+        threads=threads,
+    )
+    return pl.Series("advantage", values).fill_nan(None)
 
 
 @public

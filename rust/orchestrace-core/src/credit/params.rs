@@ -75,7 +75,7 @@ pub const ROWS: Param = Param {
     name: "rows",
     kind: ParamKind::Choice(&["turns", "events"]),
     default: Value::Text(Cow::Borrowed("turns")),
-    doc: "steps: turns of agents, or single events, including events without an owner",
+    doc: "turns of agents, or single events",
 };
 
 /// Discount per turn or event.

@@ -18,6 +18,15 @@ use crate::schema::{Dict, MeasureKind};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
 
+/// What is closer to a threshold than this has reached it: a judge's sum of parts may be .9999999 where 1 is meant.
+const REACHED: f64 = 1e-6;
+
+/// Whether an outcome reaches a threshold, to rounding.
+#[must_use]
+pub fn reaches(outcome: f64, threshold: f64) -> bool {
+    outcome >= threshold - REACHED
+}
+
 /// The code of a channel that no trace of this store has.
 const NOT_HERE: u32 = u32::MAX;
 
@@ -141,6 +150,12 @@ mod tests {
         let reward: Vec<_> = reward.iter().map(|(name, weight)| ((*name).to_owned(), *weight)).collect();
         let (batches, _) = rewards(&[4, 7], rows.iter().copied(), &reward).unwrap();
         batches[0].column(1).as_primitive::<Float64Type>().iter().collect()
+    }
+
+    #[test]
+    fn a_threshold_is_reached_to_rounding() {
+        assert!(reaches(1.0, 1.0) && reaches(0.999_999_9, 1.0) && reaches(0.1 + 0.2, 0.3));
+        assert!(!reaches(0.999_99, 1.0) && !reaches(0.5, 1.0));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use rayon::prelude::*;
 
 use super::{ROWS_AT_A_TIME, same_length};
-use crate::credit::segments::{Scale, standardize};
+use crate::credit::segments::{Scale, alike, standardize};
 use crate::error::{Error, Result};
 use crate::run::Run;
 
@@ -213,9 +213,9 @@ fn shares(rollouts: &[u32], agents: &[u32], n_agents: usize) -> Vec<Vec<Share>> 
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     total: f64,
-    first: f64,
+    smallest: f64,
+    largest: f64,
     count: u32,
-    varied: bool,
 }
 
 /// What the second pass finds: sums of deviations from the mean of the first, which are not quite 0, and of squares.
@@ -235,7 +235,8 @@ struct Line {
 
 impl Line {
     fn at(self, x: f64) -> f64 {
-        (x - self.center) * self.factor
+        // a factor of 0 would leave a sign
+        (x - self.center) * self.factor + 0.0
     }
 }
 
@@ -257,9 +258,10 @@ fn lines_of<R: Iterator<Item = (usize, f64, u32)>>(
             rows().for_each(|(key, x, count)| {
                 let Some(group) = sums.get_mut(key.wrapping_sub(from)) else { return };
                 if group.count == 0 {
-                    group.first = x;
+                    (group.smallest, group.largest) = (x, x);
                 }
-                group.varied |= x != group.first;
+                group.smallest = group.smallest.min(x);
+                group.largest = group.largest.max(x);
                 group.total += x * f64::from(count);
                 group.count += count;
             });
@@ -285,9 +287,8 @@ impl Relative {
             let divisor = if let Scale::Deviation(_, epsilon) = self.scale { 1.0 + epsilon } else { 1.0 };
             return Line { center: 0.0, factor: 1.0 / divisor };
         }
-        if !sum.varied {
-            // x less itself is exactly 0
-            return Line { center: sum.first, factor: 1.0 };
+        if alike(sum.smallest, sum.largest) {
+            return Line { center: sum.smallest, factor: 0.0 };
         }
         let off = spread.deviations / n;
         let variance = |ddof: i64| (spread.squares - spread.deviations * off).max(0.0) / (n - ddof as f64);

@@ -19,6 +19,7 @@ use crate::credit::context::{Contexts, is_decision};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{CONTEXT, Param, ParamKind, Params, Value, WEIGHT};
+use crate::credit::segments::silent;
 use crate::credit::terms::{RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Tier, Unit};
@@ -92,21 +93,21 @@ impl GroupMethod for C3 {
         out.begin(group.value.len());
         out.segments.by(group.key.iter().copied());
         let all = over_all(params);
-        let Compared { value, reason, segments, .. } = out;
+        let Compared { value, reason, segments, gathered, .. } = out;
         let mut candidates: Vec<(u128, u32)> = Vec::new();
         let mut means: Vec<(f64, f64)> = Vec::new();
         for segment in segments.iter() {
             candidates.clear();
             candidates.extend(segment.iter().map(|&(_, row)| (group.choice[row as usize], row)));
             candidates.sort_unstable();
-            let first = group.value[segment[0].1 as usize];
-            let equal = segment.iter().all(|&(_, row)| group.value[row as usize] == first);
+            gathered.clear();
+            gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
             means.clear();
             means.extend(candidates.chunk_by(|a, b| a.0 == b.0).map(|rows| {
                 let w = rows.len() as f64;
                 (w, rows.iter().map(|&(_, row)| group.value[row as usize]).sum::<f64>() / w)
             }));
-            if means.len() < 2 || equal {
+            if means.len() < 2 || silent(gathered) {
                 for &(_, row) in segment {
                     reason[row as usize] = Some(Reason::GroupDegenerate);
                 }
@@ -152,15 +153,15 @@ impl GroupMethod for C3 {
                 candidates[at].1.push(row);
                 decisions += 1;
             }
-            let equal = bucket.clone().all(|row| group.value[row] == group.value[own]);
-            let silent = candidates.len() < 2 || equal;
+            let numbers: Vec<f64> = bucket.clone().map(|row| group.value[row]).collect();
+            let flat = candidates.len() < 2 || silent(&numbers);
             let mine = candidates.iter().find(|(choice, _)| *choice == group.choice[own]);
             let others = decisions - if all { 0 } else { mine.map_or(0, |(_, made)| made.len()) };
             for (choice, made) in &candidates {
                 let is_own = *choice == group.choice[own];
                 let taken = made.len() as f64;
                 let baseline = if others > 0 && (all || !is_own) { taken / others as f64 } else { 0.0 };
-                let weight = if silent { 0.0 } else { f64::from(u8::from(is_own)) - baseline };
+                let weight = if flat { 0.0 } else { f64::from(u8::from(is_own)) - baseline };
                 let mean = made.iter().map(|&row| group.value[row]).sum::<f64>() / taken;
                 let this = if is_own { ", this choice" } else { "" };
                 let told = format!(" ({} of {decisions}){this}", made.len());

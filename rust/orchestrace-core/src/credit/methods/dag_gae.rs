@@ -5,13 +5,16 @@
 //! mean: Σ_w m(v,w) = 1        split: Σ_v m(v,w) = 1 over the predecessors of w, so that returns are divided, not copied
 //! ```
 //!
-//! Rows are the events; r is the field `reward` (absent = 0) plus the outcome on y; V is the field `value` of every
-//! event, without which the trace is null (`field.absent`). A virtual outcome has V = 0 and follows every sink. On a chain this
+//! Rows are the events of the policy, and others that have a `value`; r is the field `reward` (absent = 0) plus the outcome
+//! on y; V is the field `value` of every row, without which the trace is null (`field.absent`). Events that are no row are
+//! stepped over: their successors follow their predecessors, and what they earn belongs to those. A virtual outcome has V = 0 and follows every sink. On a chain this
 //! is `gae`. O(|V| + |E|).
 //! Reference: defined by this project (docs/reference/definitions.md, D14), after arXiv 1506.02438.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use super::returns::{is_over, rows_beside, stepped_over};
 use crate::credit::method::{CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
 use crate::credit::terms::{Asked, Subject, TermKind, Terms};
@@ -64,13 +67,19 @@ impl CreditMethod for DagGae {
     ) -> Result<(), Reason> {
         let n = view.len();
         let outcome = graph.outcome(view)?;
+        let over = stepped_over(view, graph);
+        if let Some(over) = &over {
+            values.row_of.extend(rows_beside(over));
+        }
         graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights: None });
         let (csr, order) = graph.ordered();
         let order = order.ok_or(Reason::GraphCycle)?;
         let [critic, degree, _] = &mut values.work;
         critic.clear();
         for v in 0..n {
-            critic.push(view.value.get(v).ok_or(Reason::FieldAbsent)?);
+            // nobody asks for the value of an event that is stepped over
+            let skipped = if is_over(over.as_deref(), v) { Ok(0.0) } else { Err(Reason::FieldAbsent) };
+            critic.push(view.value.get(v).map_or(skipped, Ok)?);
         }
         // successors of each event: what is a mean is divided by them
         degree.clear();
@@ -83,6 +92,7 @@ impl CreditMethod for DagGae {
         let gamma = params.float("gamma").unwrap_or_default();
         let pass = Pass {
             csr,
+            over: over.as_deref(),
             critic,
             degree,
             gamma,
@@ -105,7 +115,13 @@ impl CreditMethod for DagGae {
     fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
         let &Asked { view, amount, params, .. } = asked;
         let Ok(outcome) = graph.outcome(view) else { return };
+        let over = stepped_over(view, graph);
         graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights: None });
+        let mut place = vec![0_u32; view.len()];
+        match graph.ordered().1 {
+            Some(Order::Listed(rows)) => rows.iter().zip(0..).for_each(|(&v, at)| place[v as usize] = at),
+            _ => place.iter_mut().zip(0..).for_each(|(place, at)| *place = at),
+        }
         graph.csr.build_successors();
         let csr = &graph.csr;
         let gamma = params.float("gamma").unwrap_or_default();
@@ -119,23 +135,34 @@ impl CreditMethod for DagGae {
             let reward = view.reward.get(v as usize).unwrap_or(0.0);
             out.push(TermKind::Reward, &rule, 1.0, reward, Subject::OwnRow(v));
             out.push(TermKind::Critic, &rule, -1.0, critic(v), Subject::OwnRow(v));
-            let successors = csr.successors_of(v as usize);
-            match outcome {
-                Outcome::Event(y) if y == v => {
-                    out.push(TermKind::Outcome, &rule, 1.0, amount, Subject::OwnRow(v));
+            // The event, then what it passes over: by place, so that all that leads to one comes before it.
+            let mut reached = BTreeMap::from([(place[v as usize], (v, 1.0))]);
+            while let Some((_, (u, weight))) = reached.pop_first() {
+                let skipped = u != v;
+                if skipped && !is_over(over.as_deref(), u as usize) {
+                    out.push(TermKind::Critic, &rule, gamma * weight, critic(u), Subject::OwnRow(u));
+                    let later = asked.values.events[u as usize];
+                    out.push(TermKind::Successor, &rule, fading * weight, later, Subject::Edge(v, u));
+                    continue;
                 }
-                Outcome::VirtualSink if successors.is_empty() => {
-                    let weight = fading * if split { 1.0 / sinks } else { 1.0 };
-                    out.push(TermKind::Outcome, &rule, weight, amount, Subject::OwnRow(v));
+                if let (true, Some(reward)) = (skipped, view.reward.get(u as usize)) {
+                    out.push(TermKind::Reward, &rule, weight, reward, Subject::OwnRow(v));
                 }
-                _ => {}
-            }
-            for &w in successors {
-                let of = if split { csr.in_degree(w as usize) as usize } else { successors.len() };
-                let part = 1.0 / of as f64;
-                out.push(TermKind::Critic, &rule, gamma * part, critic(w), Subject::OwnRow(w));
-                let later = asked.values.events[w as usize];
-                out.push(TermKind::Successor, &rule, fading * part, later, Subject::Edge(v, w));
+                let successors = csr.successors_of(u as usize);
+                match outcome {
+                    Outcome::Event(y) if y == u => {
+                        out.push(TermKind::Outcome, &rule, weight, amount, Subject::OwnRow(v));
+                    }
+                    Outcome::VirtualSink if successors.is_empty() => {
+                        let weight = weight * fading * if split { 1.0 / sinks } else { 1.0 };
+                        out.push(TermKind::Outcome, &rule, weight, amount, Subject::OwnRow(v));
+                    }
+                    _ => {}
+                }
+                for &w in successors {
+                    let of = if split { csr.in_degree(w as usize) as usize } else { successors.len() };
+                    reached.entry(place[w as usize]).or_insert((w, 0.0)).1 += weight / of as f64;
+                }
             }
         }
     }
@@ -143,6 +170,7 @@ impl CreditMethod for DagGae {
 
 struct Pass<'a> {
     csr: &'a CsrGraph,
+    over: Option<&'a [bool]>,
     critic: &'a [f64],
     degree: &'a [f64],
     gamma: f64,
@@ -163,7 +191,12 @@ impl Pass<'_> {
     fn run(&self, reversed: impl Iterator<Item = usize>, view: &TraceView<'_>, values: &mut [f64]) {
         for w in reversed {
             values[w] += view.reward.get(w).unwrap_or(0.0) - self.critic[w];
-            let passed = self.gamma * self.critic[w] + self.fading * values[w];
+            let passed = if is_over(self.over, w) {
+                // what its successors passed on is discounted already
+                values[w]
+            } else {
+                self.gamma * self.critic[w] + self.fading * values[w]
+            };
             let predecessors = self.csr.predecessors_of(w);
             let share = 1.0 / predecessors.len() as f64;
             for &v in predecessors {
@@ -215,13 +248,40 @@ mod tests {
         assert_eq!(advantages(&t.view(), &[]).1, [Some(Reason::FieldAbsent); 3]);
     }
 
+    #[test]
+    fn results_are_stepped_over() {
+        // a call, its result, which a second agent reads too, and two answers
+        let mut t = TestTrace::default();
+        t.event(EventType::ToolCall, "a").event(EventType::ToolResult, "t");
+        t.event(EventType::Message, "a").event(EventType::Aggregate, "b");
+        t.edge(0, 1, EdgeType::Return).edge(1, 2, EdgeType::Causal).edge(1, 3, EdgeType::Causal);
+        t.edge(2, 3, EdgeType::Causal);
+        let (reward, value) = ([0.0, 0.25, 0.0, 0.0], [1.0, 0.0, 2.0, 3.0]);
+        let nulls = arrow_buffer::NullBuffer::from(vec![true, false, true, true]);
+        let value = crate::store::view::Nullable::new(&value, Some(&nulls), 0);
+        let view = TraceView { reward: nullable(&reward), value, ..t.view() };
+        let given = [("gamma", Value::Float(0.5)), ("lambda_", Value::Float(0.5))];
+        let (got, reason) = advantages(&view, &given);
+        let last = 2.0 - 3.0;
+        let answer = 0.5 * 3.0 - 2.0 + 0.25 * last;
+        let call = 0.25 + 0.5 * (2.0 + 3.0) / 2.0 - 1.0 + 0.25 * (answer + last) / 2.0;
+        for (got, want) in [(got[0], call), (got[2], answer), (got[3], last)] {
+            assert!((got - want).abs() < 1e-12, "{got} {want}");
+        }
+        assert_eq!(reason, [None, Some(Reason::UnitNone), None, None]);
+    }
+
     proptest! {
         #[test]
         fn terms_sum_to_values(t in random_trace(25, false), split in any::<bool>(), program_order in any::<bool>()) {
             let n = t.t.len();
             let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
             let value: Vec<f64> = (0..n).map(|v| 1.0 - v as f64 / 8.0).collect();
-            let view = TraceView { reward: nullable(&reward), value: nullable(&value), ..t.view() };
+            // no critic values what a tool says
+            let nulls = t.view().types.iter().map(|&kind| kind != EventType::ToolResult as u8).collect::<Vec<_>>();
+            let nulls = arrow_buffer::NullBuffer::from(nulls);
+            let value = crate::store::view::Nullable::new(&value, Some(&nulls), 0);
+            let view = TraceView { reward: nullable(&reward), value, ..t.view() };
             let mode = if split { "split" } else { "mean" };
             let given = [("mode", Value::Text(mode.into())), ("program_order", Value::Bool(program_order))];
             let params = Params::check(INFO.params, &given).unwrap();
@@ -231,7 +291,8 @@ mod tests {
                 let rows: Vec<u32> = (0..n as u32).collect();
                 let asked = Asked { view: &view, amount: 2.0, params: &params, values: &values, rows: &rows };
                 DagGae.terms(&asked, &mut graph, &mut terms);
-                for (got, want) in sums(&terms, n).iter().zip(&values.events) {
+                let steps = sums(&terms, n).into_iter().zip(&values.events).zip(&nulls);
+                for ((got, want), _) in steps.filter(|(_, is_step)| *is_step) {
                     prop_assert!((got - want).abs() < 1e-9 * want.abs().max(1.0), "{} {}", got, want);
                 }
             }

@@ -8,8 +8,8 @@
 //! pass_k     the best gets r_max - r_second, the others 0; divided by std + ε if `norm_std`
 //! ```
 //!
-//! The row of each is the whole trace. A group of one, or of equal rewards, says nothing: its advantages are exactly
-//! 0. Released code gives a group of one its raw reward (mean 0, deviation 1), which `compat="verl"` reproduces.
+//! The row of each is the whole trace, or with `reward_of` an agent or role (`own_reward`). A group of one, or of rewards that are equal to rounding, says nothing: its
+//! advantages are exactly 0. Released code gives a group of one its raw reward (mean 0, deviation 1), which `compat="verl"` reproduces.
 //! Two passes in f64, O(G log G).
 //! References: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300, eq. 3; Z. Liu et al., Dr. GRPO, arXiv 2503.20783;
 //! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Hao et al., OPO, arXiv 2505.23585; Y. Chen et al., Pass@k, arXiv 2503.19595;
@@ -18,12 +18,13 @@
 
 use std::borrow::Cow;
 
+use super::own_reward::{self, REWARD_OF};
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use crate::credit::method::{Axiom, GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{COMPAT, DDOF, EPSILON, Param, ParamKind, Params, Value};
-use crate::credit::segments::{Scale, center, standardize, unit_of};
+use crate::credit::segments::{Scale, alike, center, silent, standardize, unit_of};
 use crate::credit::sum::pairwise;
-use crate::credit::terms::{Relative, Subject, TermKind, Terms};
+use crate::credit::terms::{Relative, RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::graph::owner::NOBODY;
 use crate::schema::{Reason, Unit};
@@ -71,7 +72,7 @@ static GRPO_INFO: MethodInfo = MethodInfo {
     scope: Scope::Group,
     units: Unit::ALL,
     axioms: &[Axiom::ZeroMean],
-    params: &[DDOF, EPSILON, COMPAT],
+    params: &[DDOF, EPSILON, REWARD_OF, COMPAT],
     tier: None,
     needs_graph: false,
 };
@@ -84,7 +85,7 @@ static DR_GRPO_INFO: MethodInfo = MethodInfo {
     scope: Scope::Group,
     units: Unit::ALL,
     axioms: &[Axiom::ZeroMean, Axiom::Linearity],
-    params: &[COMPAT],
+    params: &[REWARD_OF, COMPAT],
     tier: None,
     needs_graph: false,
 };
@@ -97,7 +98,7 @@ static RLOO_INFO: MethodInfo = MethodInfo {
     scope: Scope::Group,
     units: Unit::ALL,
     axioms: &[Axiom::ZeroMean, Axiom::Linearity],
-    params: &[COMPAT],
+    params: &[REWARD_OF, COMPAT],
     tier: None,
     needs_graph: false,
 };
@@ -154,11 +155,13 @@ impl GroupMethod for GroupRelative {
         view: &TraceView<'_>,
         amount: f64,
         params: &Params,
-        _: &Vocabulary,
+        corpus: &Vocabulary,
         graph: &mut TraceGraph,
         rows: &mut Decisions,
     ) -> Result<(), Reason> {
-        if matches!(self.rule, Rule::Opo) {
+        if let Some(whose) = own_reward::whose(params) {
+            own_reward::decide(view, whose, corpus, graph, rows);
+        } else if matches!(self.rule, Rule::Opo) {
             // what is not known makes the baseline of the group unknown
             let length = length(view, params.text("length") == Some("events"), graph.owners(view).codes());
             rows.push(0, 0, amount, length.unwrap_or(f64::NAN));
@@ -172,11 +175,15 @@ impl GroupMethod for GroupRelative {
         let rewards = group.value;
         let n = rewards.len();
         let epsilon = params.float("epsilon").unwrap_or_default();
+        if own_reward::whose(params).is_some() {
+            let lone = (params.text("compat") == Some("verl")).then(|| self.lone_divisor(epsilon));
+            let scale = |n| self.scale(n, params).unwrap_or(Scale::None);
+            return own_reward::compare(group, scale, lone, out);
+        }
         out.value.clear();
         out.reason.clear();
         if n == 1 && params.text("compat") == Some("verl") {
-            let deviation = if matches!(self.rule, Rule::Grpo) { 1.0 + epsilon } else { 1.0 };
-            out.value.push(rewards[0] / deviation);
+            out.value.push(rewards[0] / self.lone_divisor(epsilon));
             out.reason.push(None);
             return;
         }
@@ -190,18 +197,28 @@ impl GroupMethod for GroupRelative {
         out.reason.resize(n, degenerate.then_some(Reason::GroupDegenerate));
     }
 
+    fn row_kind(&self, params: &Params) -> RowKind {
+        if own_reward::whose(params).is_some() { RowKind::Agent } else { RowKind::Trace }
+    }
+
     fn terms(&self, group: &Rollouts<'_>, params: &Params, rows: &[u32], out: &mut Terms) {
         let rewards = group.value;
         let n = rewards.len();
         let epsilon = params.float("epsilon").unwrap_or_default();
         let whom = |row: usize| Subject::Rollout(group.rollout[row]);
-        let alone = n == 1 && params.text("compat") == Some("verl");
+        let verl = params.text("compat") == Some("verl");
+        if own_reward::whose(params).is_some() {
+            let scale = |n| self.scale(n, params).unwrap_or(Scale::None);
+            let lone = verl.then(|| self.lone_divisor(epsilon));
+            return own_reward::terms(group, scale, lone, rows, out);
+        }
+        let alone = n == 1 && verl;
         for (part, &own) in rows.iter().enumerate() {
             out.begin(part);
             if alone {
                 let rule = "amount = R, since released code leaves a group of one unchanged".into();
-                let deviation = if matches!(self.rule, Rule::Grpo) { 1.0 + epsilon } else { 1.0 };
-                out.push(TermKind::Rollout, &rule, 1.0 / deviation, rewards[0], whom(0));
+                let weight = 1.0 / self.lone_divisor(epsilon);
+                out.push(TermKind::Rollout, &rule, weight, rewards[0], whom(0));
                 continue;
             }
             let rule = match self.rule {
@@ -247,6 +264,11 @@ impl GroupMethod for GroupRelative {
 }
 
 impl GroupRelative {
+    /// What released code divides the reward of a group of one by.
+    fn lone_divisor(&self, epsilon: f64) -> f64 {
+        if matches!(self.rule, Rule::Grpo) { 1.0 + epsilon } else { 1.0 }
+    }
+
     /// How rewards of so many rollouts are scaled, unless the best alone is paid.
     fn scale(&self, n: usize, params: &Params) -> Option<Scale> {
         match self.rule {
@@ -279,7 +301,7 @@ fn length(view: &TraceView<'_>, by_events: bool, owners: &[u32]) -> Option<f64> 
 fn weighted_mean(rewards: &[f64], lengths: &[f64]) -> Option<f64> {
     let unit = unit_of(rewards);
     let total = pairwise(lengths);
-    if rewards.windows(2).all(|w| w[0] == w[1]) || total <= 0.0 {
+    if silent(rewards) || total <= 0.0 {
         return None;
     }
     let parts: Vec<f64> = rewards.iter().zip(lengths).map(|(r, l)| r / unit * (l / total)).collect();
@@ -303,7 +325,7 @@ fn against_lengths(rewards: &[f64], lengths: &[f64], out: &mut Compared) {
     }
 }
 
-/// The best rollout and the second; of equal ones the first.
+/// The best rollout and the second, unless they are equal to rounding.
 fn first_two(rewards: &[f64]) -> Option<(usize, usize)> {
     let n = rewards.len();
     let at = (1..n).fold(0, |at, i| if rewards[i] > rewards[at] { i } else { at });
@@ -311,7 +333,7 @@ fn first_two(rewards: &[f64]) -> Option<(usize, usize)> {
         Some(s) if rewards[s] >= rewards[i] => Some(s),
         _ => Some(i),
     });
-    second.map(|second| (at, second))
+    second.filter(|&second| !alike(rewards[second], rewards[at])).map(|second| (at, second))
 }
 
 /// The lead of the best over the second; a tie at the top gives 0 to all.

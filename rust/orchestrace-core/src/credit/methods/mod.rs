@@ -16,6 +16,7 @@ pub mod gigpo;
 pub mod group;
 pub mod myerson;
 pub mod owen;
+mod own_reward;
 pub mod reinforce_pp;
 pub mod returns;
 pub mod shape;

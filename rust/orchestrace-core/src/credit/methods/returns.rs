@@ -7,7 +7,9 @@
 //! eligibility       Σ_{k≥t} δ_k e_k(t): every turn lays a trace that fades by γλ; `replacing`: until the agent's next turn
 //! ```
 //!
-//! Rows are the turns in order of their first events, all agents in one sequence; r is the field `reward` of the turn's
+//! Rows are the turns in order of their first events, all agents in one sequence, or the events of `rows="events"`: those
+//! of the policy, and others that have a `value`. What tools and the environment say without one is stepped over, and a
+//! `reward` there belongs to the step before it. r is the field `reward` of the turn's
 //! events (absent = 0), plus the outcome on the last turn of the sequence; V is the first `value` in the turn, 0 after the last turn. A turn
 //! without a value makes the trace null (`field.absent`) where a critic is needed. Accumulating eligibility traces
 //! equal `gae`, which is the equivalence of the backward and the forward view. O(|V|).
@@ -19,8 +21,9 @@ use std::borrow::Cow;
 use crate::credit::method::{CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, Param, ParamKind, Params, ROWS, Value, WEIGHT};
 use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
+use crate::graph::owner::NOBODY;
 use crate::graph::{NO_UNIT, Owners, TraceGraph, Turns};
-use crate::schema::{Reason, Unit};
+use crate::schema::{EventType, Reason, Unit};
 use crate::store::view::TraceView;
 
 /// What this file adds to the methods.
@@ -213,11 +216,17 @@ impl AlongTurns {
         let has_critic = self.rule != Rule::ReturnToGo;
         let fading = if has_critic { gamma * params.float("lambda_").unwrap_or_default() } else { gamma };
         if self.row_kind(params) == RowKind::Event {
-            let order: Vec<usize> = graph.canonical(view).rows().iter().map(|&v| v as usize).collect();
+            let over = stepped_over(view, graph);
             let mut reward: Vec<f64> = (0..view.len()).map(|v| view.reward.get(v).unwrap_or(0.0)).collect();
-            if let Some(&last) = order.last() {
-                reward[last] += amount;
+            let (mut order, mut later) = (Vec::new(), amount);
+            for &v in graph.canonical(view).rows().iter().rev() {
+                later += reward[v as usize];
+                if !is_over(over.as_deref(), v as usize) {
+                    reward[v as usize] = std::mem::take(&mut later);
+                    order.push(v as usize);
+                }
             }
+            order.reverse();
             let critic = |v| view.value.get(v).unwrap_or(f64::NAN);
             let critic = has_critic.then(|| (0..view.len()).map(critic).collect());
             return Steps { order, reward, critic, owner: Vec::new(), gamma, fading };
@@ -243,7 +252,7 @@ impl AlongTurns {
 impl Steps {
     /// Place of every own row in the order.
     fn places(&self) -> Vec<usize> {
-        let mut places = vec![0; self.order.len()];
+        let mut places = vec![0; self.reward.len()];
         for (place, &row) in self.order.iter().enumerate() {
             places[row] = place;
         }
@@ -308,13 +317,38 @@ impl Steps {
     }
 }
 
+/// Which events of a trace are no steps of the policy where each event is one: what tools and the environment say, unless
+/// a critic values it. None where all events are steps.
+pub(super) fn stepped_over(view: &TraceView<'_>, graph: &mut TraceGraph) -> Option<Vec<bool>> {
+    let valued = |v: usize| view.value.get(v).is_some();
+    if (0..view.len()).all(valued) {
+        return None;
+    }
+    let owners = graph.owners(view).codes().iter().zip(view.types);
+    let over: Vec<bool> = owners
+        .enumerate()
+        .map(|(v, (&owner, &kind))| (owner == NOBODY || kind == EventType::ToolResult as u8) && !valued(v))
+        .collect();
+    over.contains(&true).then_some(over)
+}
+
+/// Whether an event is stepped over.
+pub(super) fn is_over(over: Option<&[bool]>, v: usize) -> bool {
+    over.is_some_and(|over| over[v])
+}
+
+/// Own rows of events where those that are stepped over have none.
+pub(super) fn rows_beside(over: &[bool]) -> impl Iterator<Item = u32> + '_ {
+    over.iter().zip(0..).map(|(&over, v)| if over { NO_UNIT } else { v })
+}
+
 /// The difference of a step: what it brings, less what the critic expected.
 fn delta(reward: f64, gamma: f64, next_critic: f64, critic: f64) -> f64 {
     reward + gamma * next_critic - critic
 }
 
 impl AlongTurns {
-    /// Every event is a step of its own, in canonical order.
+    /// Every event of the policy is a step of its own, in canonical order.
     fn along_events(
         &self,
         view: &TraceView<'_>,
@@ -335,10 +369,17 @@ impl AlongTurns {
             _ => Ok(0.0),
         };
         values.events.resize(n, 0.0);
-        let (mut next_critic, mut next, mut reward_at_end) = (0.0, 0.0, amount);
+        let over = stepped_over(view, graph);
+        if let Some(over) = &over {
+            values.row_of.extend(rows_beside(over));
+        }
+        let (mut next_critic, mut next, mut later) = (0.0, 0.0, amount);
         let mut step = |v: usize| {
-            let (reward, critic) = (view.reward.get(v).unwrap_or(0.0) + reward_at_end, critic(v)?);
-            reward_at_end = 0.0;
+            later += view.reward.get(v).unwrap_or(0.0);
+            if is_over(over.as_deref(), v) {
+                return Ok(());
+            }
+            let (reward, critic) = (std::mem::take(&mut later), critic(v)?);
             next = delta(reward, gamma, next_critic, critic) + fading * next;
             next_critic = critic;
             values.events[v] = next;
@@ -481,8 +522,9 @@ mod tests {
     use crate::credit::terms::testing::sums;
     use crate::credit::{Rows, Scratch, assign_trace};
     use crate::graph::test_trace::{TestTrace, random_trace};
-    use crate::schema::EventType::Message;
+    use crate::schema::EventType::{Message, ToolResult};
     use crate::store::view::Nullable;
+    use arrow_buffer::NullBuffer;
     use proptest::prelude::*;
 
     fn number(x: f64) -> Value {
@@ -547,6 +589,48 @@ mod tests {
             &credits(&RETURN_TO_GO, &view, Unit::Agent, &[("gamma", number(g))])[..1],
             &[f64::midpoint(returns[0], returns[2])],
         );
+    }
+
+    #[test]
+    fn what_tools_and_the_environment_say_is_stepped_over() {
+        // a test of verl's: policy, policy, policy, two results, policy, policy
+        let mut t = TestTrace::default();
+        for (at, kind) in
+            [Message, Message, Message, ToolResult, ToolResult, Message, Message].into_iter().enumerate()
+        {
+            t.event(kind, if kind == Message { "a" } else { "b" }).at(at as f64);
+        }
+        t.event(Message, "user").at(7.0);
+        let mut reward = [0.1, 0.1, 0.1, 0.0, 0.0, 0.1, 1.0, 0.0];
+        let critic = [4.0, 5.0, 6.0, f64::NAN, f64::NAN, 7.0, 9.0, f64::NAN];
+        let nulls = NullBuffer::from_iter(critic.iter().map(|x| !x.is_nan()));
+        let events = ("rows", Value::Text("events".into()));
+        let of = |method: &AlongTurns, reward: &[f64], gamma, lambda| {
+            let value = Nullable::new(&critic, Some(&nulls), 0);
+            let view = TraceView { reward: Nullable::new(reward, None, 0), value, ..t.view() };
+            let mut given = vec![events.clone(), ("gamma", number(gamma))];
+            if method.rule != Rule::ReturnToGo {
+                given.push(("lambda_", number(lambda)));
+            }
+            // the amount of these tests is 2
+            let credits = credits(method, &view, Unit::Event, &given);
+            let (steps, over): (Vec<_>, Vec<_>) =
+                credits.into_iter().zip(&critic).partition(|(_, x)| !x.is_nan());
+            assert!(over.iter().all(|(credit, _)| credit.is_nan()));
+            steps.into_iter().map(|(credit, _)| credit).collect::<Vec<_>>()
+        };
+        reward[6] -= 2.0;
+        let want = [-0.534_714_112, -1.575_992, -2.883_2, -4.56, -8.0];
+        assert!(of(&GAE, &reward, 0.9, 0.8).iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-3));
+        close(&of(&GAE, &reward, 1.0, 1.0), &[-2.6, -3.7, -4.8, -5.9, -8.0]);
+        close(
+            &of(&RETURN_TO_GO, &reward, 0.5, 0.0),
+            &[0.1 * 1.875 + 1.0 / 16.0, 0.1 * 1.75 + 0.125, 0.4, 0.6, 1.0],
+        );
+        // what a result earns, the step before it earned; what comes after all steps, the last one
+        (reward[4], reward[5], reward[6], reward[7]) = (0.4, -0.3, -2.0, 1.0);
+        let paid = of(&RETURN_TO_GO, &reward, 1.0, 0.0);
+        close(&paid, &[1.4, 1.3, 1.2, 0.7, 1.0]);
     }
 
     #[test]
@@ -620,7 +704,9 @@ mod tests {
             let n = t.t.len();
             let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
             let value: Vec<f64> = (0..n).map(|v| 1.0 - v as f64 / 8.0).collect();
-            let (reward, value) = (Nullable::new(&reward, None, 0), Nullable::new(&value, None, 0));
+            // no critic values what a tool says
+            let nulls = NullBuffer::from_iter(t.view().types.iter().map(|&kind| kind != ToolResult as u8));
+            let (reward, value) = (Nullable::new(&reward, None, 0), Nullable::new(&value, Some(&nulls), 0));
             let view = TraceView { reward, value, ..t.view() };
             for method in [&RETURN_TO_GO, &GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
                 let mut given = vec![("gamma", number(0.8))];
@@ -631,7 +717,10 @@ mod tests {
                     given.push(("traces", Value::Text("replacing".into())));
                 }
                 let Some((values, terms, _)) = told(method, &view, &given) else { continue };
-                for (got, want) in sums(&terms, values.len()).iter().zip(&values) {
+                for (row, (got, want)) in sums(&terms, values.len()).iter().zip(&values).enumerate() {
+                    if events && method.info.params.iter().any(|p| p.name == "rows") && !nulls.is_valid(row) {
+                        continue;
+                    }
                     prop_assert!((got - want).abs() < 1e-9, "{} {} {}", method.info.name, got, want);
                 }
             }

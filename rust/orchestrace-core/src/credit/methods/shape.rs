@@ -13,7 +13,7 @@
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, key_of};
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{DDOF, EPSILON, PROGRAM_ORDER, Param, ParamKind, Params, Value};
-use crate::credit::segments::unit_of;
+use crate::credit::segments::{silent, unit_of};
 use crate::credit::sum::pairwise;
 use crate::credit::terms::{Subject, TermKind, Terms};
 use crate::graph::{GraphOptions, Order, TraceGraph};
@@ -97,7 +97,7 @@ impl GroupMethod for ShapeNormalized {
         out.segments.by(group.key.iter().copied());
         let Compared { value, reason, segments, gathered, scaled } = out;
         let whole: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
-        if equal(&whole) {
+        if silent(&whole) {
             reason.fill(Some(Reason::GroupDegenerate));
             return;
         }
@@ -107,7 +107,7 @@ impl GroupMethod for ShapeNormalized {
             gathered.extend(segment.iter().map(|&(_, row)| whole[row as usize]));
             let of_shape = moments(gathered, ddof, scaled);
             let k = gathered.len() as f64;
-            if kappa == 0.0 && equal(gathered) {
+            if kappa == 0.0 && silent(gathered) {
                 for &(_, row) in segment {
                     reason[row as usize] = Some(Reason::GroupDegenerate);
                 }
@@ -136,13 +136,13 @@ impl GroupMethod for ShapeNormalized {
             let is_like = |row: usize| group.key[row] == group.key[own];
             let like: Vec<f64> = (0..whole.len()).filter(|&row| is_like(row)).map(|row| whole[row]).collect();
             let of_shape = moments(&like, ddof, &mut buffer);
-            let silent = equal(&whole) || (kappa == 0.0 && equal(&like));
+            let flat = silent(&whole) || (kappa == 0.0 && silent(&like));
             let (k, n) = (like.len() as f64, whole.len() as f64);
             let divisor = shrunk(of_shape.1, k, of_group.1, kappa).sqrt() * unit + epsilon;
             for (row, &reward) in group.value.iter().enumerate() {
                 let of = |is: bool| f64::from(u8::from(is));
                 let weight = of(row == own) - of(is_like(row)) / (k + kappa) - kappa / (k + kappa) / n;
-                let weight = if silent { 0.0 } else { weight / divisor };
+                let weight = if flat { 0.0 } else { weight / divisor };
                 let told = if is_like(row) { " (same shape)" } else { "" };
                 let whom = (Subject::Rollout(group.rollout[row]), told.to_owned());
                 out.noted(TermKind::Rollout, &rule, weight, reward, whom);
@@ -150,10 +150,6 @@ impl GroupMethod for ShapeNormalized {
             out.beside(TermKind::Deviation, &rule, divisor, "divisor");
         }
     }
-}
-
-fn equal(numbers: &[f64]) -> bool {
-    numbers.windows(2).all(|w| w[0] == w[1])
 }
 
 /// A number of `k` rollouts of a shape, and that of the group, which is worth `kappa` of them.

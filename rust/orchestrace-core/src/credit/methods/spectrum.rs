@@ -8,7 +8,7 @@
 //!
 //! The credit of an event is minus the suspiciousness of its class, so that the least credit is the first suspect, as
 //! with every other method. Classes: `action` is (type, tool) of owned events, `agent` the owner, `message` the text of a
-//! message. A rollout passes from R ≥ `threshold` on. A group without a failing or without a passing rollout says
+//! message. A rollout passes from R ≥ `threshold` on, to 1e-6. A group without a failing or without a passing rollout says
 //! nothing: exactly 0. A perfect split, where D* divides by 0, counts as half a miss. O(N log N) for N classes of rollouts.
 //! References: J. Jones et al., ICSE 2002; R. Abreu et al., PRDC 2006; W. E. Wong et al., IEEE Trans. Reliability 63, 2014.
 
@@ -21,6 +21,7 @@ use crate::credit::context::content_key;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
+use crate::credit::reward::reaches;
 use crate::credit::terms::{RowKind, Subject, TermKind, Terms};
 use crate::graph::owner::NOBODY;
 use crate::graph::units::is_message;
@@ -60,7 +61,7 @@ static INFO: MethodInfo = MethodInfo {
             name: "threshold",
             kind: ParamKind::Float(f64::MIN, f64::MAX),
             default: Value::Float(0.5),
-            doc: "least reward of a passing rollout",
+            doc: "least reward of a passing rollout, to 1e-6",
         },
         Param {
             name: "star",
@@ -133,7 +134,8 @@ impl GroupMethod for Spectrum {
         out.segments.by(group.key.iter().copied());
         let Compared { value, segments, .. } = out;
         for segment in segments.iter() {
-            let fails = segment.iter().filter(|&&(_, row)| group.value[row as usize] < threshold).count();
+            let fails =
+                segment.iter().filter(|&&(_, row)| !reaches(group.value[row as usize], threshold)).count();
             let (ef, ep) = (fails as f64, (segment.len() - fails) as f64);
             let suspiciousness = suspiciousness(params, (ef, ep), (failing, passing));
             for &(_, row) in segment {
@@ -161,7 +163,7 @@ impl GroupMethod for Spectrum {
             out.begin(part);
             let key = group.key[own as usize];
             let with = || group.key.iter().zip(group.value).filter(|(k, _)| **k == key);
-            let ef = with().filter(|(_, value)| **value < threshold).count() as f64;
+            let ef = with().filter(|(_, value)| !reaches(**value, threshold)).count() as f64;
             let ep = with().count() as f64 - ef;
             for (name, count) in [("ef", ef), ("ep", ep), ("nf", failing - ef), ("np", passing - ep)] {
                 out.beside(TermKind::Count, &rule, count, name);
@@ -184,7 +186,7 @@ struct Runs {
 impl Runs {
     fn of(group: &Rollouts<'_>, params: &Params) -> Self {
         let threshold = params.float("threshold").unwrap_or(0.5);
-        let passing = group.outcomes.iter().filter(|outcome| **outcome >= threshold).count() as f64;
+        let passing = group.outcomes.iter().filter(|outcome| reaches(**outcome, threshold)).count() as f64;
         Self { threshold, passing, failing: group.outcomes.len() as f64 - passing }
     }
 }

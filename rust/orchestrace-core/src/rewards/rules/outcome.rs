@@ -1,6 +1,7 @@
 //! R1: one outcome for the whole team.
 
 use crate::credit::params::{Param, ParamKind, Value};
+use crate::credit::reward::reaches;
 use crate::rewards::reward::{OUTCOME as CHANNEL, Pay, Reward};
 use crate::schema::{Family, Unit};
 
@@ -37,7 +38,7 @@ pub static SUCCESS: Reward = Reward {
         name: "threshold",
         kind: ParamKind::Float(f64::MIN, f64::MAX),
         default: Value::Float(1.0),
-        doc: "lowest outcome that counts as a success",
+        doc: "lowest outcome that counts as a success, to 1e-6",
     }],
     channels: &[CHANNEL],
     metrics: &[],
@@ -45,7 +46,7 @@ pub static SUCCESS: Reward = Reward {
     pay: Pay::Team(|given, addends| {
         let success = match given.task_success {
             Some(success) => success > 0.0,
-            None => given.channel(0)? >= given.number("threshold"),
+            None => reaches(given.channel(0)?, given.number("threshold")),
         };
         addends.push(f64::from(u8::from(success)));
         Ok(())
