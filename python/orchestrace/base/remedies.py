@@ -150,6 +150,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("finding", "value.impossible"): Remedy(
         "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."
     ),
+    ("finding", "usage.incomplete"): Remedy(
+        "The result of an agent reports 19,830 tokens, the last record of its response has 18,503.",
+        "Read sums of tokens and prices as at least so much; the bill of your provider has the rest.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

@@ -79,6 +79,7 @@ codes!(
         MappingUnused = "mapping.unused" => "Some keys of the mapping never had a value in any record.",
         UsageConflict = "usage.conflict" => "Token counts contradict each other; the parts are used.",
         ValueImpossible = "value.impossible" => "An impossible value, such as a negative cost, was dropped.",
+        UsageIncomplete = "usage.incomplete" => "Some tokens are not recorded, or not counted; the sums are a floor.",
     ]
 );
 
@@ -112,7 +113,8 @@ impl FindingCode {
             | Self::OutcomeAmbiguous
             | Self::MappingUnused
             | Self::UsageConflict
-            | Self::ValueImpossible => "warning",
+            | Self::ValueImpossible
+            | Self::UsageIncomplete => "warning",
             Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
                 "note"
             }

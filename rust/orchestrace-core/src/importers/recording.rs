@@ -19,6 +19,7 @@ use crate::json::tree::{Tree, Value, canonical};
 use crate::json::{Limits, write_string};
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
 
+mod answers;
 mod emission;
 mod order;
 mod plan;
@@ -70,6 +71,8 @@ pub struct AgentInfo {
     pub role: Text,
     /// Who spawned it.
     pub parent: Option<Agent>,
+    /// When it was asked, where nothing records how: nanoseconds since the epoch.
+    pub began: Option<i64>,
     /// Whether its stream goes on beyond the recording: its last text is then no answer.
     pub open: bool,
     /// Whether the program started it on its own: nobody asked, so its last text answers nobody.
@@ -252,6 +255,8 @@ pub struct CallResult {
     pub trusted: Option<bool>,
     /// Whether it only says that work in the background has begun: the child returns later.
     pub launched: bool,
+    /// Whether a human gave it: answered a question, approved a plan. Then nobody worked for it.
+    pub by_user: bool,
     /// `x_` fields.
     pub extras: Text,
 }
@@ -334,7 +339,10 @@ enum What {
     Incoming(Incoming),
     Mark(Mark),
     /// The answer of a child reaches the agent of this stream here.
-    Delivery(Agent),
+    Delivery {
+        child: Agent,
+        time: Option<i64>,
+    },
     /// The agent forgets what it read.
     Compaction,
 }
@@ -579,7 +587,13 @@ impl Recording {
 
     /// The answer of a child that works in the background reaches its parent.
     pub fn delivery(&mut self, parent: Agent, child: Agent) -> Entry {
-        self.push(parent, What::Delivery(child))
+        self.push(parent, What::Delivery { child, time: None })
+    }
+
+    /// The same at a time: what the child said last before it. There may be several: the last answer is its return,
+    /// those before are messages to the parent.
+    pub fn delivery_at(&mut self, parent: Agent, child: Agent, time: Option<i64>) -> Entry {
+        self.push(parent, What::Delivery { child, time })
     }
 
     /// The context of an agent is compacted: what it read before no longer flows on.

@@ -347,6 +347,7 @@ impl<'a, 'i> Stream<'a, 'i> {
                 ok,
                 trusted: Some(is_trusted(&tool)),
                 launched: true,
+                by_user: false,
                 extras,
             },
         );

@@ -7,6 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use memchr::memmem;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::answers::Brought;
 use super::order::Order;
 use super::plan::{NONE, Plan};
 use super::{
@@ -234,8 +235,16 @@ impl<'r> Emission<'r, '_, '_> {
                 What::Result(result) => self.result(e, agent, &result),
                 What::Incoming(incoming) => self.incoming(e, agent, &incoming),
                 What::Mark(mark) => self.mark(e, agent, &mark),
-                What::Delivery(child) => {
+                What::Delivery { child, .. } => {
                     let at = child.0 as usize;
+                    match self.plan.answers_before.brought.get(&e) {
+                        Some(Brought::Earlier(text)) => {
+                            self.hear(agent, *text);
+                            continue;
+                        }
+                        Some(_) => continue,
+                        None => {}
+                    }
                     if self.plan.unspawned[at] && !begun[at] {
                         self.agents[at].early.push(agent);
                     } else {
@@ -705,7 +714,9 @@ impl<'r> Emission<'r, '_, '_> {
             _ => None,
         };
         let to_other = user.is_none() && matches!(saying.to, Some(Party::Agent(_) | Party::Named(_)));
-        let event_type = if to_other || saying.aside {
+        // Of the answers before the last it is known where they arrive.
+        let receiver = self.plan.answers_before.receivers.get(&e).copied();
+        let event_type = if to_other || saying.aside || receiver.is_some() {
             EventType::Message
         } else if last && parent != NONE {
             EventType::Return
@@ -721,7 +732,10 @@ impl<'r> Emission<'r, '_, '_> {
         self.open(agent, seq);
         self.out.set(EventField::Trusted, Value::Bool(true));
         match event_type {
-            EventType::Message => self.address(agent, seq, saying.to),
+            EventType::Message => match receiver {
+                Some(to) => self.sent_to(agent, to),
+                None => self.address(agent, seq, saying.to),
+            },
             EventType::Return | EventType::Aggregate if parent == NONE && user.is_some() => {
                 self.put_together(agent, seq);
                 self.address(agent, seq, saying.to);
@@ -757,6 +771,22 @@ impl<'r> Emission<'r, '_, '_> {
         self.close(e, turn, saying.content.as_ref(), saying.extras);
     }
 
+    /// `from` and `to` of a message that arrives elsewhere.
+    fn sent_to(&mut self, agent: u32, to: Agent) {
+        self.from(agent);
+        let name = self.name(to.0);
+        self.out.set(EventField::To, Value::Text(&name));
+    }
+
+    /// An answer that is not the last of its agent reaches another; its next event is where.
+    fn hear(&mut self, agent: u32, text: u32) {
+        self.agents[agent as usize].waiting.push((End::Entry(text), EdgeType::Message));
+        let seq = self.first[text as usize];
+        if seq != NONE {
+            self.read(agent, seq, None);
+        }
+    }
+
     /// The answer of a child reaches an agent; its next event is where.
     fn receive(&mut self, agent: u32, child: u32) {
         let state = &mut self.agents[agent as usize];
@@ -779,8 +809,15 @@ impl<'r> Emission<'r, '_, '_> {
             Some(Does::Spawns(spawned)) if !result.launched => child = Some(spawned.0),
             _ => {}
         }
-        if let Some(child) = child {
-            self.answer_unrecorded(child, agent, result);
+        let brought = self.plan.answers_before.brought.get(&e).copied();
+        let mut earlier = None;
+        match (child, brought) {
+            (Some(_), Some(Brought::Earlier(text))) => earlier = Some(End::Entry(text)),
+            (Some(child), Some(Brought::Unrecorded)) => {
+                earlier = Some(End::Event(self.message_unrecorded(child, agent, result)));
+            }
+            (Some(child), None) => self.answer_unrecorded(child, agent, result),
+            _ => {}
         }
         let tool = call.map_or(result.tool, |call| if call.tool.is_none() { result.tool } else { call.tool });
         let name = if tool.is_none() { "tool" } else { recording.read(tool) };
@@ -788,6 +825,9 @@ impl<'r> Emission<'r, '_, '_> {
         let suffix = if result.id.is_none() { ":r" } else { "" };
         let seq = self.event(EventType::ToolResult, name, stem, suffix);
         self.set_text(EventField::Tool, tool);
+        if result.by_user {
+            self.out.set(EventField::From, Value::Text(USER));
+        }
         if let Some(trusted) = result.trusted {
             self.out.set(EventField::Trusted, Value::Bool(trusted));
         }
@@ -797,7 +837,10 @@ impl<'r> Emission<'r, '_, '_> {
         if let Some(duration) = result.duration_s {
             self.out.set(EventField::DurationS, Value::F64(duration));
         }
-        match (child, call) {
+        match (child.filter(|_| brought.is_none()), call) {
+            _ if earlier.is_some() => {
+                self.edges.extend(earlier.map(|said| (said, End::Event(seq), EdgeType::Message)));
+            }
             (Some(child), _) => {
                 self.edges.push((End::ReturnOf(child), End::Event(seq), EdgeType::Return));
                 let returned = &mut self.agents[agent as usize].returned;
@@ -841,12 +884,41 @@ impl<'r> Emission<'r, '_, '_> {
         self.agents[at].answer = Some(seq);
     }
 
+    /// An answer before the last, of a child that said nothing which was recorded: its result is what there is of it.
+    fn message_unrecorded(&mut self, child: u32, parent: u32, result: &CallResult) -> u32 {
+        self.partial |= !self.plan.present[child as usize];
+        let stem = [self.recording.read(result.call), ":message"].concat();
+        let seq = self.act(EventType::Message, child, &stem, "");
+        self.sent_to(child, Agent(parent));
+        self.out.set(EventField::Trusted, Value::Bool(true));
+        if let Some(ok) = result.ok {
+            self.out.set(EventField::Ok, Value::Bool(ok));
+        }
+        self.partial_event();
+        self.close(NONE, NONE, result.content.as_ref(), Text::default());
+        seq
+    }
+
     /// The spawn of an agent whose parent is known but not how it was asked.
     fn spawn_unrecorded(&mut self, child: u32) {
         let parent = self.plan.parent[child as usize];
         let name = self.name(child);
         let id = self.recording.read(self.recording.agents[child as usize].source_id);
-        let seq = self.act(EventType::Spawn, parent, if id.is_empty() { &name } else { id }, ":s");
+        let id = if id.is_empty() { &*name } else { id };
+        let at = parent as usize;
+        let seq = if self.plan.present[at] || self.plan.parent[at] != NONE {
+            self.act(EventType::Spawn, parent, id, ":s")
+        } else {
+            // What is not there at all did nothing that is known, from one such spawn to the next.
+            let (parent, t) = (self.name(parent), self.t);
+            let began = self.recording.agents[child as usize].began.filter(|_| self.order.timed);
+            self.t =
+                began.map_or(t, |began| t.min(began.saturating_sub(self.order.base).max(0) as f64 / 1e9));
+            let seq = self.event(EventType::Spawn, &parent, id, ":s");
+            self.out.set(EventField::DurationS, Value::F64(0.0));
+            self.t = t;
+            seq
+        };
         self.concerns(child);
         self.out.set(EventField::Trusted, Value::Bool(true));
         self.partial_event();

@@ -17,7 +17,7 @@ pub(super) struct Order {
     pub end: i64,
 }
 
-fn time_of(entry: &Described) -> Option<i64> {
+pub(super) fn time_of(entry: &Described) -> Option<i64> {
     match &entry.what {
         What::Response(x) => x.time,
         What::Call { call, .. } => call.time,
@@ -25,7 +25,8 @@ fn time_of(entry: &Described) -> Option<i64> {
         What::Result(x) => x.time,
         What::Incoming(x) => x.time,
         What::Mark(x) => x.time,
-        What::Delivery(_) | What::Compaction => None,
+        What::Delivery { time, .. } => *time,
+        What::Compaction => None,
     }
 }
 
@@ -52,7 +53,9 @@ impl Order {
     pub(super) fn of(recording: &Recording) -> Self {
         let entries = &recording.entries;
         let known = |entry: &Described| Some((time_of(entry)?, duration_of(entry)));
-        let times = entries.iter().filter_map(known);
+        // What arrives is no event, and makes no run longer.
+        let events = entries.iter().filter(|entry| !matches!(entry.what, What::Delivery { .. }));
+        let times = events.filter_map(known);
         // A duration that leads before the first day of the epoch is no duration.
         let starts = times.clone().map(|(t, d)| t.saturating_sub((d * 1e9) as i64));
         let base = recording.trace.started_at.into_iter().chain(starts).min();

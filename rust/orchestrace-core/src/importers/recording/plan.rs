@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::answers::Answers;
 use super::order::{Order, part_of};
 use super::{Call, CallResult, Does, Incoming, Mark, Party, Recording, What};
 use crate::schema::EventType;
@@ -26,8 +27,10 @@ pub(super) struct Plan {
     pub parent: Vec<u32>,
     /// The call that spawned it.
     pub spawn: Vec<u32>,
-    /// Whether a result or delivery says when its answer reaches the parent.
+    /// Whether a result or delivery says when its last answer reaches the parent.
     pub told: Vec<bool>,
+    /// Answers before the last.
+    pub answers_before: Answers,
     /// Call of each result and of each decision of a human, and whether each call has a result.
     pub answers: Vec<u32>,
     pub answered: Vec<bool>,
@@ -94,17 +97,10 @@ impl Plan {
                         plan.last_text[agent] = *text;
                     }
                 }
-                What::Delivery(child) => plan.told[child.0 as usize] = true,
-                What::Result(result) if !result.launched => {
-                    let call = plan.answers[e as usize];
-                    let call = recording.entries.get(call as usize).map(|call| &call.what);
-                    if let Some(What::Call { call: Call { does: Does::Spawns(child), .. }, .. }) = call {
-                        plan.told[child.0 as usize] = true;
-                    }
-                }
                 _ => {}
             }
         }
+        plan.answers_before = Answers::of(recording, order, &mut plan);
         plan
     }
 

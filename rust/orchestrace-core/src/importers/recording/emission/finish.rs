@@ -72,7 +72,7 @@ impl Emission<'_, '_, '_> {
                 What::Result(x) => x.id,
                 What::Incoming(x) => x.id,
                 What::Mark(x) => x.id,
-                What::Delivery(_) | What::Compaction => return false,
+                What::Delivery { .. } | What::Compaction => return false,
             };
             recording.read(id) == wanted
         };
