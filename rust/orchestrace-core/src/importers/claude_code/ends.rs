@@ -18,7 +18,7 @@ impl Teller<'_> {
             }
             let wakes = self.wakes.get(&agent).copied().unwrap_or(0);
             let back = self.returned.get(&agent).and_then(|back| back.last().copied());
-            if let Some(back) = back.filter(|back| back.wakes == wakes).or_else(|| self.from_journal(agent)) {
+            if let Some(back) = back.filter(|back| back.wakes == wakes).or_else(|| self.journaled(agent)) {
                 self.answer(agent, &back, ":return", true);
                 self.recording.agent_info(agent).open = false;
             }
@@ -93,7 +93,7 @@ impl Teller<'_> {
     }
 
     /// What the journal of a workflow says that an agent answered.
-    fn from_journal(&mut self, agent: Agent) -> Option<Returned> {
+    fn journaled(&mut self, agent: Agent) -> Option<Returned> {
         let of_agent = |entry: &&Journal| self.by_id.get(&entry.agent) == Some(&agent);
         let entry = self.records.journal.iter().filter(of_agent).rfind(|entry| entry.result.is_some())?;
         self.told_by_journal.insert(entry.item);

@@ -419,23 +419,22 @@ impl Teller<'_> {
 
     /// What another model did for a response: a response of its own. Lines of one response repeat it.
     fn side(&mut self, agent: Agent, line: &Line, side: &Side, at: usize, open: &mut Open) {
-        let entry = match open.sides.get(at) {
-            Some(entry) => *entry,
-            None => {
-                let kind = self.records.names.name(side.kind);
-                let id = self.recording.response_mut(open.entry).map_or_else(Text::default, |whole| whole.id);
-                let id = [self.recording.read(id), ":", kind, &at.to_string()].concat();
-                let extras = self.recording.extra_text(open.extras, "x_iteration", kind);
-                let response = Response {
-                    id: self.recording.text(&id),
-                    time: line.time,
-                    model: side.model,
-                    extras,
-                    ..Response::default()
-                };
-                open.sides.push(self.recording.response(agent, response));
-                open.sides[at]
-            }
+        let entry = if let Some(entry) = open.sides.get(at) {
+            *entry
+        } else {
+            let kind = self.records.names.name(side.kind);
+            let id = self.recording.response_mut(open.entry).map_or_else(Text::default, |whole| whole.id);
+            let id = [self.recording.read(id), ":", kind, &at.to_string()].concat();
+            let extras = self.recording.extra_text(open.extras, "x_iteration", kind);
+            let response = Response {
+                id: self.recording.text(&id),
+                time: line.time,
+                model: side.model,
+                extras,
+                ..Response::default()
+            };
+            open.sides.push(self.recording.response(agent, response));
+            open.sides[at]
         };
         if let Some(response) = self.recording.response_mut(entry) {
             join(&mut response.usage, &side.usage);

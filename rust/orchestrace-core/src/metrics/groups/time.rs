@@ -117,10 +117,11 @@ impl Clock {
 /// How much of the time from `start` to `end` no interval covers.
 fn uncovered(intervals: &mut [(f64, f64)], start: f64, end: f64) -> f64 {
     intervals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    // What differs by less than a subtraction rounds leaves no hole.
+    let noise = ROUNDING * start.abs().max(end.abs());
     let (mut reached, mut sum) = (start, 0.0);
     for &(from, to) in intervals.iter().chain(std::iter::once(&(end, end))) {
-        // What differs by less than a subtraction rounds leaves no hole.
-        if from - reached > ROUNDING * from.abs().max(reached.abs()) {
+        if from - reached > noise {
             sum += from - reached;
         }
         reached = reached.max(to);
@@ -219,10 +220,10 @@ impl Worker {
                 *open += i32::from(asks) - i32::from(subject.is(v, &[EventType::ToolResult]));
             }
             let answers = subject.is(v, &[EventType::ToolResult]);
-            if timing.aside[v] != Some(AgentKind::User) || answers {
-                if let Some(last) = self.last.get_mut(subject.owner(v) as usize) {
-                    *last = row;
-                }
+            if (timing.aside[v] != Some(AgentKind::User) || answers)
+                && let Some(last) = self.last.get_mut(subject.owner(v) as usize)
+            {
+                *last = row;
             }
             if timing.aside[v] != Some(AgentKind::User) {
                 continue;
