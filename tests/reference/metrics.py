@@ -1,5 +1,6 @@
 """Metrics of a recording in plain Python, from the definitions D3 to D22 alone; a missing one is None."""
 
+import itertools
 import math
 from collections import Counter, defaultdict
 from typing import Any
@@ -189,45 +190,55 @@ class Measured:
         return out | {"peak_concurrency": peak, "recorded_share": support}
 
     def time(self) -> Metrics:
-        """Where the time went; what is longer than the longest gap is idle."""
+        """Where the time went; too long is idle, what nothing covers is unaccounted."""
         timed, trace = self.timed, self.trace
-        idle = list(timed.idle)
+        busy: list[tuple[float, float]] = []
+        idle = [(end - gap, end) for end, gap in zip(timed.end, timed.idle, strict=True)]
 
-        def counted(lengths: list[float]) -> float | None:
-            idle.extend(one for one in lengths if one > self.max_gap)
-            return sum(one for one in lengths if one <= self.max_gap) if lengths else None
+        def counted(spans: list[tuple[float, float]]) -> float | None:
+            """Sum of lengths that ended so: (length, end)."""
+            for length, end in spans:
+                (idle if length > self.max_gap else busy).append((end - length, end))
+            return sum(length for length, _ in spans if length <= self.max_gap) if spans else None
 
         team = [v for v in range(self.n) if timed.aside[v] is None]
+        busy += [(timed.end[v] - timed.d[v], timed.end[v]) for v in team]
         of_tool = [
             v
             for v in team
             if self.events[v]["type"] == "tool_result"
             or trace.outside.get(self.events[v]["agent"]) == "environment"
         ]
-        permission: list[float] = []
-        human: list[float] = []
+        permission: list[tuple[float, float]] = []
+        human: list[tuple[float, float]] = []
         last: dict[str | None, int] = {}
+        calls: Counter[str | None] = Counter()
         for v in trace.order if timed.recorded_makespan is not None else []:
-            event = self.events[v]
+            event, now = self.events[v], self.times[v]
+            answers = event["type"] == "tool_result"
+            calls[trace.owner[v]] += (event["type"] in ("tool_call", "spawn")) - answers
+            if (timed.aside[v] != "user" or answers) and trace.owner[v] is not None:
+                last[trace.owner[v]] = v
             if timed.aside[v] != "user":
-                if trace.owner[v] is not None:
-                    last[trace.owner[v]] = v
                 continue
             inputs = sorted(u for u, w in trace.edges if w == v)
-            if event["type"] == "human_intervention" and any(
+            decides = event["type"] == "human_intervention" and any(
                 self.events[u]["type"] == "tool_call" for u in inputs
-            ):
-                permission.append(max(0.0, self.times[v] - max(timed.end[u] for u in inputs)))
+            )
+            if decides or answers:
+                if inputs:
+                    permission.append((max(0.0, now - max(timed.end[u] for u in inputs)), now))
                 continue
             who = trace.root if event["to"] is None else event["to"]
             before = last.get(who)
             waited = 0.0
-            if before is not None and timed.aside[before] is None:
+            if before is not None:
                 said = self.events[before]
-                done = said["type"] in ("message", "return", "aggregate")
-                to_agent = said["to"] is not None and said["to"] not in trace.outside
-                waited = max(0.0, self.times[v] - timed.end[before]) if done and not to_agent else 0.0
-            human.append(waited)
+                done = said["type"] in ("message", "return", "aggregate") and timed.aside[before] is None
+                done &= said["to"] is None or said["to"] in trace.outside
+                if done or (said["type"] == "tool_result" and calls[who] <= 0):
+                    waited = max(0.0, now - timed.end[before])
+            human.append((waited, now))
             last[who] = v
         scored = [
             self.events[v]["duration_s"]
@@ -237,16 +248,32 @@ class Measured:
             if timed.aside[v] == "scorer"
             and (self.events[v]["duration_s"] is not None or self.events[v]["t_end"] is not None)
         ]
-        return {
+        scorers = [
+            v
+            for v in range(self.n)
+            if timed.aside[v] == "scorer"
+            and (self.events[v]["duration_s"] is not None or self.events[v]["t_end"] is not None)
+        ]
+        busy += [(timed.end[v] - length, timed.end[v]) for v, length in zip(scorers, scored, strict=True)]
+        out: Metrics = {
             "model_time": sum(timed.d[v] for v in team if v not in of_tool),
             "tool_time": sum(timed.d[v] for v in of_tool),
-            "queue_time": counted([one for one in timed.queued if one is not None]),
+            "queue_time": counted(
+                [(one, timed.end[v] - timed.d[v]) for v, one in enumerate(timed.queued) if one is not None]
+            ),
             "permission_wait": counted(permission),
             "human_wait": counted(human),
             # seconds have no place among steps
             "scorer_time": sum(scored) if scored and timed.unit == "seconds" else None,
-            "idle_time": sum(idle),
+            "idle_time": 0.0,
+            "unaccounted": None,
         }
+        if timed.recorded_makespan is not None:
+            finish = max(timed.end)
+            free = uncovered(busy, finish - timed.recorded_makespan, finish)
+            rest = uncovered(busy + idle, finish - timed.recorded_makespan, finish)
+            out |= {"idle_time": free - rest, "unaccounted": rest}
+        return out
 
     def lifetimes(self) -> dict[str, tuple[float, float]]:
         lives: dict[str, tuple[float, float]] = {}
@@ -467,3 +494,10 @@ class Measured:
             "delegation_dominance": sum(q * q for q in p) if p else None,
             "work_dominance": sum((c / owned.total()) ** 2 for c in owned.values()) if owned else None,
         }
+
+
+def uncovered(spans: list[tuple[float, float]], start: float, finish: float) -> float:
+    """How much of the time between two moments no span covers."""
+    moments = sorted({start, finish, *(min(max(t, start), finish) for span in spans for t in span)})
+    pairs = itertools.pairwise(moments)
+    return sum(b - a for a, b in pairs if not any(low <= a and b <= high for low, high in spans))

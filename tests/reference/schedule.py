@@ -128,9 +128,15 @@ class Timed:
                 ]
             self.release = [b - self.origin for b in began]
 
+    def is_given_by_human(self, v: int) -> bool:
+        event = self.trace.events[v]
+        return event["type"] == "tool_result" and self.trace.outside.get(event["from"]) == "user"
+
     def _aside(self, v: int) -> str | None:
         event = self.trace.events[v]
         kind = "user" if event["type"] == "human_intervention" else self.trace.outside.get(event["agent"])
+        if kind not in ("user", "scorer") and self.is_given_by_human(v):
+            kind = "user"
         return kind if kind in ("user", "scorer") else None
 
     def _end(self, v: int) -> float:

@@ -162,6 +162,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Spans `look` and `write` with the agent id x, and no name of an agent.",
         "Record names of agents (`gen_ai.agent.name`), or an id for each.",
     ),
+    ("finding", "usage.incomplete"): Remedy(
+        "The result of an agent reports 19,830 tokens, the last record of its response has 18,503.",
+        "Read sums of tokens and prices as at least so much; the bill of your provider has the rest.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

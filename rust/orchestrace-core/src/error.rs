@@ -82,6 +82,7 @@ codes!(
         ValueImpossible = "value.impossible" => "An impossible value, such as a negative cost, was dropped.",
         UsageUnknown = "usage.unknown" => "A count of usage has a name that no rule knows; it is in no sum.",
         AgentMerged = "agent.merged" => "Spans of different names are taken for one agent, by an id alone.",
+        UsageIncomplete = "usage.incomplete" => "Some tokens are not recorded, or not counted; the sums are a floor.",
     ]
 );
 
@@ -117,7 +118,8 @@ impl FindingCode {
             | Self::UsageConflict
             | Self::ValueImpossible
             | Self::UsageUnknown
-            | Self::AgentMerged => "warning",
+            | Self::AgentMerged
+            | Self::UsageIncomplete => "warning",
             Self::FieldIgnored
             | Self::TracePartial
             | Self::UsageRepeated

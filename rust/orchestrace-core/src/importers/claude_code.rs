@@ -26,6 +26,7 @@ mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 use empty_record::Aside;
 use head::Head;
@@ -92,6 +93,12 @@ impl SpreadImporter for ClaudeCode {
         let (mut head, mut unread) = (Head::default(), out.left_out());
         let read = head.read(record.text, out.limits(), &mut unread);
         let key = session(&head, record.path);
+        // A team that is called after the session that leads it has that name alone.
+        if let (Some(key), Some(team)) =
+            (key, head.team.as_deref().filter(|team| team.starts_with("session-")))
+        {
+            out.together(key, &["team:", team].concat());
+        }
         if let Err(fault) = read {
             if let Some(key) = key {
                 out.lacks(key);

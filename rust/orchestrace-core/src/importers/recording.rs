@@ -71,6 +71,8 @@ pub struct AgentInfo {
     pub role: Text,
     /// Who spawned it.
     pub parent: Option<Agent>,
+    /// When it was asked, where nothing records how: nanoseconds since the epoch.
+    pub began: Option<i64>,
     /// Whether its stream goes on beyond the recording: its last text is then no answer.
     pub open: bool,
     /// Whether the program started it on its own: nobody asked, so its last text answers nobody.
@@ -253,6 +255,8 @@ pub struct CallResult {
     pub trusted: Option<bool>,
     /// Whether it only says that work in the background has begun: the child returns later.
     pub launched: bool,
+    /// Whether a human gave it: answered a question, approved a plan. Then nobody worked for it.
+    pub by_user: bool,
     /// `x_` fields.
     pub extras: Text,
 }

@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::super::recording::{Agent, AgentInfo, Entry, Mark, Party, Saying, Text};
-use super::record::{Act, Block, Code, Line, Use, What};
+use super::record::{Act, Block, Code, LEADS, Line, Use, What};
 use super::session::Teller;
 use crate::schema::EventType;
 
@@ -45,10 +45,20 @@ impl Teller<'_> {
                 _ => None,
             })
             .collect();
+        for block in blocks {
+            let Block::Outcome(outcome) = block else { continue };
+            if outcome.run != 0 {
+                self.runs.extend([outcome.call, outcome.task].map(|by| (by, outcome.run)));
+            }
+            if outcome.resumed != 0 {
+                self.resumed.insert(outcome.call, outcome.resumed);
+            }
+        }
+        self.runs.remove(&0);
         for at in 1..self.streams.list.len() {
-            let (id, run, call) = {
+            let (id, call, is_asked) = {
                 let stream = &self.streams.list[at];
-                (stream.id, stream.run, stream.call)
+                (stream.id, stream.call, stream.run != 0 || stream.is_member)
             };
             let meta = self.records.metas.iter().find(|meta| id != 0 && meta.agent == id);
             let told = self.streams.list[at].lines.iter().find_map(|line| {
@@ -61,10 +71,12 @@ impl Teller<'_> {
                 [types.get(&id).copied(), meta.map(|meta| meta.kind), told].map(Option::unwrap_or_default);
             let agent = self.agent(id, call, others);
             if call.is_none() {
+                let began = self.streams.list[at].began;
                 let info = self.recording.agent_info(agent);
+                info.began = began;
                 // A sub-agent of a session that is recorded, which nobody asked for, was started by the program.
                 (info.parent, info.unasked) =
-                    if !has_main || run != 0 { (Some(main), false) } else { (None, true) };
+                    if !has_main || is_asked { (Some(main), false) } else { (None, true) };
             }
             if !has_main {
                 self.recording.trace.partial = true;
@@ -73,11 +85,17 @@ impl Teller<'_> {
         }
         for at in 0..self.streams.list.len() {
             for line in self.streams.list[at].lines.clone() {
+                let time = self.records.lines[line as usize].time;
                 let calls: Vec<(u32, Use)> = self.uses(&self.records.lines[line as usize]).collect();
                 for (block, call) in calls {
                     match call.act {
                         Act::Delegate { .. } => self.call_of(block, &call, &types),
                         Act::Send { content, .. } => drop(self.sent.insert(content)),
+                        Act::Workflow => {
+                            if let Some(run) = self.runs.get(&call.id) {
+                                self.launches.push((*run, time, call.id));
+                            }
+                        }
                         _ => {}
                     }
                 }
@@ -129,19 +147,25 @@ impl Teller<'_> {
         self.silent.insert(block, agent);
     }
 
+    /// The call that launched an agent of a run: the last one before it began.
+    fn launched(&self, run: Code, began: Option<i64>) -> Option<Code> {
+        let mut launches = self.launches.iter().filter(|launch| launch.0 == run);
+        let before = launches.clone().rfind(|launch| launch.1 <= began);
+        before.or(launches.next()).map(|launch| launch.2)
+    }
+
     /// The agents that a workflow made work: the result of its call names the run.
     pub(super) fn workflow(&mut self, agent: Agent, response: Entry, call: &Use, line: &Line) -> bool {
-        let run = self.records.blocks.iter().find_map(|block| match block {
-            Block::Outcome(outcome) if outcome.call == call.id && outcome.run != 0 => Some(outcome.run),
-            _ => None,
-        });
+        let run = self.runs.get(&call.id).copied();
         let Some(run) = run else { return false };
         if let Some(response) = self.recording.response_mut(response) {
             response.decides = true;
         }
         let mut children: Vec<Agent> = Vec::new();
         for at in 1..self.streams.list.len() {
-            if self.streams.list[at].run == run && self.streams.list[at].call.is_none() {
+            let stream = &self.streams.list[at];
+            if stream.run == run && stream.call.is_none() && self.launched(run, stream.began) == Some(call.id)
+            {
                 children.push(self.agents[at]);
             }
         }
@@ -166,6 +190,7 @@ impl Teller<'_> {
                 children.push(child);
             }
         }
+        self.members.entry(run).or_default().extend(&children);
         for child in children {
             let id = self.recording.agent_info(child).source_id;
             let id = [self.recording.read(id), ":s"].concat();
@@ -186,6 +211,12 @@ impl Teller<'_> {
         true
     }
 
+    /// Whom a call tells something: the agent that its result says it woke, else whom it names.
+    pub(super) fn addressee(&mut self, call: Code, to: Code) -> Party {
+        let woken = self.resumed.get(&call).and_then(|id| self.by_id.get(id)).copied();
+        woken.map_or_else(|| self.party(to), Party::Agent)
+    }
+
     /// Whom a message is for: an agent by its name or id, else a name.
     pub(super) fn party(&mut self, code: Code) -> Party {
         let name = self.records.names.name(code);
@@ -193,7 +224,7 @@ impl Teller<'_> {
             return Party::Agent(*agent);
         }
         match name {
-            "main" | "team-lead" | "lead" => Party::Agent(self.agents[0]),
+            name if LEADS.contains(&name) => Party::Agent(self.agents[0]),
             "" => Party::Named(self.recording.text("nobody")),
             _ => Party::Named(self.name(code)),
         }

@@ -5,31 +5,36 @@ use std::sync::LazyLock;
 use memchr::memmem::Finder;
 use sha2::Digest;
 
-use super::super::recording::{Hash, Usage, call_hash, hash};
-use super::record::{Act, Assistant, Block, Fields, Outcome, Reader, Records, Said, Use, User};
+use super::super::recording::{Hash, call_hash, hash};
+use super::record::{Act, Assistant, Block, Ends, Fields, Outcome, Reader, Records, Said, Use, User};
 use crate::error::FindingCode;
 use crate::json::Kind;
 use crate::json::keys::Keys;
 use crate::json::tree::Value;
 
 /// What is read of what the program keeps of a result.
-pub(super) static KEPT: Keys<8> = Keys::new([
+pub(super) static KEPT: Keys<13> = Keys::new([
     "agentId",
     "agentType",
     "durationMs",
+    "durationSeconds",
+    "resumedAgentId",
     "runId",
     "status",
+    "taskId",
     "totalDurationMs",
     "totalTokens",
     "totalToolUseCount",
+    "agent_id",
+    "team_name",
 ]);
+
+/// The place of the team among them.
+pub(super) const TEAM: usize = 12;
 
 static RESULT: Keys<3> = Keys::new(["tool_use_id", "content", "is_error"]);
 
 static USE: Keys<3> = Keys::new(["id", "name", "input"]);
-
-static USAGE: Keys<4> =
-    Keys::new(["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"]);
 
 static MESSAGE: Keys<5> = Keys::new(["id", "model", "content", "usage", "stop_reason"]);
 
@@ -80,11 +85,18 @@ impl Reader<'_> {
                 None => self.odd(block),
             }
         }
+        let response = records.code(&response);
+        let usage = self.usage(records, response, read, record.cost);
         Assistant {
-            response: records.code(&response),
+            response,
             id: records.code(id),
             model: self.recording.text(model),
-            usage: usage(read, record.cost),
+            usage,
+            ends: match stop_reason {
+                reason if reason.str().is_some() => Ends::Yes,
+                reason if !reason.is_absent() => Ends::No,
+                _ => Ends::Unknown,
+            },
             agent_type: records.code_of(record.agent_type),
             calls_tools: stop_reason.str() == Some("tool_use"),
             synthetic: model == "<synthetic>" || record.is_error.bool() == Some(true),
@@ -175,7 +187,9 @@ impl Reader<'_> {
             {
                 let block = Block::Notice {
                     task: records.code(task),
+                    call: tagged(begins, "tool-use-id").map_or(0, |call| records.code(call)),
                     content: tagged(begins, "result").map(hash),
+                    tokens: tagged(begins, "subagent_tokens").and_then(|tokens| tokens.parse().ok()),
                     failed: status != "completed",
                 };
                 records.blocks.push(block);
@@ -188,7 +202,8 @@ impl Reader<'_> {
 
     fn outcome(&mut self, records: &mut Records, block: Value<'_>, kept: Value<'_>) -> Outcome {
         let [call, content, is_error] = block.pick(&RESULT);
-        let [agent, agent_type, duration, run, status, whole_duration, tokens, tools] = kept.pick(&KEPT);
+        let [agent, agent_type, duration, seconds, resumed, run, status, task, rest @ ..] = kept.pick(&KEPT);
+        let [whole_duration, tokens, tools, member, _] = rest;
         let text = content.str().or_else(|| {
             let mut texts = content.elements().filter_map(|b| b.get("text").str());
             texts.clone().find(|text| said_agent(text).is_some()).or_else(|| texts.next())
@@ -197,10 +212,15 @@ impl Reader<'_> {
         let ended = text.starts_with("<retrieval_status>success")
             && tagged(text, "status").is_some_and(|s| !matches!(s, "running" | "in_progress" | "pending"));
         let ended = if ended { tagged(text, "task_id") } else { None };
-        let agent_said = said_agent(text).map(|id| {
-            id.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').next().unwrap_or_default()
-        });
+        let agent_said = said_agent(text).map(word);
+        let launch = text.starts_with("Workflow launched").then_some(text);
+        let launched_as = |words| launch.and_then(|text| word_after(text, words)).unwrap_or_default();
+        let run = run.str().unwrap_or_else(|| launched_as("Run ID: "));
+        let task = task.str().unwrap_or_else(|| launched_as("Task ID: "));
+        // Members of a team are `name@team`.
+        let member = member.str().or_else(|| said_member(text)).and_then(|id| id.split_once('@'));
         let millis = if whole_duration.exists() { whole_duration.f64() } else { duration.f64() };
+        let took = millis.map(|ms| ms / 1000.0).or(seconds.f64());
         let refused = text.starts_with("The user doesn't want to proceed")
             || text.starts_with("The user doesn't want to take this action")
             || kept.str().is_some_and(|text| text.starts_with("User rejected"));
@@ -209,13 +229,18 @@ impl Reader<'_> {
             content: self.content(content),
             failed: is_error.bool() == Some(true),
             refused,
-            duration_s: millis.filter(|ms| *ms >= 0.0).map(|ms| ms / 1000.0),
-            agent: records.code_of(agent),
+            duration_s: took.filter(|seconds| *seconds >= 0.0),
+            agent: match member {
+                Some((name, _)) if agent.str().is_none() => records.code(name),
+                _ => records.code_of(agent),
+            },
             agent_said: agent_said.map_or(0, |id| records.code(id)),
             agent_type: records.code_of(agent_type),
             launched: matches!(status.str(), Some("async_launched" | "teammate_spawned"))
                 || text.starts_with("Async agent launched"),
-            run: records.code_of(run),
+            run: records.code(run),
+            task: records.code(task),
+            resumed: records.code_of(resumed),
             ended: ended.map_or(0, |task| records.code(task)),
             tokens: tokens.i64(),
             tools: tools.i64(),
@@ -248,6 +273,21 @@ fn said_agent(text: &str) -> Option<&str> {
     SAID.find(text.as_bytes()).and_then(|at| text.get(at + WORDS.len()..))
 }
 
+/// The word behind some words of a text.
+fn word_after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
+    text.split_once(words).map(|(_, rest)| word(rest))
+}
+
+/// The id that a text begins with.
+fn word(text: &str) -> &str {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_').next().unwrap_or_default()
+}
+
+/// The member of a team that a launch names in its text.
+fn said_member(text: &str) -> Option<&str> {
+    text.strip_prefix("Spawned successfully.\nagent_id: ")?.split_whitespace().next()
+}
+
 fn called(records: &mut Records, block: Value<'_>) -> Use {
     let [id, name, input] = block.pick(&USE);
     let tool = name.str().unwrap_or_default();
@@ -269,26 +309,10 @@ fn called(records: &mut Records, block: Value<'_>) -> Use {
             }
         }
         "Workflow" => Act::Workflow,
+        "StructuredOutput" => Act::Answer { content: hash(input.raw()) },
         _ => Act::Tool,
     };
     Use { id: records.code_of(id), tool: records.code(tool), content: call_hash(tool, input), act }
-}
-
-/// Usage in the words of R7: what a cache gave or took is part of what was read.
-fn usage(usage: Value<'_>, cost: Value<'_>) -> Usage {
-    let [uncached, cache_write, cached, tokens_out] =
-        usage.pick(&USAGE).map(|number| number.i64().filter(|n| *n >= 0));
-    let parts = [uncached, cache_write, cached];
-    let known = parts.iter().any(Option::is_some);
-    let tokens_in = parts.into_iter().flatten().fold(0_i64, i64::saturating_add);
-    Usage {
-        tokens_in: known.then_some(tokens_in),
-        tokens_out,
-        cached,
-        cache_write,
-        cost_usd: cost.f64().filter(|cost| *cost >= 0.0),
-        ..Usage::default()
-    }
 }
 
 /// The text between `<name>` and `</name>`.

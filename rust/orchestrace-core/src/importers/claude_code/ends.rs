@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
 
-use super::super::recording::{Agent, Saying, Text};
-use super::session::Teller;
+use super::super::recording::{Agent, Entry};
+use super::record::Journal;
+use super::session::{By, Returned, Teller};
 use crate::error::FindingCode;
 
 impl Teller<'_> {
@@ -15,46 +16,90 @@ impl Teller<'_> {
             if agent == self.agents[0] {
                 continue;
             }
-            if let Some((call, content, time, item)) = self.returned.get(&agent).copied() {
-                let id = [self.recording.read(call), ":return"].concat();
-                let saying = Saying {
-                    id: self.recording.text(&id),
-                    content: Some(content),
-                    time,
-                    extras: self.recording.extra(Text::default(), "x_partial", "true"),
-                    ..Saying::default()
-                };
-                self.recording.made_of(item);
-                self.recording.lone_saying(agent, saying);
+            let wakes = self.wakes.get(&agent).copied().unwrap_or(0);
+            let back = self.returned.get(&agent).and_then(|back| back.last().copied());
+            if let Some(back) = back.filter(|back| back.wakes == wakes).or_else(|| self.journaled(agent)) {
+                self.answer(agent, &back, ":return", true);
                 self.recording.agent_info(agent).open = false;
-                self.recording.trace.partial = true;
-            }
-        }
-        for (entry, agent, told) in std::mem::take(&mut self.reported) {
-            let last = self.last_usage.get(&agent).copied();
-            if let Some(last) = last.filter(|last| *last != told) {
-                let message =
-                    format!("the result reports {told} tokens, the last response of its agent {last}");
-                self.recording.finding(FindingCode::UsageRepeated, Some(entry), message);
             }
         }
         let streams: HashSet<Agent> = self.agents.iter().copied().collect();
         let silent = self.silent.values().copied().filter(|agent| !streams.contains(agent));
         for agent in silent.collect::<BTreeSet<_>>() {
-            match self.returned.get(&agent).copied() {
-                // Its call records its result, unless that only launched it.
-                Some((call, content, time, item)) if self.delivered.contains(&agent) => {
-                    let id = [self.recording.read(call), ":return"].concat();
-                    let id = self.recording.text(&id);
-                    let saying = Saying { id, content: Some(content), time, ..Saying::default() };
-                    self.recording.made_of(item);
-                    self.recording.lone_saying(agent, saying);
-                    self.recording.trace.partial = true;
-                }
-                Some(_) => {}
-                None => self.recording.agent_info(agent).open = true,
+            let back = apart(self.returned.get(&agent).map_or(&[][..], Vec::as_slice));
+            let wakes = self.wakes.get(&agent).copied().unwrap_or(0);
+            self.recording.agent_info(agent).open = back.last().is_none_or(|back| back.wakes < wakes);
+            // Calls record their results, unless they only launched.
+            if back.iter().all(|back| back.by == By::Result) {
+                continue;
+            }
+            for (at, answer) in back.iter().enumerate() {
+                let suffix = if at + 1 == back.len() { ":return" } else { ":message" };
+                self.answer(agent, answer, suffix, false);
+            }
+            self.recording.trace.partial = true;
+        }
+    }
+
+    /// Compares what results and notices report of the last response of an agent with what its own records have, and
+    /// says of which responses no record has the last state.
+    pub(super) fn totals(&mut self) {
+        let mut missing: Vec<(Agent, Entry, i64, i64)> = Vec::new();
+        for (agent, time, told) in std::mem::take(&mut self.reported) {
+            let spent = self.spent.get(&agent).map_or(&[][..], Vec::as_slice);
+            let last = spent.iter().rfind(|spent| spent.time <= time).or(spent.last()).copied();
+            let Some(last) = last.filter(|last| last.tokens != told) else { continue };
+            if last.tokens < told {
+                let again = missing.iter().any(|known| known.1 == last.entry);
+                missing.extend((!again).then_some((agent, last.entry, told, last.tokens)));
+            } else {
+                let recorded = last.tokens;
+                let message =
+                    format!("a result reports {told} tokens, the last response of its agent {recorded}");
+                self.recording.finding(FindingCode::UsageRepeated, Some(last.entry), message);
             }
         }
+        let parts: Vec<String> = missing
+            .iter()
+            .map(|(agent, _, told, last)| {
+                let info = *self.recording.agent_info(*agent);
+                let name = if info.source_id.is_none() { info.name } else { info.source_id };
+                format!(
+                    "{} of {}: {last} recorded, {told} reported",
+                    "the last response",
+                    self.recording.read(name)
+                )
+            })
+            .collect();
+        for (_, entry, ..) in &missing {
+            let message = format!("recorded tokens are too low; {}", parts.join("; "));
+            self.recording.finding(FindingCode::UsageIncomplete, Some(*entry), message);
+        }
+        let mut open: Vec<Entry> = Vec::new();
+        let mut responses = 0;
+        for spent in self.spent.values() {
+            responses += spent.len();
+            open.extend(spent.iter().filter(|spent| spent.is_open).map(|spent| spent.entry));
+        }
+        open.retain(|entry| missing.iter().all(|known| known.1 != *entry));
+        open.sort_unstable();
+        let n = open.len();
+        for entry in open {
+            let message = format!(
+                "no line of {n} of {responses} responses has a 'stop_reason': what they wrote is at least what is recorded"
+            );
+            self.recording.finding(FindingCode::UsageIncomplete, Some(entry), message);
+        }
+    }
+
+    /// What the journal of a workflow says that an agent answered.
+    fn journaled(&mut self, agent: Agent) -> Option<Returned> {
+        let of_agent = |entry: &&Journal| self.by_id.get(&entry.agent) == Some(&agent);
+        let entry = self.records.journal.iter().filter(of_agent).rfind(|entry| entry.result.is_some())?;
+        self.told_by_journal.insert(entry.item);
+        let stem = self.recording.agent_info(agent).source_id;
+        let (content, item) = (entry.result?, entry.item);
+        Some(Returned { stem, content, time: None, item, wakes: 0, by: By::Notice })
     }
 
     /// Counts the small files: they are used if they describe an agent.
@@ -66,9 +111,24 @@ impl Teller<'_> {
         }
         let streams: HashSet<Agent> = self.agents.iter().copied().collect();
         for entry in &self.records.journal {
-            if self.by_id.get(&entry.agent).is_none_or(|agent| streams.contains(agent)) {
+            let is_told = self.told_by_journal.contains(&entry.item);
+            if !is_told && self.by_id.get(&entry.agent).is_none_or(|agent| streams.contains(agent)) {
                 self.items.ignored(entry.item as usize, "claude_code.journal");
             }
         }
     }
+}
+
+/// Answers, each once: what a second way says of work that was not asked for again is the same answer.
+fn apart(back: &[Returned]) -> Vec<Returned> {
+    let mut answers: Vec<Returned> = Vec::new();
+    for answer in back {
+        let is_new = answers.last().is_none_or(|before| {
+            answer.wakes > before.wakes || answer.by == before.by && answer.content != before.content
+        });
+        if is_new {
+            answers.push(*answer);
+        }
+    }
+    answers
 }

@@ -7,7 +7,7 @@ use crate::importers::LeftOut;
 use crate::json::keys::{Keys, Meanings};
 use crate::json::{Cursor, Fault, Kind, Limits, Parsed};
 
-use super::content::KEPT;
+use super::content::{KEPT, TEAM};
 use super::repeated::{self, Begun};
 
 /// Outermost members of a line, as far as they were read.
@@ -28,6 +28,8 @@ pub(super) struct Head<'a> {
     pub prevented: bool,
     pub agent_type: bool,
     pub key: bool,
+    /// The team that the line, or the result in it, names.
+    pub team: Option<Cow<'a, str>>,
 }
 
 /// An outermost member that some rule reads.
@@ -46,11 +48,12 @@ enum Member {
     Prevented,
     AgentType,
     Key,
+    Team,
     /// Read when its trace is made.
     Later,
 }
 
-static MEMBERS: Meanings<Member, 22> = Meanings::new([
+static MEMBERS: Meanings<Member, 24> = Meanings::new([
     ("type", Member::Kind),
     ("subtype", Member::Subtype),
     ("sessionId", Member::Session),
@@ -73,6 +76,8 @@ static MEMBERS: Meanings<Member, 22> = Meanings::new([
     ("attributionAgent", Member::Later),
     ("isApiErrorMessage", Member::Later),
     ("isSidechain", Member::Later),
+    ("teamName", Member::Team),
+    ("agentName", Member::Later),
 ]);
 
 /// What of a block of a message no rule reads.
@@ -144,7 +149,8 @@ impl<'a> Head<'a> {
                     self.message = Some(cursor.kind()?);
                     message(&mut cursor, unread)?;
                 }
-                Some(Member::Result) => result(&mut cursor, unread)?,
+                Some(Member::Result) => result(&mut cursor, unread, &mut self.team)?,
+                Some(Member::Team) => self.team = string(&mut cursor)?,
                 Some(Member::Prevented) => {
                     let (start, end) = cursor.skip()?;
                     self.prevented = cursor.slice(start, end) == "true";
@@ -180,7 +186,7 @@ fn message(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
         if CONTENT.read(cursor)?.is_some() && cursor.at(b'[') {
             let mut another = cursor.open_array()?;
             while another {
-                members(cursor, unread, &THOUGHT, true)?;
+                members(cursor, unread, &THOUGHT)?;
                 another = cursor.more_array()?;
             }
         } else {
@@ -191,9 +197,18 @@ fn message(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
     Ok(())
 }
 
-fn result(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
+fn result<'a>(cursor: &mut Cursor<'a>, unread: &mut LeftOut, team: &mut Option<Cow<'a, str>>) -> Parsed<()> {
     if cursor.at(b'{') {
-        return members(cursor, unread, &KEPT, false);
+        let mut more = cursor.open_object()?;
+        while more {
+            match KEPT.read(cursor)? {
+                Some(TEAM) => *team = string(cursor)?,
+                Some(_) => drop(cursor.skip()?),
+                None => unread.hash(cursor.skip()?),
+            }
+            more = cursor.more_object()?;
+        }
+        return Ok(());
     }
     let (start, end) = cursor.skip()?;
     if !cursor.slice(start, end).starts_with(REFUSED) {
@@ -202,19 +217,14 @@ fn result(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
     Ok(())
 }
 
-/// Goes over a value; if it is an object, its members with these keys, or with all others, are read by nobody.
-fn members<const N: usize>(
-    cursor: &mut Cursor<'_>,
-    unread: &mut LeftOut,
-    keys: &Keys<N>,
-    these: bool,
-) -> Parsed<()> {
+/// Goes over a value; if it is an object, its members with these keys are read by nobody.
+fn members<const N: usize>(cursor: &mut Cursor<'_>, unread: &mut LeftOut, keys: &Keys<N>) -> Parsed<()> {
     if !cursor.at(b'{') {
         return cursor.skip().map(drop);
     }
     let mut more = cursor.open_object()?;
     while more {
-        let is_unread = keys.read(cursor)?.is_some() == these;
+        let is_unread = keys.read(cursor)?.is_some();
         let value = cursor.skip()?;
         if is_unread {
             unread.hash(value);

@@ -2,16 +2,17 @@
 
 use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
 use super::record::{Act, Block, Code, Line, Outcome, Use, User};
-use super::session::{Last, Running, Teller};
+use super::session::{By, Last, Returned, Running, Teller};
 use crate::schema::EventType;
 
 /// Tools whose results are of the program itself, or of the user.
-const TRUSTED: [&str; 15] = [
+const TRUSTED: [&str; 16] = [
     "Agent",
     "AskUserQuestion",
     "EnterPlanMode",
     "ExitPlanMode",
     "SendMessage",
+    "StructuredOutput",
     "Task",
     "TaskCreate",
     "TaskGet",
@@ -23,6 +24,9 @@ const TRUSTED: [&str; 15] = [
     "TodoWrite",
     "ToolSearch",
 ];
+
+/// Tools whose results are what the user decided; a refusal is an event of its own.
+const BY_USER: [&str; 3] = ["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"];
 
 /// Who prompts agents that it started on its own.
 const PROGRAM: &str = "claude-code";
@@ -41,6 +45,7 @@ impl Teller<'_> {
             match block {
                 Block::Outcome(outcome) => {
                     running.asked.remove(&outcome.call);
+                    running.accepted(outcome, line);
                     self.outcome(agent, line, outcome, told);
                     running.last = if outcome.refused { Last::Stopped } else { Last::Result };
                     told += 1;
@@ -53,11 +58,11 @@ impl Teller<'_> {
                     told += 1;
                     running.last = Last::Prompt;
                 }
-                Block::Notice { task, content, failed } => {
-                    told += u32::from(self.notice(agent, *task, *content, *failed, line));
+                Block::Notice { .. } => {
+                    told += u32::from(self.notice(agent, block, line));
                     running.last = Last::Prompt;
                 }
-                Block::Text(_) | Block::Use(_) => {}
+                Block::Text(_) | Block::Use(_) | Block::Side(_) => {}
             }
         }
         if user.meta {
@@ -80,11 +85,12 @@ impl Teller<'_> {
                 _ => false,
             };
             let stream = &self.streams.list[at];
-            let by_agent = at > 0 && stream.call.is_some();
+            // Teammates hear each other in messages that say so; the rest is typed to them.
+            let by_agent = at > 0 && stream.call.is_some() && !stream.is_member;
             // In the stream of an agent that nobody asked the program speaks.
             let from = match at {
                 _ if by_agent => Party::Agent(self.agents[stream.caller]),
-                0 => Party::User,
+                _ if at == 0 || stream.is_member => Party::User,
                 _ => Party::Named(self.recording.text(PROGRAM)),
             };
             if !(by_agent && self.sent.contains(&prompt)) {
@@ -153,6 +159,7 @@ impl Teller<'_> {
             ok: Some(!outcome.failed),
             trusted: Some(trusted),
             launched: outcome.launched,
+            by_user: BY_USER.contains(&name) && !outcome.failed && !outcome.refused,
             extras,
         };
         // What the user decided comes before what the call gave back.
@@ -171,32 +178,56 @@ impl Teller<'_> {
             };
             self.recording.incoming(agent, incoming);
         }
-        let entry = self.recording.result(agent, result);
+        self.recording.result(agent, result);
         if let Some(child) = child.filter(|_| !outcome.launched) {
-            self.returned.entry(child).or_insert((result.call, outcome.content, line.time, line.item));
-            self.reported.extend(outcome.tokens.map(|tokens| (entry, child, tokens)));
+            self.comes_back(child, result.call, outcome.content, line, By::Result);
+            self.reported.extend(outcome.tokens.map(|tokens| (child, line.time, tokens)));
         }
         if let Some(child) = of_agent {
-            self.deliver(agent, child, outcome.content, line);
+            self.deliver(agent, child, outcome.content, line, By::Output);
+        } else if outcome.ended != 0 {
+            self.deliver_run(agent, (outcome.ended, 0), line);
         }
     }
 
-    /// Whether work in the background that has ended is that of an agent.
-    fn notice(&mut self, agent: Agent, task: Code, content: Option<Hash>, failed: bool, line: &Line) -> bool {
-        let Some(child) = self.by_id.get(&task).copied().filter(|child| *child != agent) else {
-            return false;
+    /// Whether work in the background that has ended is that of an agent, or of the agents of a workflow.
+    fn notice(&mut self, agent: Agent, block: &Block, line: &Line) -> bool {
+        let &Block::Notice { task, call, content, tokens, failed } = block else { return false };
+        if self.deliver_run(agent, (task, call), line) {
+            return true;
+        }
+        let by_call = || {
+            let block = self.streams.calls.get(&call).filter(|_| call != 0)?.block;
+            self.silent.get(&block).copied()
         };
+        let child = self.by_id.get(&task).copied().or_else(by_call);
+        let Some(child) = child.filter(|child| *child != agent) else { return false };
         let nothing = hash(if failed { "failed" } else { "" });
-        self.deliver(agent, child, content.unwrap_or(nothing), line);
+        self.deliver(agent, child, content.unwrap_or(nothing), line, By::Notice);
+        self.reported.extend(tokens.map(|tokens| (child, line.time, tokens)));
         true
     }
 
-    fn deliver(&mut self, agent: Agent, child: Agent, content: Hash, line: &Line) {
-        if self.delivered.insert(child) {
-            self.recording.delivery(agent, child);
-            let id = self.recording.agent_info(child).source_id;
-            self.returned.entry(child).or_insert((id, content, line.time, line.item));
+    /// Whether a task or call is a run of a workflow: all of its agents that have answered have reported then.
+    fn deliver_run(&mut self, agent: Agent, (task, call): (Code, Code), line: &Line) -> bool {
+        let run = self.runs.get(&task).or_else(|| self.runs.get(&call));
+        let Some(members) = run.and_then(|run| self.members.get(run)) else { return false };
+        for child in members {
+            self.recording.delivery_at(agent, *child, line.time);
         }
+        true
+    }
+
+    fn deliver(&mut self, agent: Agent, child: Agent, content: Hash, line: &Line, by: By) {
+        self.recording.delivery_at(agent, child, line.time);
+        let id = self.recording.agent_info(child).source_id;
+        self.comes_back(child, id, content, line, by);
+    }
+
+    fn comes_back(&mut self, child: Agent, stem: Text, content: Hash, line: &Line, by: By) {
+        let wakes = self.wakes.get(&child).copied().unwrap_or(0);
+        let back = Returned { stem, content, time: line.time, item: line.item, wakes, by };
+        self.returned.entry(child).or_default().push(back);
     }
 
     pub(super) fn blocked(&mut self, agent: Agent, line: &Line, tool: Text, content: Hash) {
@@ -248,9 +279,7 @@ impl Teller<'_> {
     ) -> Option<&'static str> {
         let mut told = false;
         for block in self.records.blocks(user.blocks) {
-            if let Block::Notice { task, content, failed } = block {
-                told |= self.notice(agent, *task, *content, *failed, line);
-            }
+            told |= self.notice(agent, block, line);
         }
         if let Some(prompt) = user.said.prompt {
             // The queue and the prompt that came out of it are one.

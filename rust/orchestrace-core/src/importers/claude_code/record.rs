@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -31,6 +31,8 @@ pub(super) struct Records {
     pub journal: Vec<Journal>,
     /// Which call an agent was seen to work for: call, agent.
     pub works_for: Vec<(Code, Code)>,
+    /// The session of the agent that leads.
+    pub lead: Code,
     /// Earliest time of what is used.
     pub began: Option<i64>,
 }
@@ -44,6 +46,8 @@ pub(super) struct Line {
     pub uuid: Code,
     pub agent: Code,
     pub sidechain: bool,
+    /// Whether it is of the session of a teammate.
+    pub is_member: bool,
     /// Run of the workflow that its file belongs to.
     pub run: Code,
     pub abandoned: bool,
@@ -97,9 +101,30 @@ pub(super) struct Assistant {
     /// Type of the agent, if the line records it.
     pub agent_type: Code,
     pub calls_tools: bool,
+    /// Whether the line says why the response ended.
+    pub ends: Ends,
     /// Made by the client, not by a model.
     pub synthetic: bool,
     pub blocks: (u32, u32),
+}
+
+/// Whether a line is the last state of its response.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ends {
+    /// The line has no place for it.
+    #[default]
+    Unknown,
+    No,
+    Yes,
+}
+
+/// What another model did for a response.
+#[derive(Debug)]
+pub(super) struct Side {
+    /// What the source calls it.
+    pub kind: Code,
+    pub model: Text,
+    pub usage: Usage,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -132,9 +157,14 @@ pub(super) enum Block {
     /// Work in the background ended.
     Notice {
         task: Code,
+        /// The call that began it.
+        call: Code,
         content: Option<Hash>,
+        /// Tokens of the last response of the agent that did it.
+        tokens: Option<i64>,
         failed: bool,
     },
+    Side(Box<Side>),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -149,9 +179,23 @@ pub(super) struct Use {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Act {
     Tool,
-    Delegate { name: Code, kind: Code, about: Code, resumes: Code, prompt: Option<Hash> },
-    Send { to: Code, ends: bool, content: Hash },
+    Delegate {
+        name: Code,
+        kind: Code,
+        about: Code,
+        resumes: Code,
+        prompt: Option<Hash>,
+    },
+    Send {
+        to: Code,
+        ends: bool,
+        content: Hash,
+    },
     Workflow,
+    /// Gives the answer of the agent, in a form that was asked for.
+    Answer {
+        content: Hash,
+    },
 }
 
 /// What a call gave back.
@@ -169,8 +213,11 @@ pub(super) struct Outcome {
     pub agent_type: Code,
     /// Whether work in the background has begun.
     pub launched: bool,
-    /// Run of a workflow.
+    /// Run of a workflow, and the task that it is in the background.
     pub run: Code,
+    pub task: Code,
+    /// Agent that a message made work again.
+    pub resumed: Code,
     /// Work in the background that has ended.
     pub ended: Code,
     pub tokens: Option<i64>,
@@ -217,6 +264,7 @@ impl Records {
             file: 0,
             agent: 0,
             run: 0,
+            unknown_tokens: HashMap::new(),
             sha: Sha256::new(),
         };
         let mut path = None;
@@ -246,6 +294,7 @@ impl Records {
             }
         }
         reader.copies(&mut records, items);
+        reader.unknown_usage(&records);
         records.began = records.lines.iter().filter_map(|line| line.time).min();
         records
     }
@@ -275,6 +324,9 @@ impl Records {
     }
 }
 
+/// What the agent that leads a team is called there.
+pub(super) const LEADS: [&str; 3] = ["main", "team-lead", "lead"];
+
 /// What is known of the first content of an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Content {
@@ -297,6 +349,8 @@ pub(super) struct Reader<'r> {
     /// What the path of the file says: the agent, and the run of a workflow.
     agent: Code,
     run: Code,
+    /// Tokens under names that no rule knows: the most of each response.
+    pub(super) unknown_tokens: HashMap<(Code, Code), i64>,
     pub(super) sha: Sha256,
 }
 
@@ -318,9 +372,12 @@ pub(super) struct Fields<'t> {
     parent_before: Value<'t>,
     is_sidechain: Value<'t>,
     agent: Value<'t>,
+    session: Value<'t>,
+    team: Value<'t>,
+    member: Value<'t>,
 }
 
-pub(super) static FIELDS: Keys<15> = Keys::new([
+pub(super) static FIELDS: Keys<18> = Keys::new([
     "type",
     "uuid",
     "timestamp",
@@ -336,6 +393,9 @@ pub(super) static FIELDS: Keys<15> = Keys::new([
     "logicalParentUuid",
     "isSidechain",
     "agentId",
+    "sessionId",
+    "teamName",
+    "agentName",
 ]);
 
 impl<'t> Fields<'t> {
@@ -354,7 +414,7 @@ impl<'t> Fields<'t> {
             is_error,
             rest @ ..,
         ] = record.pick(&FIELDS);
-        let [parent, parent_before, is_sidechain, agent] = rest;
+        let [parent, parent_before, is_sidechain, agent, session, team, member] = rest;
         Self {
             kind,
             uuid,
@@ -371,6 +431,9 @@ impl<'t> Fields<'t> {
             parent_before,
             is_sidechain,
             agent,
+            session,
+            team,
+            member,
         }
     }
 }
@@ -439,6 +502,13 @@ impl Reader<'_> {
                     let agent = records.code_of(fields.agent);
                     line.agent = if agent == 0 { self.agent } else { agent };
                     line.run = self.run;
+                } else if fields.team.exists()
+                    && fields.member.str().is_some_and(|name| !LEADS.contains(&name))
+                {
+                    line.agent = records.code_of(fields.member);
+                    line.is_member = true;
+                } else if records.lead == 0 {
+                    records.lead = records.code_of(fields.session);
                 }
                 records.lines.push(line);
             }
@@ -522,6 +592,7 @@ impl Reader<'_> {
             uuid,
             agent: 0,
             sidechain: false,
+            is_member: false,
             run: 0,
             abandoned: false,
             said: record.message.span(),

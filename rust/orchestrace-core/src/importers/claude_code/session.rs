@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::super::recording::{
     Agent, Call, Does, Entry, Hash, Party, Recording, Response, Saying, Text, Usage,
 };
-use super::record::{Act, Assistant, Block, Code, Line, Records, Use, User, What};
+use super::record::{Act, Assistant, Block, Code, Ends, Line, Outcome, Records, Side, Use, User, What};
 use super::streams::Streams;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
@@ -19,7 +19,11 @@ pub(super) fn tell(
     cycle: bool,
     recording: &mut Recording,
 ) {
-    recording.trace.trace_id = recording.text(items.key());
+    // Of a team the session of the one that leads.
+    let lead = records.names.name(records.lead);
+    let is_team = records.lines.iter().any(|line| line.is_member);
+    let id = if is_team && !lead.is_empty() { lead } else { items.key() };
+    recording.trace.trace_id = recording.text(id);
     recording.trace.system = recording.text("claude-code");
     recording.trace.started_at = records.began;
     if cycle {
@@ -38,8 +42,13 @@ pub(super) fn tell(
         by_name: HashMap::new(),
         sent: HashSet::new(),
         returned: HashMap::new(),
-        delivered: HashSet::new(),
-        last_usage: HashMap::new(),
+        wakes: HashMap::new(),
+        runs: HashMap::new(),
+        launches: Vec::new(),
+        told_by_journal: HashSet::new(),
+        members: HashMap::new(),
+        resumed: HashMap::new(),
+        spent: HashMap::new(),
         reported: Vec::new(),
         unanswered: Vec::new(),
         abandoned,
@@ -49,6 +58,7 @@ pub(super) fn tell(
         teller.stream(at);
     }
     teller.answers();
+    teller.totals();
     teller.beside();
 }
 
@@ -65,16 +75,61 @@ pub(super) struct Teller<'a> {
     pub(super) by_name: HashMap<Code, Agent>,
     /// Contents of messages between agents: what arrives has been recorded where it was sent.
     pub(super) sent: HashSet<Hash>,
-    /// What the call of an agent gave back: call, content, time, item.
-    pub(super) returned: HashMap<Agent, (Text, Hash, Option<i64>, u32)>,
-    /// Agents whose answer from the background has arrived.
-    pub(super) delivered: HashSet<Agent>,
-    /// Tokens of the last response of each agent, and those that results report.
-    pub(super) last_usage: HashMap<Agent, i64>,
-    pub(super) reported: Vec<(Entry, Agent, i64)>,
+    /// What calls and notices gave back of the work of each agent, in order.
+    pub(super) returned: HashMap<Agent, Vec<Returned>>,
+    /// How often each agent was made to work.
+    pub(super) wakes: HashMap<Agent, u32>,
+    /// Runs of workflows, by the task and the call that launched them.
+    pub(super) runs: HashMap<Code, Code>,
+    /// What launched runs, in order: run, time, call.
+    pub(super) launches: Vec<(Code, Option<i64>, Code)>,
+    /// Items of journals that an answer was made of.
+    pub(super) told_by_journal: HashSet<u32>,
+    /// The agents of each run.
+    pub(super) members: HashMap<Code, Vec<Agent>>,
+    /// Agents that messages made work again, by the call.
+    pub(super) resumed: HashMap<Code, Code>,
+    /// The responses of each agent whose usage somebody may report.
+    pub(super) spent: HashMap<Agent, Vec<Spent>>,
+    /// What was reported of the last response of an agent, and when.
+    pub(super) reported: Vec<(Agent, Option<i64>, i64)>,
     /// Agents that worked on when their own records end.
     pub(super) unanswered: Vec<Agent>,
     pub(super) abandoned: Text,
+}
+
+/// What came back of the work of an agent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Returned {
+    /// What the answer is called after: the call, or the agent.
+    pub(super) stem: Text,
+    pub(super) content: Hash,
+    pub(super) time: Option<i64>,
+    pub(super) item: u32,
+    /// How often the agent had been made to work.
+    pub(super) wakes: u32,
+    pub(super) by: By,
+}
+
+/// How work comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// As the result of the call that asked for it.
+    Result,
+    /// As what a call says of work in the background.
+    Output,
+    /// In a notice.
+    Notice,
+}
+
+/// What is known of the usage of a response.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spent {
+    pub(super) entry: Entry,
+    pub(super) time: Option<i64>,
+    pub(super) tokens: i64,
+    /// Whether no line of it is known to be the last.
+    pub(super) is_open: bool,
 }
 
 /// A response while its lines are read.
@@ -87,6 +142,10 @@ pub(super) struct Open {
     pub(super) calls: u32,
     pub(super) time: Option<i64>,
     pub(super) wants_tools: bool,
+    /// Whether a line is the last state of it.
+    pub(super) ends: Ends,
+    /// What other models did for it, in order.
+    pub(super) sides: Vec<Entry>,
     /// Whether it decides about others, which is an event before those of its calls.
     pub(super) decides: bool,
     pub(super) extras: Text,
@@ -106,6 +165,28 @@ pub(super) struct Running {
     /// What reached the agent while it worked.
     pub(super) heard: Vec<Hash>,
     pub(super) abandoned: bool,
+    /// The answer that a call gave, until the agent says something else.
+    answer: Option<(Code, Returned)>,
+}
+
+impl Running {
+    /// Whether the agent has answered with a text, and waits.
+    fn is_closed(&self) -> bool {
+        let Last::Response(open) = self.last else { return false };
+        let open = &self.open[open];
+        !open.wants_tools && self.asked.is_empty() && !open.texts.is_empty()
+    }
+
+    /// Whether the call that gave the answer failed, or when it was accepted.
+    pub(super) fn accepted(&mut self, outcome: &Outcome, line: &Line) {
+        match &mut self.answer {
+            Some((call, _)) if *call == outcome.call && outcome.failed => self.answer = None,
+            Some((call, answer)) if *call == outcome.call => {
+                (answer.time, answer.item) = (line.time.or(answer.time), line.item);
+            }
+            _ => {}
+        }
+    }
 }
 
 /// The last thing of a conversation.
@@ -117,6 +198,8 @@ pub(super) enum Last {
     Result,
     Stopped,
     Prompt,
+    /// An answer that is no text of a response.
+    Answer,
 }
 
 impl Teller<'_> {
@@ -129,12 +212,24 @@ impl Teller<'_> {
         let lines = std::mem::take(&mut self.streams.list[at].lines);
         let mut running = Running::default();
         let first = self.streams.list[at].first;
+        let mut returned = self.returned.get(&agent).cloned().unwrap_or_default().into_iter().peekable();
         for number in &lines {
             let line = &self.records.lines[*number as usize];
             self.recording.made_of(line.item);
             if line.abandoned != running.abandoned {
                 running.abandoned = line.abandoned;
                 running.last = Last::Nothing;
+            }
+            if let What::User(user) = &line.what
+                && first != Some(*number)
+                && self.asks(user)
+            {
+                let mut missing = None;
+                while let Some(back) = returned.next_if(|back| back.time <= line.time) {
+                    missing = Some(back);
+                }
+                self.settle(agent, missing, &mut running);
+                self.recording.made_of(line.item);
             }
             let kind = match &line.what {
                 What::Assistant(assistant) => self.assistant(agent, line, assistant, &mut running),
@@ -157,8 +252,46 @@ impl Teller<'_> {
                 self.items.ignored(line.item as usize, kind);
             }
         }
+        self.settle(agent, None, &mut running);
         self.close(agent, at, &running);
         self.streams.list[at].lines = lines;
+    }
+
+    /// Whether a line makes its agent work.
+    fn asks(&self, user: &User) -> bool {
+        let by_other = |block: &Block| matches!(block, Block::Teammate { .. } | Block::Notice { .. });
+        user.said.prompt.is_some() || self.records.blocks(user.blocks).iter().any(by_other)
+    }
+
+    /// Records an answer that no text of the stream is: one that a call gave, or one that only came back to others.
+    fn settle(&mut self, agent: Agent, missing: Option<Returned>, running: &mut Running) {
+        let spoke = !running.open.is_empty() && !running.is_closed();
+        if !spoke || running.last == Last::Answer {
+            return;
+        }
+        match (running.answer.take(), missing) {
+            (Some((_, answer)), _) => self.answer(agent, &answer, ":return", false),
+            (None, Some(back)) => self.answer(agent, &back, ":message", true),
+            (None, None) => return,
+        }
+        running.last = Last::Answer;
+    }
+
+    /// An answer that no text of its agent's stream is; whether it is made of what others were told.
+    pub(super) fn answer(&mut self, agent: Agent, answer: &Returned, suffix: &str, is_partial: bool) {
+        let id = [self.recording.read(answer.stem), suffix].concat();
+        let mut saying = Saying {
+            id: self.recording.text(&id),
+            content: Some(answer.content),
+            time: answer.time,
+            ..Saying::default()
+        };
+        if is_partial {
+            saying.extras = self.recording.extra(Text::default(), "x_partial", "true");
+            self.recording.trace.partial = true;
+        }
+        self.recording.made_of(answer.item);
+        self.recording.lone_saying(agent, saying);
     }
 
     /// Tells the texts and the usage of all responses, and whether the stream goes on beyond its records.
@@ -182,17 +315,12 @@ impl Teller<'_> {
             }
             let usage = &open.usage;
             let tokens = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
-            self.last_usage.insert(agent, tokens);
+            let is_open = open.ends == Ends::No;
+            let spent = Spent { entry: open.entry, time: open.time, tokens, is_open };
+            self.spent.entry(agent).or_default().push(spent);
         }
-        let closed = match running.last {
-            Last::Response(open) => {
-                let open = &running.open[open];
-                !open.wants_tools && running.asked.is_empty() && !open.texts.is_empty()
-            }
-            _ => false,
-        };
         let spoke = !running.open.is_empty() || running.last != Last::Nothing;
-        if !closed && (at > 0 || spoke) {
+        if !running.is_closed() && running.last != Last::Answer && (at > 0 || spoke) {
             self.recording.agent_info(agent).open = true;
             self.unanswered.push(agent);
         }
@@ -229,6 +357,8 @@ impl Teller<'_> {
                 calls: 0,
                 time: line.time,
                 wants_tools: false,
+                ends: Ends::Unknown,
+                sides: Vec::new(),
                 decides: false,
                 extras,
             };
@@ -240,6 +370,8 @@ impl Teller<'_> {
         let open = &mut running.open[place];
         join(&mut open.usage, &assistant.usage);
         open.wants_tools |= assistant.calls_tools;
+        open.ends = open.ends.max(assistant.ends);
+        let mut sides = 0;
         // A response that acts is complete enough when it first does.
         if open.calls == 0 {
             open.time = line.time.or(open.time);
@@ -252,6 +384,7 @@ impl Teller<'_> {
                         open.item = line.item;
                     }
                     open.texts.push(*text);
+                    running.answer = None;
                 }
                 Block::Use(call) => {
                     let open = &mut running.open[place];
@@ -263,16 +396,55 @@ impl Teller<'_> {
                     }
                     let decides = self.call(agent, entry, at, call, time, line);
                     running.open[place].decides |= decides;
+                    running.answer = match call.act {
+                        Act::Answer { content } => Some((call.id, self.given_by(call.id, content, line))),
+                        _ => None,
+                    };
                 }
                 Block::Outcome(outcome) => {
                     running.asked.remove(&outcome.call);
+                    running.accepted(outcome, line);
                     self.outcome(agent, line, outcome, 0);
+                }
+                Block::Side(side) => {
+                    self.side(agent, line, side, sides, &mut running.open[place]);
+                    sides += 1;
                 }
                 _ => {}
             }
         }
         running.last = Last::Response(place);
         None
+    }
+
+    /// What another model did for a response: a response of its own. Lines of one response repeat it.
+    fn side(&mut self, agent: Agent, line: &Line, side: &Side, at: usize, open: &mut Open) {
+        let entry = if let Some(entry) = open.sides.get(at) {
+            *entry
+        } else {
+            let kind = self.records.names.name(side.kind);
+            let id = self.recording.response_mut(open.entry).map_or_else(Text::default, |whole| whole.id);
+            let id = [self.recording.read(id), ":", kind, &at.to_string()].concat();
+            let extras = self.recording.extra_text(open.extras, "x_iteration", kind);
+            let response = Response {
+                id: self.recording.text(&id),
+                time: line.time,
+                model: side.model,
+                extras,
+                ..Response::default()
+            };
+            open.sides.push(self.recording.response(agent, response));
+            open.sides[at]
+        };
+        if let Some(response) = self.recording.response_mut(entry) {
+            join(&mut response.usage, &side.usage);
+        }
+    }
+
+    /// What a call says of the work of an agent.
+    fn given_by(&mut self, call: Code, content: Hash, line: &Line) -> Returned {
+        let stem = self.name(call);
+        Returned { stem, content, time: line.time, item: line.item, wakes: 0, by: By::Result }
     }
 
     /// Whether it makes its response a decision.
@@ -290,13 +462,16 @@ impl Teller<'_> {
                 Some(child) if *child != agent => Does::Spawns(*child),
                 _ => Does::UsesTool,
             },
-            Act::Send { to, ends, .. } => match (self.party(to), ends) {
+            Act::Send { to, ends, .. } => match (self.addressee(call.id, to), ends) {
                 (Party::Agent(child), true) => Does::Ends(child),
                 (Party::Agent(to), _) if to == agent => Does::UsesTool,
                 (party, _) => Does::Tells(party),
             },
-            Act::Tool | Act::Workflow => Does::UsesTool,
+            Act::Tool | Act::Workflow | Act::Answer { .. } => Does::UsesTool,
         };
+        if let Does::Spawns(woken) | Does::Tells(Party::Agent(woken)) = does {
+            *self.wakes.entry(woken).or_insert(0) += 1;
+        }
         let call_entry = Call {
             id: self.name(call.id),
             tool: self.name(call.tool),

@@ -25,6 +25,8 @@ pub(super) struct Stream {
     /// The stream of that call.
     pub caller: usize,
     pub began: Option<i64>,
+    /// Whether it is the session of a teammate.
+    pub is_member: bool,
 }
 
 /// What is known of a call.
@@ -194,7 +196,7 @@ fn split(items: &TraceItems<'_>, records: &Records) -> Vec<Stream> {
     }
     for (at, line) in records.lines.iter().enumerate() {
         let stream = match (line.sidechain, line.agent) {
-            (false, _) => 0,
+            (false, 0) => 0,
             (true, 0) => {
                 let parent = records.parents.get(line.uuid as usize).copied().unwrap_or(0);
                 let continues = last_inline.filter(|(file, _)| *file == line.file).map(|(_, stream)| stream);
@@ -209,12 +211,13 @@ fn split(items: &TraceItems<'_>, records: &Records) -> Vec<Stream> {
                 last_inline = Some((line.file, stream));
                 stream
             }
-            (true, id) => *by_id.entry(id).or_insert_with(|| {
+            (_, id) => *by_id.entry(id).or_insert_with(|| {
                 list.push(Stream { id, ..Stream::default() });
                 list.len() - 1
             }),
         };
         list[stream].lines.push(at as u32);
+        list[stream].is_member |= line.is_member;
         if list[stream].run == 0 {
             list[stream].run = line.run;
         }

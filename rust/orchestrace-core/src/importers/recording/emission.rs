@@ -837,6 +837,9 @@ impl<'r> Emission<'r, '_, '_> {
         let seq = self.event(EventType::ToolResult, name, stem, suffix);
         self.set_text(EventField::Tool, tool);
         self.unrecorded(e, agent);
+        if result.by_user {
+            self.out.set(EventField::From, Value::Text(USER));
+        }
         if let Some(trusted) = result.trusted {
             self.out.set(EventField::Trusted, Value::Bool(trusted));
         }
@@ -913,7 +916,21 @@ impl<'r> Emission<'r, '_, '_> {
         let parent = self.plan.parent[child as usize];
         let name = self.name(child);
         let id = self.recording.read(self.recording.agents[child as usize].source_id);
-        let seq = self.act(EventType::Spawn, parent, if id.is_empty() { &name } else { id }, ":s");
+        let id = if id.is_empty() { &*name } else { id };
+        let at = parent as usize;
+        let seq = if self.plan.present[at] || self.plan.parent[at] != NONE {
+            self.act(EventType::Spawn, parent, id, ":s")
+        } else {
+            // What is not there at all did nothing that is known, from one such spawn to the next.
+            let (parent, t) = (self.name(parent), self.t);
+            let began = self.recording.agents[child as usize].began.filter(|_| self.order.timed);
+            self.t =
+                began.map_or(t, |began| t.min(began.saturating_sub(self.order.base).max(0) as f64 / 1e9));
+            let seq = self.event(EventType::Spawn, &parent, id, ":s");
+            self.out.set(EventField::DurationS, Value::F64(0.0));
+            self.t = t;
+            seq
+        };
         self.concerns(child);
         self.out.set(EventField::Trusted, Value::Bool(true));
         self.partial_event();

@@ -436,6 +436,35 @@ fn work_in_the_background_returns_when_it_is_told() {
 }
 
 #[test]
+fn an_answer_before_the_last_is_a_message_where_it_arrives() {
+    let mut s = Sketch::new();
+    let lead = s.agent("lead", None);
+    let child = s.agent("child", None);
+    let r = s.answers(lead, "r1", 1);
+    s.calls(r, "c1", Does::Spawns(child));
+    let launched = s.result(lead, "c1", 2, true);
+    s.0.result_mut(launched).unwrap().launched = true;
+    s.0.delivery_at(lead, child, Some(T0 + 4 * S));
+    // What is told twice arrives once.
+    s.0.delivery_at(lead, child, Some(T0 + 5 * S));
+    let r = s.answers(lead, "r2", 6);
+    s.calls(r, "c2", Does::Tells(Party::Agent(child)));
+    s.0.delivery_at(lead, child, Some(T0 + 9 * S));
+    let r = s.answers(lead, "r3", 10);
+    s.says(r);
+    for (id, at) in [("w1", 3), ("w2", 8)] {
+        let r = s.answers(child, id, at);
+        s.says(r);
+    }
+    let trace = native(&s.0);
+    assert!(events(&trace).contains(&"w1 message child lead executor".to_owned()), "{:?}", events(&trace));
+    let edges = edges(&trace);
+    let wanted = ["w1 message c2", "c2 message w2", "w2 return r3", "w2 aggregate r3"];
+    assert!(edges.is_superset(&set(&wanted)), "{edges:?}");
+    assert!(!edges.contains("w1 message r3") && !edges.contains("w2 return c2"), "{edges:?}");
+}
+
+#[test]
 fn messages_handoffs_and_ends() {
     let mut s = Sketch::new();
     let a = s.agent("a", None);

@@ -3,19 +3,22 @@
 //! ```text
 //! work           = model_time + tool_time
 //! queue_time     = Σ max(0, beginning(v) - max end(pred)),                         v whose duration is recorded
-//! permission_wait = Σ max(0, t(v) - max end(pred)),                                interventions after a call
-//! human_wait     = Σ max(0, t(v) - end(last of whom v addresses)),                 if that one was done
+//! permission_wait = Σ max(0, t(v) - max end(pred)),           what a human says of a call: interventions, results
+//! human_wait     = Σ max(0, t(v) - end(last of whom v addresses)),                 if that one waited
+//! idle_time      = |gaps, queues and waits beyond max_gap, less everything above|
+//! unaccounted    = |the time of the run, less everything above|
 //! ```
 //!
-//! An agent is done if it spoke last, and to no other agent: an agent that is busy with a call or a result does not
-//! wait for a human. Any of these times beyond `max_gap` is idle time instead. Times of parallel events add up, as work
-//! does. O(|V|+|E|).
+//! An agent waits if it spoke last, and to no other agent, or if what it read last is a result and no call of its own is
+//! open. Any of these times beyond `max_gap` is idle time instead. Times of parallel events add up, as work does; idle
+//! and unaccounted time is that of the clock, in which nobody worked. So the columns add up to the elapsed time, or
+//! to more where events are parallel. O(|V| log |V| + |E|).
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
-use crate::replay::schedule::durations::{MaxGap, Timing, explicit};
+use crate::replay::schedule::durations::{MaxGap, ROUNDING, Timing, explicit};
 use crate::schema::{AgentKind, EventType};
 
 /// Time by use.
@@ -45,18 +48,23 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "permission_wait",
             count: Count::Time,
-            summary: "time from a call to a human's recorded decision on it",
+            summary: "time from a call to a human's recorded decision on it, or answer to it",
         },
         Metric {
             name: "human_wait",
             count: Count::Time,
-            summary: "time from an agent's last word to a human's reply",
+            summary: "time from an agent's last word, or the last result it got, to a human's word",
         },
         Metric { name: "scorer_time", count: Count::Time, summary: "recorded durations of scorers" },
         Metric {
             name: "idle_time",
             count: Count::Time,
-            summary: "gaps, queues and waits longer than max_gap; 0 with max_gap=None",
+            summary: "time of the clock in gaps, queues and waits longer than max_gap, where nobody worked; 0 with max_gap=None",
+        },
+        Metric {
+            name: "unaccounted",
+            count: Count::Time,
+            summary: "time of the clock that is in none of the other columns",
         },
     ],
 };
@@ -75,20 +83,62 @@ impl Group for Time {
 struct Worker {
     max_gap: MaxGap,
     last: Vec<u32>,
+    /// Calls of each agent without a result so far.
+    open: Vec<i32>,
+    clock: Clock,
 }
 
-/// A sum of what is there, and of what is too long to count.
-#[derive(Debug, Clone, Copy, Default)]
-struct Sum {
-    known: Option<f64>,
-    idle: f64,
+/// When something was going on, and when it took too long.
+#[derive(Debug, Default)]
+struct Clock {
+    busy: Vec<(f64, f64)>,
+    idle: Vec<(f64, f64)>,
 }
+
+impl Clock {
+    fn add(&mut self, from: f64, to: f64, is_idle: bool) {
+        if to > from {
+            (if is_idle { &mut self.idle } else { &mut self.busy }).push((from, to));
+        }
+    }
+
+    /// How much of the time from `start` to `end` is idle and not busy, and how much is neither.
+    fn rest(&mut self, start: f64, end: f64) -> (f64, f64) {
+        let free = uncovered(&mut self.busy, start, end);
+        if self.idle.is_empty() {
+            return (0.0, free);
+        }
+        self.busy.append(&mut self.idle);
+        let unaccounted = uncovered(&mut self.busy, start, end);
+        (free - unaccounted, unaccounted)
+    }
+}
+
+/// How much of the time from `start` to `end` no interval covers.
+fn uncovered(intervals: &mut [(f64, f64)], start: f64, end: f64) -> f64 {
+    intervals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
+    // What differs by less than a subtraction rounds leaves no hole.
+    let noise = ROUNDING * start.abs().max(end.abs());
+    let (mut reached, mut sum) = (start, 0.0);
+    for &(from, to) in intervals.iter().chain(std::iter::once(&(end, end))) {
+        if from - reached > noise {
+            sum += from - reached;
+        }
+        reached = reached.max(to);
+    }
+    sum
+}
+
+/// A sum of times that are not too long to count.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum(Option<f64>);
 
 impl Sum {
-    fn add(&mut self, length: f64, most: f64) {
-        let (counts, idle) = if length > most { (0.0, length) } else { (length, 0.0) };
-        self.known = Some(self.known.unwrap_or(0.0) + counts);
-        self.idle += idle;
+    /// Adds what ended at `end`; beyond `most` it is idle.
+    fn add(&mut self, length: f64, end: f64, most: f64, clock: &mut Clock) {
+        let is_idle = length > most;
+        self.0 = Some(self.0.unwrap_or(0.0) + if is_idle { 0.0 } else { length });
+        clock.add(end - length, end, is_idle);
     }
 }
 
@@ -100,14 +150,18 @@ impl Measure for Worker {
         };
         let view = subject.view;
         let longest = self.max_gap.limit(view.time_basis);
+        let clock = &mut self.clock;
+        clock.busy.clear();
+        clock.idle.clear();
         let (mut model, mut tool) = (0.0, 0.0);
-        let mut idle: f64 = timing.idle.iter().fold(0.0, |sum, gap| sum + gap);
         let (mut queue, mut scorer) = (Sum::default(), Sum::default());
         for (v, &duration) in timing.duration.iter().enumerate() {
+            let end = timing.ends[v];
+            clock.add(end - timing.idle[v], end, true);
             match timing.aside[v] {
                 Some(AgentKind::Scorer) => {
                     if let Some(length) = explicit(view, v) {
-                        scorer.add(length, f64::INFINITY);
+                        scorer.add(length, end, f64::INFINITY, clock);
                     }
                 }
                 Some(_) => {}
@@ -115,15 +169,16 @@ impl Measure for Worker {
                     let of_tool = subject.is(v, &[EventType::ToolResult])
                         || subject.owners.outsider(view, v) == Some(AgentKind::Environment);
                     *(if of_tool { &mut tool } else { &mut model }) += duration;
+                    clock.add(end - duration, end, false);
                 }
             }
             if let Some(length) = timing.queued[v] {
-                queue.add(length, longest);
+                queue.add(length, end - timing.duration[v], longest, clock);
             }
         }
         out.set(0, model);
         out.set(1, tool);
-        let told = |sum: Sum| match sum.known {
+        let told = |sum: Sum| match sum.0 {
             Some(known) => Ok(known),
             // durations in seconds have no place among times in steps
             None if timing.makespan.is_none() => Err(Reason::TimeSteps),
@@ -131,16 +186,23 @@ impl Measure for Worker {
         };
         out.put(2, told(queue));
         // seconds of scorers among steps of the team
-        let odd = timing.steps && scorer.known.is_some();
-        out.put(5, if odd { Err(Reason::TimeSteps) } else { scorer.known.ok_or(Reason::FieldAbsent) });
+        let odd = timing.steps && scorer.0.is_some();
+        out.put(5, if odd { Err(Reason::TimeSteps) } else { scorer.0.ok_or(Reason::FieldAbsent) });
         let (mut permission, mut human) = (Sum::default(), Sum::default());
         if timing.makespan.is_some() {
             self.humans(subject, timing, &mut permission, &mut human);
         }
         out.put(3, told(permission));
         out.put(4, told(human));
-        idle += queue.idle + permission.idle + human.idle;
+        let last = timing.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let Some(elapsed) = timing.makespan else {
+            out.set(6, 0.0);
+            return out.put(7, Err(Reason::TimeSteps));
+        };
+        let (idle, unaccounted) =
+            if elapsed > 0.0 { self.clock.rest(last - elapsed, last) } else { (0.0, 0.0) };
         out.set(6, idle);
+        out.set(7, unaccounted);
     }
 }
 
@@ -151,29 +213,51 @@ impl Worker {
         let longest = self.max_gap.limit(view.time_basis);
         self.last.clear();
         self.last.resize(owners.names().len(), NOBODY);
+        self.open.clear();
+        self.open.resize(owners.names().len(), 0);
         for &row in owners.order().rows() {
             let v = row as usize;
+            if let Some(open) = self.open.get_mut(subject.owner(v) as usize) {
+                let asks = subject.is(v, &[EventType::ToolCall, EventType::Spawn]);
+                *open += i32::from(asks) - i32::from(subject.is(v, &[EventType::ToolResult]));
+            }
+            let answers = subject.is(v, &[EventType::ToolResult]);
+            if (timing.aside[v] != Some(AgentKind::User) || answers)
+                && let Some(last) = self.last.get_mut(subject.owner(v) as usize)
+            {
+                *last = row;
+            }
             if timing.aside[v] != Some(AgentKind::User) {
-                if let Some(last) = self.last.get_mut(subject.owner(v) as usize) {
-                    *last = row;
-                }
                 continue;
             }
             let inputs = subject.graph.predecessors_of(v);
             let calls = |u: &u32| subject.is(*u as usize, &[EventType::ToolCall]);
-            if subject.is(v, &[EventType::HumanIntervention]) && inputs.iter().any(calls) {
-                let asked = inputs.iter().map(|&u| timing.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
-                permission.add((view.t[v] - asked).max(0.0), longest);
+            let decides = subject.is(v, &[EventType::HumanIntervention]) && inputs.iter().any(calls);
+            if decides || answers {
+                if !inputs.is_empty() {
+                    let asked =
+                        inputs.iter().map(|&u| timing.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
+                    let waited = (view.t[v] - asked).max(0.0);
+                    permission.add(waited, view.t[v], longest, &mut self.clock);
+                }
                 continue;
             }
             let named = view.to.get(v).map(|to| owners.name_index(to).unwrap_or(NOBODY));
             let addressed = named.unwrap_or(subject.root());
+            let open = self.open.get(addressed as usize).copied().unwrap_or(0);
             let last = self.last.get_mut(addressed as usize).map(|last| std::mem::replace(last, row));
             let last = last.filter(|&last| last != NOBODY).map(|last| last as usize);
-            let waited = last.filter(|&last| is_done(subject, timing, last));
-            human.add(waited.map_or(0.0, |last| (view.t[v] - timing.ends[last]).max(0.0)), longest);
+            let waits = |last: usize| is_done(subject, timing, last) || has_read(subject, last) && open <= 0;
+            let waited = last.filter(|&last| waits(last));
+            let waited = waited.map_or(0.0, |last| (view.t[v] - timing.ends[last]).max(0.0));
+            human.add(waited, view.t[v], longest, &mut self.clock);
         }
     }
+}
+
+/// Whether the last of an agent is a result that it read.
+fn has_read(subject: &Subject<'_>, v: usize) -> bool {
+    subject.is(v, &[EventType::ToolResult])
 }
 
 /// Whether who did `v` has nothing to do after it: it spoke, and to no other agent.
@@ -228,13 +312,14 @@ mod tests {
             (Message, "user", Some("a"), 103.0),
             (Message, "a", Some("user"), 104.0),
         ]);
-        // 2 to the call, 2 to the answer, 1 to the last; 1 of the tool; 10 of permission; 85 of the human
-        let want = [Ok(5.0), Ok(1.0), NONE, Ok(10.0), Ok(85.0), NONE, Ok(0.0)];
+        // 2 to the call, 2 to the answer, 1 to the last; 1 of the tool; 10 of permission; 85 of the human; 3 until the human
+        // says more
+        let want = [Ok(5.0), Ok(1.0), NONE, Ok(10.0), Ok(85.0), NONE, Ok(0.0), Ok(3.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
         assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
-        let want = [Ok(5.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(95.0)];
+        let want = [Ok(5.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(95.0), Ok(3.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(9.0)), want);
-        let want = [Ok(1.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(99.0)];
+        let want = [Ok(1.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(99.0), Ok(3.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(1.0)), want);
     }
 
@@ -248,6 +333,13 @@ mod tests {
         assert_eq!(told(&chain(&asks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         let calls = [(Message, "user", Some("a"), 0.0), (ToolCall, "a", None, 5.0), last];
         assert_eq!(told(&chain(&calls), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
+        // It read a result and went no further: until the human spoke nobody worked.
+        let read = [calls[0], calls[1], (ToolResult, "browser", None, 6.0), last];
+        assert_eq!(told(&chain(&read), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(44.0));
+        assert_eq!(
+            told(&chain(&read), TimeBasis::Seconds, MaxGap::Of(9.0))[4..],
+            [Ok(0.0), NONE, Ok(44.0), Ok(0.0)]
+        );
         let speaks = [(Message, "user", Some("a"), 0.0), (Message, "a", None, 5.0), last];
         assert_eq!(told(&chain(&speaks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(45.0));
     }
@@ -259,13 +351,26 @@ mod tests {
         t.event(EventType::ToolResult, "browser").at(10.0).duration(1.0);
         t.event(EventType::Message, "b").role("scorer").at(20.0).duration(3.0);
         t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
-        let want = [Ok(4.0), Ok(1.0), Ok(5.0), NONE, NONE, Ok(3.0), Ok(0.0)];
+        let want = [Ok(4.0), Ok(1.0), Ok(5.0), NONE, NONE, Ok(3.0), Ok(0.0), Ok(7.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
-        let want = [Ok(4.0), Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), Ok(5.0)];
+        let want = [Ok(4.0), Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), Ok(5.0), Ok(7.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(2.0)), want);
         // seconds of durations among steps
         let steps = Err(Reason::TimeSteps);
-        let want = [Ok(4.0), Ok(1.0), steps, steps, steps, Ok(3.0), Ok(0.0)];
+        let want = [Ok(4.0), Ok(1.0), steps, steps, steps, Ok(3.0), Ok(0.0), steps];
         assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
+    }
+    #[test]
+    fn idle_time_is_that_of_the_clock() {
+        use EventType::*;
+        // Two agents that begin by themselves a day later: one day has passed, and not two.
+        let mut t = TestTrace::default();
+        t.event(Message, "user").at(0.0).to("a");
+        t.event(Return, "a").at(3.0);
+        t.event(Return, "b").at(86_402.0);
+        t.event(Return, "c").at(86_402.0);
+        t.edge(0, 1, EdgeType::Message);
+        let want = [Ok(3.0), Ok(0.0), NONE, NONE, Ok(0.0), NONE, Ok(86_399.0), Ok(0.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(3600.0)), want);
     }
 }

@@ -94,8 +94,15 @@ fn hands_over(view: &TraceView<'_>, inputs: &[u32], v: usize) -> bool {
     is(v, EventType::ToolResult) && inputs.iter().any(|&u| is(u as usize, EventType::Return))
 }
 
+/// Whether a human gave the result of a call: answered a question, approved a plan.
+#[must_use]
+pub fn is_given_by_human(view: &TraceView<'_>, owners: &Owners, v: usize) -> bool {
+    view.types[v] == EventType::ToolResult as u8
+        && view.from.get(v).is_some_and(|from| owners.is_user_name(view, from))
+}
+
 /// Two times that differ by less than a subtraction rounds are one.
-const ROUNDING: f64 = 4.0 * f64::EPSILON;
+pub const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// Durations and recorded times of one trace; a buffer reused from trace to trace. Times count from the
 /// beginning of the first event.
@@ -154,7 +161,10 @@ impl Timing {
         self.aside.clear();
         self.aside.extend(
             (0..n)
-                .map(|v| owners.outsider(view, v))
+                .map(|v| {
+                    let by_human = || is_given_by_human(view, owners, v).then_some(AgentKind::User);
+                    owners.outsider(view, v).or_else(by_human)
+                })
                 .map(|kind| kind.filter(|kind| matches!(kind, AgentKind::User | AgentKind::Scorer))),
         );
         let works = |v: &usize| self.aside[*v].is_none();

@@ -114,6 +114,8 @@ fn the_order_of_files_changes_nothing() {
 fn totals_that_differ_are_told() {
     let mut team = team();
     team[0].1[4]["toolUseResult"]["totalTokens"] = 23.into();
+    assert_eq!(findings(&read_team(&team)), [("usage.incomplete".to_owned(), 1)]);
+    team[0].1[4]["toolUseResult"]["totalTokens"] = 21.into();
     assert_eq!(findings(&read_team(&team)), [("usage.repeated".to_owned(), 1)]);
 }
 

@@ -40,6 +40,7 @@ impl Stream<'_, '_> {
                 ok,
                 trusted: Some(is_trusted(&tool)),
                 launched: true,
+                by_user: false,
                 extras,
             },
         );
