@@ -124,10 +124,6 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("finding", "usage.repeated"): Remedy(
         "A span has its own tokens and those of its children.", "Nothing: leaves count, sums are not doubled."
     ),
-    ("finding", "usage.unsplit"): Remedy(
-        "A session whose running total grew by 51,293 tokens, none of them read or written.",
-        "Nothing: the total counts. Metrics of input and output leave it out.",
-    ),
     ("finding", "utf8.replaced"): Remedy(
         "A tool printed bytes of a picture.", "Nothing, unless the text matters: the character is U+FFFD now."
     ),
@@ -146,6 +142,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("finding", "mapping.unused"): Remedy(
         "`tokens_in = /tokns/in` in a mapping file.",
         "Run `orchestrace mapping check`: it counts what each key finds and lists what none reads.",
+    ),
+    ("finding", "usage.unsplit"): Remedy(
+        "A session whose running total grew by 51,293 tokens, none of them read or written.",
+        "Nothing: the total counts. Metrics of input and output leave it out.",
     ),
     ("finding", "usage.conflict"): Remedy(
         "A total of 100 tokens with parts of 60 and 70.",

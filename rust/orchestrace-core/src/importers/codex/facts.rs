@@ -93,8 +93,9 @@ impl Facts {
             let near = [i.checked_sub(1), Some(i + 1), i.checked_sub(2), Some(i + 2)];
             let near = near.into_iter().flatten().filter(|j| *j < lines.len());
             let free: Vec<usize> = near.filter(|j| of(j).is_some() && !paired.contains(j)).collect();
-            // Redaction may have spelt the two differently: the neighbor will do.
-            let same = free.iter().find(|j| of(j) == Some(content)).or_else(|| free.first());
+            // Redaction may have spelt the two differently: of an event the neighbor will do.
+            let neighbor = free.first().filter(|_| is_event);
+            let same = free.iter().find(|j| of(j) == Some(content)).or(neighbor);
             if let Some(j) = same {
                 paired.insert(*j);
                 if is_event {

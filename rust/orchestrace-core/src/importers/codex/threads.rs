@@ -210,7 +210,9 @@ fn threads_of(
     let ids: Vec<String> = streams.iter().zip(&own).map(|(stream, own)| stream.id(*own, recording)).collect();
     let again = printed_again(&streams, &ids, items);
     let mut n_streams: HashMap<&str, usize> = HashMap::new();
-    ids.iter().for_each(|id| *n_streams.entry(id).or_default() += 1);
+    for id in &ids {
+        *n_streams.entry(id).or_default() += 1;
+    }
     let mut threads: Vec<Thread> = Vec::new();
     let mut of_id: HashMap<&str, (usize, Known)> = HashMap::new();
     for ((stream, own), (id, again)) in streams.into_iter().zip(own).zip(ids.iter().zip(again)) {
@@ -252,7 +254,9 @@ fn threads_of(
         }
         if lines.iter().any(|line| known.numbers.contains(&line.number)) {
             let page = recording.text(&page);
-            lines.iter_mut().for_each(|line| line.page = page);
+            for line in &mut lines {
+                line.page = page;
+            }
         }
         known.numbers.extend(lines.iter().map(|line| line.number));
         thread.began = thread.began.or_else(|| lines.iter().find_map(|line| line.time));

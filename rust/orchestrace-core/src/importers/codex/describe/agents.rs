@@ -93,7 +93,7 @@ impl Stream<'_, '_> {
         self.asked.insert(key, (line.time, tool));
         if let Some(Given { content, ok, reads }) = given {
             let (call, time, trusted) = (id, line.time, Some(false));
-            let result = CallResult { call, time, trusted, content, ok, extras, ..CallResult::default() };
+            let result = CallResult { call, time, content, ok, trusted, extras, ..CallResult::default() };
             self.recording.result(self.agent, result);
             if reads {
                 self.put_in(line);

@@ -23,7 +23,8 @@ impl Reader<'_> {
             "user_message" => self.echo(By::User, event),
             "agent_message" => self.echo(By::Assistant, event),
             "task_started" | "turn_started" => {
-                What::TurnStart { at: event.get("started_at").f64().map(|at| at as i64) }
+                let at = event.get("started_at").f64().map(|at| at as i64);
+                What::TurnStart { at: at.or_else(|| second_of(event.get("turn_id").str()?)) }
             }
             "task_complete" | "turn_complete" | "turn.completed" => What::TurnEnd {
                 text: event.get("last_agent_message").some_str().map(hash),
@@ -175,4 +176,12 @@ impl Reader<'_> {
         let tool = self.recording.text(tool);
         What::End { call, tool, content, request, ok, duration_s, stands_alone: true }.unless(call.is_none())
     }
+}
+
+/// When a uuid of version 7 was made, in whole seconds since the epoch.
+fn second_of(uuid: &str) -> Option<i64> {
+    let (high, low) = (uuid.get(..8)?, uuid.get(9..13)?);
+    let is_dated = uuid.len() == 36 && uuid.as_bytes()[14] == b'7' && uuid.as_bytes()[8] == b'-';
+    let millis = i64::from_str_radix(&[high, low].concat(), 16).ok().filter(|_| is_dated)?;
+    Some(millis.div_euclid(1000))
 }

@@ -80,8 +80,8 @@ impl Reader<'_> {
         });
         let output = item.first(&["aggregated_output", "result", "error"]);
         let content = output.exists().then(|| hash(output.str().unwrap_or(output.raw())));
-        let what = match begun {
-            Some(call) => What::Output {
+        let what = if let Some(call) = begun {
+            What::Output {
                 call,
                 content: content.unwrap_or_else(|| hash("")),
                 ok,
@@ -90,11 +90,10 @@ impl Reader<'_> {
                 nickname: Text::default(),
                 statuses: (0, 0),
                 denied: item.get("status").str() == Some("declined"),
-            },
-            None => {
-                let id = self.place(number, run);
-                self.item_call(id, tool, request, Some(Given { content, ok, reads: true }))
             }
+        } else {
+            let id = self.place(number, run);
+            self.item_call(id, tool, request, Some(Given { content, ok, reads: true }))
         };
         (what, "")
     }

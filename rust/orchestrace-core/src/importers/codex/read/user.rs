@@ -57,8 +57,7 @@ impl Reader<'_> {
 /// Whether a message in the name of the user is a human's, where the kinds of its parts say so.
 pub(super) fn speaker(item: Value<'_>) -> Option<bool> {
     let kinds = item.path(&["internal_chat_message_metadata_passthrough", "content_item_kinds"]);
-    let mut kinds =
-        kinds.elements().filter_map(|kind| kind.str()).filter(|kind| *kind != "unknown").peekable();
+    let mut kinds = kinds.elements().filter_map(Value::str).filter(|kind| *kind != "unknown").peekable();
     kinds.peek()?;
     Some(kinds.any(|kind| kind == "user" || kind.starts_with("user.")))
 }

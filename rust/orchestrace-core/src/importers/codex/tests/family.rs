@@ -83,7 +83,11 @@ fn what_a_child_repeats_of_its_parent_is_left_out() {
     assert_eq!(trace["costs"]["tokens"], json!(351 + 170));
     let fates = fates(&read_files(&[&child, &root]));
     assert_eq!(fates["duplicate"], 4 + 2 + cut.lines.len() as u64 + 2 + 1);
-    // Without the parent's file the first second tells.
+    // Without the parent's file it is when its turns began.
+    let mut child = child;
+    for line in child.lines.iter_mut().filter(|line| line["payload"]["turn_id"] == "t1") {
+        line["payload"]["started_at"] = json!(1_767_225_600 + 4);
+    }
     let alone = one(&[&child]);
     assert_eq!(alone["trace_id"], ROOT);
     assert_eq!(own(&alone), ["B:28 return Ada codex"]);

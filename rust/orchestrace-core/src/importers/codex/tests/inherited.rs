@@ -84,6 +84,19 @@ fn turns_that_are_older_than_the_thread_are_not_its_own() {
     let at = file.second;
     own(&mut file, Some(at));
     is_the_childs_own(&one(&[&file]), "started_at");
+    // Without that, the ids of turns have their time.
+    let dated = |file: &mut File, at: i64, id: &str| {
+        let id = format!("{:012x}", 1_767_225_600_000 + at * 1000) + id;
+        let line = file.lines.iter_mut().rfind(|line| line["payload"]["type"] == "task_started").unwrap();
+        line["payload"]["turn_id"] = format!("{}-{}", &id[..8], &id[8..]).into();
+    };
+    let mut file = File::child(KID, ROOT, "Ada", 10);
+    past(&mut file, None);
+    dated(&mut file, 1, "-7000-8000-000000000001");
+    let at = file.second;
+    own(&mut file, None);
+    dated(&mut file, at, "-7000-8000-000000000002");
+    is_the_childs_own(&one(&[&file]), "the time in an id");
     // A turn that begins with the thread, in the same second, is its own.
     let mut file = File::child(KID, ROOT, "Ada", 10);
     own(&mut file, Some(10));

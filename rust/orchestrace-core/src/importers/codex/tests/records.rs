@@ -124,8 +124,7 @@ fn named(file: &mut File, text: &str, kinds: &[&str]) {
 }
 
 fn prompts(trace: &Json) -> usize {
-    events(trace).iter().filter(|event| event.contains(" user ")).count()
-        - events(trace).iter().filter(|event| event.ends_with(" user")).count()
+    events(trace).iter().filter(|event| event.contains(" message user ")).count()
 }
 
 #[test]
@@ -152,7 +151,7 @@ fn without_kinds_the_completed_items_say_it() {
     file.event("item_completed", json!({"thread_id": ROOT, "item": item}));
     file.says("done").usage((10, 1), (10, 1)).end("t1", "done");
     let trace = one(&[&file]);
-    assert_eq!(events(&trace), ["A:4 message user codex", "A:8 return codex user"]);
+    assert_eq!(events(&trace), ["A:5 message user codex", "A:8 return codex user"]);
 }
 
 #[test]
@@ -184,6 +183,7 @@ fn a_response_begins_when_the_one_before_has_ended() {
     let trace = one(&[&file]);
     let list = trace["events"].as_array().unwrap();
     let took: Vec<f64> = list.iter().filter_map(|event| event["duration_s"].as_f64()).collect();
-    // The first since what the user said, whose echo is a second later; each of the others since the one before.
-    assert_eq!(took, [1.0, 1.0, 1.0, 1.0]);
+    // The first since what the user said, whose echo is a second later; each of the others since the one before, and
+    // so the text that the end of the turn has.
+    assert_eq!(took, [1.0; 5]);
 }

@@ -58,7 +58,7 @@ fn a_stream_is_a_run() {
     );
     assert_eq!(event(trace, &format!("{ROOT}:4:c:r"))["ok"], json!(false));
     assert_eq!(edges(trace, "return"), set(&["A:4:c A:4:c:r"]));
-    assert_eq!((&trace["costs"]["tokens"], &trace["time_basis"]), (&json!(110), &json!("ordinal")));
+    assert_eq!(trace["costs"]["tokens"], json!(110));
     assert!(!is_partial(trace));
     assert!(
         is_partial(&traces(&read(&[("out.jsonl", &lines_of[..5])]))[0]),
@@ -156,7 +156,7 @@ fn agents_of_a_stream_work_for_it() {
     ];
     let trace = &traces(&read(&[("out.jsonl", &printed(&items, (100, 10)))]))[0];
     let list = events(trace);
-    assert!(list.contains(&format!("A:3:c:s spawn codex {}", "B")), "{list:?}");
-    assert!(list.iter().any(|event| event.contains(" return B codex")), "{list:?}");
+    assert!(list.contains(&format!("A:3:c:s spawn codex {KID}")), "{list:?}");
+    assert!(list.iter().any(|event| event.ends_with(&format!(" return {KID} codex"))), "{list:?}");
     assert_eq!(list.last().unwrap(), "A:5 aggregate codex user");
 }
