@@ -11,7 +11,7 @@ use super::recording::{
     Usage, call_hash, hash,
 };
 use super::shape::{expect_member, expect_object};
-use super::{ImporterInfo, Record, SpreadImporter};
+use super::{ImporterInfo, Record, SpreadImporter, usage};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject};
 use crate::json::tree::{Tree, Value};
@@ -238,7 +238,7 @@ impl Describing<'_, '_> {
 
     fn assistant(&mut self, index: usize, message: Value<'_>, last: bool) {
         let id = self.id(index);
-        let usage = usage(message.get("usage"));
+        let usage = usage::of(message.get("usage")).0;
         self.usage |= usage != Usage::default();
         let response = self.recording.response(self.agent, Response { id, usage, ..Response::default() });
         // Read is not followed: this edge is none of a flow.
@@ -363,28 +363,6 @@ impl Describing<'_, '_> {
     }
 }
 
-/// Usage in the words of either kind of provider.
-fn usage(usage: Value<'_>) -> Usage {
-    let count = |keys: &[&str]| usage.first(keys).i64().filter(|n| *n >= 0);
-    let cache_write = count(&["cache_creation_input_tokens"]);
-    let cache_read = count(&["cache_read_input_tokens"]);
-    let outside = cache_write.unwrap_or(0).saturating_add(cache_read.unwrap_or(0));
-    let tokens_in = count(&["input_tokens"]).map(|n| n.saturating_add(outside));
-    let within = usage.path(&["prompt_tokens_details", "cached_tokens"]).i64();
-    let tokens_in = tokens_in.or(count(&["prompt_tokens"]));
-    let tokens_out = count(&["output_tokens", "completion_tokens"]);
-    let split = tokens_in.is_some() || tokens_out.is_some();
-    Usage {
-        tokens_in,
-        tokens_out,
-        tokens: count(&["total_tokens"]).filter(|_| !split),
-        cached: cache_read.or(within),
-        cache_write,
-        reasoning: usage.path(&["completion_tokens_details", "reasoning_tokens"]).i64(),
-        ..Usage::default()
-    }
-}
-
 fn measures(run: Value<'_>, ids: &Ids<'_>, failed: bool, has_usage: bool, recording: &mut Recording) {
     if let Some(seconds) = run.get("duration").f64().filter(|seconds| *seconds >= 0.0) {
         recording.wall_clock_s(seconds);
@@ -405,7 +383,7 @@ fn measures(run: Value<'_>, ids: &Ids<'_>, failed: bool, has_usage: bool, record
         recording.measure(MeasureKind::Reward, "safety", 1.0 - number(reached));
         recording.measure(MeasureKind::Metric, "attack_success", number(reached));
     }
-    let total = usage(run.get("usage"));
+    let total = usage::of(run.get("usage")).0;
     if !has_usage && total != Usage::default() {
         let sum = total.tokens_in.unwrap_or(0).saturating_add(total.tokens_out.unwrap_or(0));
         let tokens = total.tokens.unwrap_or(sum);

@@ -11,7 +11,7 @@ use super::otel::attributes::{Facts, Sort};
 use super::parsed::ParsedItems;
 use super::recording::{Text, Usage, call_hash_of_text, hash};
 use super::spans::{AgentWork, Fate, Span, Spans, ToolKind, ToolUse, Who, Work};
-use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems, usage};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Limits;
@@ -238,7 +238,8 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
             let model = data.get("model").some_str();
             facts.model(model.or_else(|| data.path(&["response", "model"]).some_str()));
             let usage = data.get("usage");
-            facts.usage_is(usage_of(usage), usage.get("total_tokens").integer_like());
+            let (counts, total) = usage::of(usage);
+            facts.usage_is(counts, total.or(counts.tokens));
             if error.exists() {
                 facts.failed(error_type(error));
             }
@@ -257,7 +258,7 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
                 Some("transcription") => (Work::Nothing, "openai_agents.transcription"),
                 _ => (Work::Nothing, "openai_agents.other"),
             };
-            let usage = usage_of(data.path(&["data", "usage"]));
+            let usage = usage::of(data.path(&["data", "usage"])).0;
             if usage != Usage::default() {
                 spans.report(usage, Text::default());
             }
@@ -277,21 +278,4 @@ fn function_style(name: &str) -> String {
 fn error_type(error: Value<'_>) -> Option<&str> {
     let texts = [error.path(&["data", "error"]).str(), error.get("message").str(), error.str()];
     texts.into_iter().flatten().find_map(super::otel::attributes::error_class)
-}
-
-/// Usage as the SDK has it: of the Responses API, or of chat completions.
-fn usage_of(usage: Value<'_>) -> Usage {
-    let count = |value: Value<'_>| value.integer_like().filter(|n| *n >= 0);
-    let read = count(usage.first(&["input_tokens", "prompt_tokens"]));
-    let written = count(usage.first(&["output_tokens", "completion_tokens"]));
-    let details = |keys: &[&str], key: &str| count(usage.first(keys).get(key));
-    Usage {
-        tokens_in: read,
-        tokens_out: written,
-        tokens: count(usage.get("total_tokens")).filter(|_| read.is_none() && written.is_none()),
-        cache_write: details(&["input_tokens_details", "prompt_tokens_details"], "cache_write_tokens"),
-        cached: details(&["input_tokens_details", "prompt_tokens_details"], "cached_tokens"),
-        reasoning: details(&["output_tokens_details", "completion_tokens_details"], "reasoning_tokens"),
-        ..Usage::default()
-    }
 }

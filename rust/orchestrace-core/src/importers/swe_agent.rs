@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use sha2::{Digest, Sha256};
 
 use super::hex::hex;
-use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems, usage};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{
@@ -493,17 +493,16 @@ fn content_hash(content: Value<'_>) -> Option<[u8; 32]> {
     (!text.is_empty()).then(|| hash(&text))
 }
 
-/// Usage as providers behind LiteLLM report it: the cache is inside of what was read.
+/// Usage as providers behind LiteLLM report it, which writes 0 for kinds that nobody counted.
 fn usage(usage: Value<'_>, cost: Value<'_>) -> Usage {
-    let part = |value: Value<'_>| value.i64().filter(|n| *n > 0);
+    let counts = usage::of(usage).0;
+    let part = |count: Option<i64>| count.filter(|n| *n > 0);
     Usage {
-        tokens_in: usage.first(&["prompt_tokens", "input_tokens"]).i64(),
-        tokens_out: usage.first(&["completion_tokens", "output_tokens"]).i64(),
-        cached: part(usage.path(&["prompt_tokens_details", "cached_tokens"])),
-        cache_write: part(usage.get("cache_creation_input_tokens")),
-        reasoning: part(usage.path(&["completion_tokens_details", "reasoning_tokens"])),
+        cached: part(counts.cached),
+        cache_write: part(counts.cache_write),
+        reasoning: part(counts.reasoning),
         cost_usd: cost.f64(),
-        ..Usage::default()
+        ..counts
     }
 }
 

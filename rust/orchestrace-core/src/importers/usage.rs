@@ -80,8 +80,8 @@ fn first_word(name: &str) -> Option<(&str, &str)> {
 /// Usage of a provider's object, in the words of R7, and the total that it states beside its parts.
 ///
 /// Whether input holds what a cache gave and took is decided by the total. Where there is none, it is decided by the
-/// spelling: Anthropic's `cache_read_input_tokens` and `cache_creation_input_tokens` stand beside input, all others lie
-/// within, unless they are more than input.
+/// spelling: Anthropic's `cache_read_input_tokens` and `cache_creation_input_tokens` stand beside its `input_tokens`, all
+/// others lie within, unless they are more than input.
 pub(super) fn of(object: Value<'_>) -> (Usage, Option<i64>) {
     let mut counts = Counts::default();
     counts.put("", object);
@@ -96,8 +96,8 @@ struct Counts {
     cached: Option<i64>,
     cache_write: Option<i64>,
     reasoning: Option<i64>,
-    /// Whether the cache is spelt as Anthropic does.
-    beside: bool,
+    /// Whether the cache is spelt as Anthropic does, and input, too.
+    beside: (bool, bool),
 }
 
 impl Counts {
@@ -121,7 +121,8 @@ impl Counts {
             };
             if slot.is_none() {
                 *slot = Some(count);
-                self.beside |= matches!(key, "cache_read_input_tokens" | "cache_creation_input_tokens");
+                self.beside.0 |= matches!(key, "cache_read_input_tokens" | "cache_creation_input_tokens");
+                self.beside.1 |= key == "input_tokens";
             }
         }
     }
@@ -133,7 +134,7 @@ impl Counts {
         let thought = reasoning.unwrap_or(0);
         let ways = [(0, 0), (cache, 0), (0, thought), (cache, thought)];
         let sum = |way: &(i64, i64)| read.saturating_add(written).saturating_add(way.0).saturating_add(way.1);
-        let by_spelling = if cache > read || beside { (cache, 0) } else { (0, 0) };
+        let by_spelling = if cache > read || beside == (true, true) { (cache, 0) } else { (0, 0) };
         let by_total = total.and_then(|total| ways.into_iter().find(|way| sum(way) == total));
         let (beside_input, beside_output) = by_total.unwrap_or(by_spelling);
         let split = input.is_some() || output.is_some();
@@ -155,6 +156,8 @@ mod tests {
     use super::*;
     use crate::json::Limits;
     use crate::json::tree::Tree;
+
+    const LIMITS: Limits = Limits { depth: 16, string: 1 << 10, lenient: false };
 
     #[test]
     fn every_spelling_is_of_its_part() {
@@ -197,7 +200,7 @@ mod tests {
     #[test]
     fn the_total_or_the_spelling_says_whether_input_holds_the_cache() {
         let read = |json: &str| {
-            let tree = Tree::parse(json, Limits::default()).unwrap();
+            let tree = Tree::parse(json, LIMITS).unwrap();
             let (usage, total) = of(tree.root());
             (usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_write, usage.total(), total)
         };
@@ -210,6 +213,9 @@ mod tests {
         // Anthropic's names by a gateway that adds them up: its total says so.
         let gateway = r#"{"input_tokens":9,"cache_read_input_tokens":3,"output_tokens":7,"total_tokens":16}"#;
         assert_eq!(read(gateway), (Some(9), Some(7), Some(3), None, Some(16), Some(16)));
+        // LiteLLM spells the cache as Anthropic does, but adds it to the input.
+        let litellm = r#"{"prompt_tokens":9,"cache_read_input_tokens":3,"completion_tokens":7}"#;
+        assert_eq!(read(litellm), (Some(9), Some(7), Some(3), None, Some(16), None));
         // More than input: beside, whatever it is called.
         let odd = r#"{"inputTokens":2,"cacheReadTokens":3,"outputTokens":7}"#;
         assert_eq!(read(odd), (Some(5), Some(7), Some(3), None, Some(12), None));

@@ -9,6 +9,7 @@ use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Party, Recording, Response, Saying, Text,
     Usage, call_hash, hash,
 };
+use crate::importers::usage;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
 use crate::schema::MeasureKind;
@@ -60,6 +61,7 @@ pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
     let mut telling =
         Telling { documents: &documents, items, recording, agents: Vec::new(), absent: HashMap::new() };
     telling.make_agents();
+    telling.embed();
     let children = telling.children();
     let root = (0..documents.len()).find(|i| !children.contains(i)).unwrap_or(0);
     telling.name_trace(root);
@@ -139,20 +141,42 @@ impl<'t> Telling<'t, '_, '_> {
         }
     }
 
-    /// Documents that others refer to.
+    /// Who lies in the document of another works for it, whether a call refers to it or not.
+    fn embed(&mut self) {
+        let held: Vec<(usize, usize)> = self.holders().collect();
+        for (d, holder) in held {
+            let (agent, parent) = (self.agents[d], self.agents[holder]);
+            if agent != parent {
+                self.recording.agent_info(agent).parent = Some(parent);
+            }
+        }
+    }
+
+    /// Documents that others refer to, or hold.
     fn children(&self) -> HashSet<usize> {
         let steps = self
             .documents
             .iter()
             .enumerate()
             .flat_map(|(d, document)| document.steps.iter().map(move |(_, step)| (d, step.root())));
-        let mut children = HashSet::new();
+        let mut children: HashSet<usize> = self.holders().map(|(d, _)| d).collect();
         for (d, step) in steps {
             for reference in super::references(step) {
                 children.extend(self.find(reference).filter(|child| *child != d));
             }
         }
         children
+    }
+
+    /// Documents that lie in others, and the ones that hold them.
+    fn holders(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.documents.iter().enumerate().filter_map(|(d, document)| {
+            let (around, _) = document.get("within")?.rsplit_once('/')?;
+            let holds = |one: &Document<'_>| {
+                one.get("file") == document.get("file") && one.get("within").unwrap_or_default() == around
+            };
+            Some((d, self.documents.iter().position(holds)?))
+        })
     }
 
     fn find(&self, reference: Value<'_>) -> Option<usize> {
@@ -449,16 +473,13 @@ fn spawned_by<'v>(step: Value<'v>, call: Value<'v>, k: usize, calls: usize) -> O
 }
 
 fn usage_of(metrics: Value<'_>) -> Usage {
-    let of = |key: &str| metrics.get(key).i64().filter(|n| *n >= 0);
-    let extra = |keys: &[&str]| metrics.get("extra").first(keys).i64().filter(|n| *n >= 0);
+    let (own, extra) = (usage::of(metrics).0, usage::of(metrics.get("extra")).0);
     Usage {
-        tokens_in: of("prompt_tokens"),
-        tokens_out: of("completion_tokens"),
-        cached: of("cached_tokens").or_else(|| extra(&["cache_read_tokens"])),
-        cache_write: extra(&["cache_write_tokens", "cache_creation_input_tokens"]),
-        reasoning: extra(&["reasoning_tokens"]),
+        cached: own.cached.or(extra.cached),
+        cache_write: own.cache_write.or(extra.cache_write),
+        reasoning: own.reasoning.or(extra.reasoning),
         cost_usd: metrics.get("cost_usd").f64(),
-        ..Usage::default()
+        ..own
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use crate::importers::otel::attributes::{Facts, Sort, error_class};
 use crate::importers::recording::{Text, Usage};
 use crate::importers::spans::{Span, Spans};
+use crate::importers::usage;
 use crate::json::Limits;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
@@ -228,25 +229,19 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
     let told = told.into_iter().find(|value| value.exists()).unwrap_or(outputs.get("usage"));
     // The columns say 0 where nothing is known.
     let column = |key: &str| count(run.get(key)).filter(|_| count(run.get("total_tokens")) != Some(0));
-    let read = column("prompt_tokens").or_else(|| count(told.first(&["input_tokens", "prompt_tokens"])));
-    let written =
-        column("completion_tokens").or_else(|| count(told.first(&["output_tokens", "completion_tokens"])));
-    let total = column("total_tokens").or_else(|| count(told.get("total_tokens")));
-    let detail = |column: &str, keys: &[&str], names: &[&str]| {
-        let mut found = [run.get(column), told.first(keys)].into_iter().map(|value| value.first(names));
-        found.find_map(count)
-    };
-    let (inputs, outputs) = (
-        ["input_token_details", "prompt_tokens_details"],
-        ["output_token_details", "completion_tokens_details"],
-    );
+    let (of_model, of_model_total) = usage::of(told);
+    let read = column("prompt_tokens").or(of_model.tokens_in);
+    let written = column("completion_tokens").or(of_model.tokens_out);
+    let total = column("total_tokens").or(of_model_total).or(of_model.tokens);
+    let detail = |column: &str, names: &[&str]| count(run.get(column).first(names));
     let usage = Usage {
         tokens_in: read,
         tokens_out: written,
         tokens: total.filter(|_| read.is_none() && written.is_none()),
-        cached: detail("prompt_token_details", &inputs, &["cache_read", "cached_tokens"]),
-        cache_write: detail("prompt_token_details", &inputs, &["cache_creation"]),
-        reasoning: detail("completion_token_details", &outputs, &["reasoning", "reasoning_tokens"]),
+        cached: detail("prompt_token_details", &["cache_read", "cached_tokens"]).or(of_model.cached),
+        cache_write: detail("prompt_token_details", &["cache_creation"]).or(of_model.cache_write),
+        reasoning: detail("completion_token_details", &["reasoning", "reasoning_tokens"])
+            .or(of_model.reasoning),
         cost_usd: run.get("total_cost").number_like().filter(|cost| cost.is_finite() && *cost > 0.0),
         ..Usage::default()
     };

@@ -1,5 +1,5 @@
 //! Flat rows of spans, as databases and SDKs of observability hand them out: one object per span, in lines, in an array,
-//! in `spans`, or in MLflow's `{info, data: {spans}}`. Rows differ in names alone.
+//! in `spans`, or in the `{info, data: {spans}}` of `MLflow`. Rows differ in names alone.
 
 use super::attributes::{Facts, mlflow};
 use super::{Reading, conversation, ids, leave_out_members, otlp, put, sdk, time};

@@ -538,7 +538,12 @@ impl Describing<'_> {
         let roots = self.forest.order.iter().filter(|i| self.forest.parent[**i as usize] == NONE);
         let time = roots.clone().filter_map(|i| ended(&self.span(*i))).max();
         if let Some(first) = roots.copied().next() {
-            self.speaks(root, None, self.span(first).id, Saying { time, ..Saying::default() });
+            let span = self.span(first);
+            // The end of an agent or a tool has an id of its own.
+            let own = !matches!(span.work, Work::Agent(_) | Work::Tool(_));
+            let id = self.all.read(span.id).to_owned();
+            let id = if own { span.id } else { self.all.recording.join(&[&id, ":all"]) };
+            self.speaks(root, None, id, Saying { time, ..Saying::default() });
         }
     }
 

@@ -47,6 +47,8 @@ pub(super) fn insert(all: &mut Spans, forest: &Forest) -> bool {
             all.spans[i].parent = *id;
         }
     }
-    agents.into_iter().for_each(|agent| all.push(agent));
+    for agent in agents {
+        all.push(agent);
+    }
     true
 }

@@ -1,4 +1,4 @@
-//! Attributes of MLflow, each of which is JSON in a text: what a span is, what went in and came out, usage and price.
+//! Attributes of `MLflow`, each of which is JSON in a text: what a span is, what went in and came out, usage and price.
 
 use std::borrow::Cow;
 
@@ -80,7 +80,7 @@ fn read_cost(object: Value<'_>) -> (Usage, Option<i64>) {
     (Usage { cost_usd: part("total_cost").or(parts), ..Usage::default() }, None)
 }
 
-/// Whether an object is what MLflow says of a trace as a whole.
+/// Whether an object is what `MLflow` says of a trace as a whole.
 pub(in crate::importers::otel) fn is_info(info: Value<'_>) -> bool {
     info.first(&["trace_id", "request_id"]).some_str().is_some()
         && info.first(&["trace_metadata", "request_metadata"]).exists()

@@ -132,8 +132,8 @@ fn agents_below_agents_are_spawned_and_return() {
         (&json!("executor"), &json!("lead"))
     );
     assert_eq!(event(trace, "7")["x_reported_tokens"], 99);
-    assert_eq!(trace["costs"]["tokens"], 66, "totals of agents never count");
-    assert_eq!(findings(&store), ["usage.repeated"]);
+    assert_eq!(trace["costs"]["tokens"], 66, "the total of an agent with responses does not count");
+    assert_eq!(findings(&store), ["usage.conflict"]);
     assert_eq!(told(&store), pairs(&[("used", 11)]));
 }
 
@@ -450,7 +450,7 @@ fn guardrails_scores_links_and_agents_that_are_made() {
             e.to_owned()
         })
     );
-    assert_eq!(events(trace).last().unwrap(), "a:r~2 aggregate shop user");
+    assert_eq!(events(trace).last().unwrap(), "a:all:r aggregate shop user");
     assert_eq!(
         (&event(trace, "2")["x_triggered"], &event(trace, "1")["score"]),
         (&json!(true), &json!(0.75))
