@@ -150,6 +150,11 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("finding", "value.impossible"): Remedy(
         "`cost_usd` of -0.01.", "Correct the exporter. The value is left out, the event stays."
     ),
+    ("finding", "reward.unscored"): Remedy(
+        "A row of a TRL table whose reward function returned None.",
+        "Nothing, if the function does not apply there: `missing='skip'` of `ot.credit` sums the others."
+        " Else look why it gives no number.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

@@ -79,6 +79,7 @@ codes!(
         MappingUnused = "mapping.unused" => "Some keys of the mapping never had a value in any record.",
         UsageConflict = "usage.conflict" => "Token counts contradict each other; the parts are used.",
         ValueImpossible = "value.impossible" => "An impossible value, such as a negative cost, was dropped.",
+        RewardUnscored = "reward.unscored" => "The record names a reward and has no value of it.",
     ]
 );
 
@@ -113,9 +114,11 @@ impl FindingCode {
             | Self::MappingUnused
             | Self::UsageConflict
             | Self::ValueImpossible => "warning",
-            Self::FieldIgnored | Self::TracePartial | Self::UsageRepeated | Self::SafetyConservative => {
-                "note"
-            }
+            Self::FieldIgnored
+            | Self::TracePartial
+            | Self::UsageRepeated
+            | Self::SafetyConservative
+            | Self::RewardUnscored => "note",
         }
     }
 }

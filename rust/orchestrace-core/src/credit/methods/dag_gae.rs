@@ -252,7 +252,7 @@ mod tests {
     fn results_are_stepped_over() {
         // a call, its result, which a second agent reads too, and two answers
         let mut t = TestTrace::default();
-        t.event(EventType::ToolCall, "a").event(EventType::ToolResult, "t");
+        t.event(EventType::ToolCall, "a").event(EventType::ToolResult, "c");
         t.event(EventType::Message, "a").event(EventType::Aggregate, "b");
         t.edge(0, 1, EdgeType::Return).edge(1, 2, EdgeType::Causal).edge(1, 3, EdgeType::Causal);
         t.edge(2, 3, EdgeType::Causal);
