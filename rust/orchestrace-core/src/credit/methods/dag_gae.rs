@@ -268,7 +268,7 @@ mod tests {
         for (got, want) in [(got[0], call), (got[2], answer), (got[3], last)] {
             assert!((got - want).abs() < 1e-12, "{got} {want}");
         }
-        assert_eq!(reason, [None, Some(Reason::UnitNone), None, None]);
+        assert_eq!(reason, [None, Some(Reason::UnitNone)], "rows beyond have a credit and no reason");
     }
 
     proptest! {
