@@ -258,6 +258,7 @@ def calls(folder: Path) -> dict[str, Call]:
         "replay": on(ot.replay, ot.interventions.drop(each="agent")),
         "replay schedule": on(ot.replay, ot.interventions.speed_up(2.0, type="tool_call")),
         "report": on(ot.report),
+        "evaluation.pass_rates": on(ot.evaluation.pass_rates),
         "evaluation.report_checklist": on(ot.evaluation.report_checklist),
         "scaling.rollouts_needed": Call(ot.scaling.rollouts_needed, {"n": 8}),
         "safety.sanitizer_cut": on(ot.safety.sanitizer_cut),

@@ -236,6 +236,7 @@ ZERO_MEAN: dict[str, tuple[str, tuple[str, ...]]] = {
     "dr_grpo": ("team", ()),
     "rloo": ("team", ()),
     "reinforce_pp": ("team", ("corpus",)),
+    "gdpo": ("team", ("corpus",)),
     "dr_mas": ("turn", ("owner",)),
     "at_grpo": ("turn", ("owner", "ordinal")),
     "magrpo": ("turn", ("ordinal", "once")),

@@ -142,6 +142,7 @@ VERBS: dict[str, Verb] = {
     "replay": lambda c: ot.replay(c, ot.interventions.drop(each="agent")),
     "replay schedule": lambda c: ot.replay(c, ot.interventions.speed_up(2.0, type="tool_call")),
     "report": ot.report,
+    "evaluation.pass_rates": ot.evaluation.pass_rates,
     "evaluation.report_checklist": ot.evaluation.report_checklist,
     "reward_channels": lambda c: c.reward_channels(),
     "safety.sanitizer_cut": ot.safety.sanitizer_cut,

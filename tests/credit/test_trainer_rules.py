@@ -252,6 +252,15 @@ def test_gdpo_is_the_paper_s(tmp_path: Path, ddof: int, compat: str | None) -> N
     assert credits["reason"].to_list() == ["group.degenerate"] * 4 + [None] * 20
 
 
+def test_rewards_that_cancel_out_leave_no_noise() -> None:
+    up = np.array([0.1, 0.7, 0.3, 0.2, 0.9, 0.4])
+    opposed = {"a": up, "b": 1.0 - up}
+    assert A.gdpo(opposed, [0] * 6).to_list() == [0.0] * 6
+    apart = {"a": np.append(up, [0.0, 1.0]), "b": np.append(1.0 - up, [0.0, 1.0])}
+    found = A.gdpo(apart, [0] * 6 + [1, 1]).to_list()
+    close(found, [0.0] * 6 + [-2.0, 2.0])
+
+
 def test_gdpo_of_arrays_says_what_is_wrong() -> None:
     for call, message in [
         (lambda: A.gdpo({}, [0]), "names no reward"),

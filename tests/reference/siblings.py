@@ -84,7 +84,7 @@ def c3(traces: list[Trace], rewards: list[float], baseline: str = "loo", context
             return None, ABSENT
         candidates = buckets[bucket]
         everything = [reward for listed in candidates.values() for reward in listed]
-        if len(candidates) < 2 or max(everything) == min(everything):
+        if len(candidates) < 2 or max(everything) - min(everything) <= 1e-12 * max(map(abs, everything)):
             return 0.0, DEGENERATE
         own = candidates[choice]
         rest = [x for name, listed in candidates.items() if name != choice for x in listed]

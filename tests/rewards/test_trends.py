@@ -72,6 +72,13 @@ def test_an_outcome_without_variance_is_not_drowned(tmp_path: Path) -> None:
     assert hazards(corpus).filter(detector="drowned")["alarm"].all()
 
 
+def test_rewards_that_are_equal_on_paper_are_normalized_to_nothing(tmp_path: Path) -> None:
+    corpus = ot.generate(traces=4, seed=0)
+    sums = pl.DataFrame({"trace": range(4), "same": [0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3]})
+    paid = ot.rewards.compute(corpus.with_measures(sums), "outcome", channels={"outcome": "same"})
+    assert ot.rewards.mix(paid, {"outcome": 1.0}, normalize="corpus")["value"].to_list() == [0.0] * 4
+
+
 def test_without_steps_there_is_no_trend(tmp_path: Path) -> None:
     corpus = ot.generate(traces=40, seed=0)
     found = ot.rewards.hazards(corpus, ot.rewards.compute(corpus, "distinct_calls"), n_boot=50)

@@ -166,6 +166,11 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "The result of an agent reports 19,830 tokens, the last record of its response has 18,503.",
         "Read sums of tokens and prices as at least so much; the bill of your provider has the rest.",
     ),
+    ("finding", "reward.unscored"): Remedy(
+        "A row of a TRL table whose reward function returned None.",
+        "Nothing, if the function does not apply there: `missing='skip'` of `ot.credit` sums the others."
+        " Else look why it gives no number.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

@@ -9,7 +9,7 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import public
-from ..base.arrays import Floats, Ints
+from ..base.arrays import Floats, Ints, alike
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, unknown_name
@@ -179,13 +179,13 @@ def _statistics(
 
 
 def centered(values: Floats, groups: Ints, n_groups: int) -> Floats:
-    """Values less the mean of their group; exactly 0 in groups of equal values."""
+    """Values less the mean of their group; exactly 0 in groups of values that are equal to rounding."""
     counts = np.maximum(np.bincount(groups, minlength=n_groups), 1)
     mean = sums_of(values, groups, n_groups) / counts
     least, most = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
     np.minimum.at(least, groups, values)
     np.maximum.at(most, groups, values)
-    around: Floats = np.where((least == most)[groups], 0.0, values - mean[groups])
+    around: Floats = np.where(alike(least, most)[groups], 0.0, values - mean[groups])
     # the mean of a group is rounded: what differs from it by that alone does not differ
     size = np.maximum(np.abs(least), np.abs(most))[groups]
     return np.where(np.abs(around) <= 4e-16 * size * np.sqrt(counts)[groups], 0.0, around)

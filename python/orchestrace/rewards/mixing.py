@@ -9,6 +9,7 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import public
+from ..base.arrays import ROUNDING
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import briefly
@@ -158,7 +159,8 @@ def _with_params(wide: pl.DataFrame, options: dict[str, Any]) -> pl.DataFrame:
 
 def _normalized(value: pl.Expr, over: Normalize) -> pl.Expr:
     mean, spread = value.mean(), value.std(ddof=0)
-    flat = value.max() == value.min()
+    size = pl.max_horizontal(value.max().abs(), value.min().abs())
+    flat = value.max() - value.min() <= ROUNDING * size
     if over == "task":
         mean, spread, flat = mean.over("task_id"), spread.over("task_id"), flat.over("task_id")
     # a spread that is rounding alone would make noise of values that are all alike

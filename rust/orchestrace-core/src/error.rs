@@ -83,6 +83,7 @@ codes!(
         UsageUnknown = "usage.unknown" => "A count of usage has a name that no rule knows; it is in no sum.",
         AgentMerged = "agent.merged" => "Spans of different names are taken for one agent, by an id alone.",
         UsageIncomplete = "usage.incomplete" => "Some tokens are not recorded, or not counted; the sums are a floor.",
+        RewardUnscored = "reward.unscored" => "The record names a reward and has no value of it.",
     ]
 );
 
@@ -124,7 +125,8 @@ impl FindingCode {
             | Self::TracePartial
             | Self::UsageRepeated
             | Self::UsageUnsplit
-            | Self::SafetyConservative => "note",
+            | Self::SafetyConservative
+            | Self::RewardUnscored => "note",
         }
     }
 }

@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ...base.arrays import Floats, Ints
+from ...base.arrays import Floats, Ints, alike
 from ...base.errors import ParameterError
 from ...corpus.corpus import Corpus
 from ...decisions.context_keys import contexts
@@ -113,7 +113,7 @@ def _policy(known: pl.DataFrame) -> pl.DataFrame:
             "table": mean[act] * certain[place] - expected[place],
             "own": own,
             "complete": (np.abs(whole - 1.0) <= _ROUNDED)[place] & (options <= taken)[place],
-            "silent": (least == most)[place] & (n_actions > 1)[place],
+            "silent": alike(least, most)[place] & (n_actions > 1)[place],
         }
     )
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arrays import Floats, Ints
+from ...base.arrays import ROUNDING, Floats, Ints
 from ...base.schema import CREDITS
 from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
@@ -60,10 +60,8 @@ def decoupled(
     tuple
         (rollouts,): advantages, NaN for a rollout without any reward; and flags.
     """
-    total = np.zeros(groups.size)
+    total, size = np.zeros(groups.size), np.zeros(groups.size)
     known = np.zeros(groups.size, bool)
-    n_groups = int(groups.max()) + 1 if groups.size else 0
-    telling = np.zeros(n_groups, bool)
     for reward, weight in zip(rewards, weights, strict=True):
         there = ~np.isnan(reward)
         of = groups[there]
@@ -71,11 +69,13 @@ def decoupled(
         found = _core.relative(
             frame, scale="deviation", ddof=ddof, epsilon=epsilon, lone=False, threads=threads
         )
-        part = pl.DataFrame(found).to_series().to_numpy()
-        total[there] += weight * part
+        part = weight * pl.DataFrame(found).to_series().to_numpy()
+        total[there] += part
+        size[there] += np.abs(part)
         known |= there
-        telling[of[weight * part != 0.0]] = True
-    silent = ~telling[groups]
+    # what cancels out is no noise to be made larger by the deviation of the batch
+    total = np.where(np.abs(total) <= ROUNDING * size, 0.0, total)
+    silent = np.bincount(groups, weights=total != 0.0)[groups] == 0.0
     if batches is not None and known.any():
         total = _normalized(total, known, batches, batch_ddof, epsilon)
     return np.where(known, np.where(silent, 0.0, total), np.nan), silent

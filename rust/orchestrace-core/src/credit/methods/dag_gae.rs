@@ -252,7 +252,7 @@ mod tests {
     fn results_are_stepped_over() {
         // a call, its result, which a second agent reads too, and two answers
         let mut t = TestTrace::default();
-        t.event(EventType::ToolCall, "a").event(EventType::ToolResult, "t");
+        t.event(EventType::ToolCall, "a").event(EventType::ToolResult, "c");
         t.event(EventType::Message, "a").event(EventType::Aggregate, "b");
         t.edge(0, 1, EdgeType::Return).edge(1, 2, EdgeType::Causal).edge(1, 3, EdgeType::Causal);
         t.edge(2, 3, EdgeType::Causal);
@@ -268,7 +268,7 @@ mod tests {
         for (got, want) in [(got[0], call), (got[2], answer), (got[3], last)] {
             assert!((got - want).abs() < 1e-12, "{got} {want}");
         }
-        assert_eq!(reason, [None, Some(Reason::UnitNone), None, None]);
+        assert_eq!(reason, [None, Some(Reason::UnitNone)], "rows beyond have a credit and no reason");
     }
 
     proptest! {

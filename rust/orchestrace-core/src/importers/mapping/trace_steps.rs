@@ -146,6 +146,16 @@ impl<'a> Telling<'a> {
             let leads = info.parent.is_none() && !spawned.contains(&at);
             info.open = (stream.open || (leads && self.cut_short)) && !self.complete;
         }
+        let is_reward = |name: &String| {
+            self.measures.iter().any(|(kind, known, _)| *kind == MeasureKind::Reward && known == name)
+        };
+        let mut unscored: Vec<&String> = self.reward_names.iter().filter(|name| !is_reward(name)).collect();
+        if !unscored.is_empty() {
+            unscored.sort_unstable();
+            let names: Vec<_> = unscored.iter().map(|name| format!("'{name}'")).collect();
+            let message = format!("no value of the reward {}", names.join(", "));
+            recording.finding(FindingCode::RewardUnscored, None, message);
+        }
         let mut rewards = self.measures.iter().filter(|(kind, ..)| *kind == MeasureKind::Reward);
         // The only reward is that of the team; one beside others that are null is not the only one.
         let alone = self.reward_names.len() < 2;
@@ -418,11 +428,17 @@ impl<'a> Telling<'a> {
                 continue;
             }
             let value = member.f64().or_else(|| member.bool().map(f64::from));
-            if value.is_some() || member.is_null() {
+            // a number that is none: NaN, or an infinity
+            let odd = value.is_none() && member.kind() == Some(Kind::Number);
+            if value.is_some() || member.is_null() || odd {
                 self.names(kind, name);
             }
             if let Some(value) = value {
                 self.measure(kind, name, value);
+            } else if odd && self.odd_measures.insert(name.to_owned()) {
+                let kind = kind.as_str();
+                let message = format!("{kind} '{name}' is {}, expected a finite number", member.raw());
+                self.recording.finding(FindingCode::ValueImpossible, None, message);
             }
         }
     }

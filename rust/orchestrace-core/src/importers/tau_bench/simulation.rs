@@ -1,6 +1,7 @@
 //! Simulations of tau2-bench: the user has tools too, and messages have times, tokens and prices.
 
 use super::{Names, Speakers, id, number, place, unknown};
+use crate::error::FindingCode;
 use crate::importers::recording::{
     Agent, Call, CallResult, Party, Recording, Response, Saying, Text, Usage, call_hash, call_hash_of_text,
     hash,
@@ -21,7 +22,10 @@ struct Describing<'r> {
     speakers: Speakers,
     models: [Text; 2],
     limits: Limits,
-    costs: bool,
+    /// What messages of the agent and of the user cost.
+    costs: [f64; 2],
+    /// Why the run ended.
+    extras: Text,
 }
 
 /// `info` is what the document says about all of its runs.
@@ -50,7 +54,11 @@ pub(super) fn describe(
     let reason = run.get("termination_reason").str().unwrap_or_default();
     let speakers = Speakers::of(recording, !COMPLETE.contains(&reason));
     let models = models.map(|model| recording.text(model.unwrap_or_default()));
-    let mut describing = Describing { recording, speakers, models, limits, costs: false };
+    let extras = match reason {
+        "" => Text::default(),
+        reason => recording.extra_text(Text::default(), "x_termination_reason", reason),
+    };
+    let mut describing = Describing { recording, speakers, models, limits, costs: [0.0; 2], extras };
     describing.messages(run);
     let costs = describing.costs;
     measures(run, reason, costs, recording);
@@ -113,7 +121,7 @@ impl Describing<'_> {
 
     fn said(&mut self, index: usize, message: Value<'_>, calls: Value<'_>, by: Agent, at: Option<i64>) {
         let usage = usage(message);
-        self.costs |= usage.cost_usd.is_some();
+        self.costs[usize::from(by == self.speakers.user)] += usage.cost_usd.unwrap_or_default();
         let turn = message.get("turn_idx").u64().unwrap_or(index as u64);
         let response = Response {
             id: place(index, self.recording),
@@ -122,6 +130,7 @@ impl Describing<'_> {
             duration_s: message.get("generation_time_seconds").f64().filter(|seconds| *seconds >= 0.0),
             model: self.models[usize::from(by == self.speakers.user)],
             usage,
+            extras: self.extras,
             ..Response::default()
         };
         let response = self.recording.response(by, response);
@@ -177,13 +186,19 @@ fn usage(message: Value<'_>) -> Usage {
     }
 }
 
-fn measures(run: Value<'_>, reason: &str, costs: bool, recording: &mut Recording) {
+fn measures(run: Value<'_>, reason: &str, costs: [f64; 2], recording: &mut Recording) {
     if let Some(seconds) = run.get("duration").f64().filter(|seconds| *seconds >= 0.0) {
         recording.wall_clock_s(seconds);
     }
     // What the user's model costs is no cost of the run.
-    for (name, measure) in [("agent_cost", "cost_usd"), ("user_cost", "user_cost_usd")] {
-        if let Some(cost) = run.get(name).f64().filter(|cost| !costs && *cost >= 0.0) {
+    for ((name, measure), parts) in
+        [("agent_cost", "cost_usd"), ("user_cost", "user_cost_usd")].iter().zip(costs)
+    {
+        let Some(cost) = run.get(name).f64().filter(|cost| *cost >= 0.0) else { continue };
+        if parts > cost + 1e-9 * parts {
+            let message = format!("{name} is {cost}, the messages cost {parts} in all, which is used");
+            recording.finding(FindingCode::UsageConflict, None, message);
+        } else {
             recording.measure(MeasureKind::Cost, measure, cost);
         }
     }
