@@ -27,6 +27,10 @@ def test_printed_sessions(
     responses = events.filter(pl.col("tokens").is_not_null()).group_by("agent").len()
     assert dict(responses.rows()) == by_agent
     assert events.filter(pl.col("type") == "spawn").height == 1
+    # Responses have no time, so no clock is compared.
+    assert corpus.traces.collect()["time_basis"].cast(pl.String).item() == "ordinal"
+    codes = set(corpus.findings.collect()["code"].cast(pl.String))
+    assert not {"clock.skew", "id.repeated"} & codes
     costs = corpus.measures.filter(pl.col("name").cast(pl.String) == "cost_usd").collect()
     assert costs["value"].to_list() == pytest.approx([cost])
     said = (

@@ -51,9 +51,9 @@ pub(super) fn put(key: &str, text: &str, kind: &str, out: &mut Items<'_>) {
     match kind {
         "assistant" | "user" => {
             line.text("type", kind);
+            // Results have a time, responses have none: beside each other they would lie about the order.
             for (key, printed) in [
                 ("uuid", "uuid"),
-                ("timestamp", "timestamp"),
                 ("requestId", "request_id"),
                 ("toolUseResult", "tool_use_result"),
                 ("message", "message"),
