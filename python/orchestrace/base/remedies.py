@@ -117,12 +117,20 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "A session that still runs, or whose file was cut.",
         "Read it again when it is complete. Results about the outcome are null until then.",
     ),
+    ("finding", "trace.set_aside"): Remedy(
+        "A job folder has the session of an agent, and the same run as ATIF.",
+        "Nothing: the recording that shows more is used, and the other one is counted as duplicate.",
+    ),
     ("finding", "clock.skew"): Remedy(
         "An agent's span begins before the call that started it.",
         "Synchronize the hosts. Do not build on durations between these agents.",
     ),
     ("finding", "usage.repeated"): Remedy(
         "A span has its own tokens and those of its children.", "Nothing: leaves count, sums are not doubled."
+    ),
+    ("finding", "usage.inherited"): Remedy(
+        "A session was resumed under a new id and begins with a copy of the old one.",
+        "Nothing: sums over traces are the bill. What was copied is the cost `tokens_inherited`.",
     ),
     ("finding", "utf8.replaced"): Remedy(
         "A tool printed bytes of a picture.", "Nothing, unless the text matters: the character is U+FFFD now."

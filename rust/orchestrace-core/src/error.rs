@@ -70,8 +70,10 @@ codes!(
         GroupConflict = "group.conflict" => "Events name more than one group; the first by (t, seq) is used.",
         TraceIdReused = "trace.id_reused" => "Another trace of the corpus has the same `trace_id`.",
         TracePartial = "trace.partial" => "The recording ends before the run did.",
+        TraceSetAside = "trace.set_aside" => "The run is recorded in another format, too; the recording that shows more is used.",
         ClockSkew = "clock.skew" => "Clocks of different hosts disagree.",
         UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; that of the leaves is used.",
+        UsageInherited = "usage.inherited" => "Responses repeat those of another trace, where their usage counts.",
         Utf8Replaced = "utf8.replaced" => "Invalid UTF-8 or a lone surrogate of a foreign format was replaced.",
         IdRepeated = "id.repeated" => "Two records of the source have the same id; the later event gets a suffix.",
         SafetyConservative = "safety.conservative" => "Taint edges follow contexts, an upper bound.",
@@ -125,6 +127,8 @@ impl FindingCode {
             | Self::TracePartial
             | Self::UsageRepeated
             | Self::UsageUnsplit
+            | Self::UsageInherited
+            | Self::TraceSetAside
             | Self::SafetyConservative
             | Self::RewardUnscored => "note",
         }

@@ -15,8 +15,11 @@ use crate::error::{Reject, RejectCode};
 use crate::json::tree::Value;
 
 mod describe;
+mod harbor;
 #[cfg(test)]
 mod tests;
+
+use harbor::HarborFile;
 
 /// The importer.
 #[derive(Debug)]
@@ -39,6 +42,9 @@ impl SpreadImporter for Atif {
         if record.get("schema_version").str().is_some_and(|version| version.starts_with("ATIF-")) {
             return Confidence::Yes;
         }
+        if HarborFile::of(record).is_some() {
+            return Confidence::Yes;
+        }
         let step = record.get("steps").at(0);
         let told = record.get("agent").get("name").str().is_some() && step.get("source").str().is_some();
         if told && step.get("step_id").exists() { Confidence::Maybe } else { Confidence::No }
@@ -46,6 +52,10 @@ impl SpreadImporter for Atif {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         out.cut(record.text, |value, out| {
+            if let Some(file) = HarborFile::of(value) {
+                file.put(value, record.path, out);
+                return Ok(());
+            }
             // What refers to a file means the document that it is, or begins with.
             let place = out.offset();
             let within = if place < 4 { String::new() } else { format!(":{place}") };
@@ -53,9 +63,15 @@ impl SpreadImporter for Atif {
         })
     }
 
+    /// It is written after the run, from what the agent recorded itself.
+    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, u8)> {
+        key.strip_prefix("session:").map(|session| (session, 1))
+    }
+
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let mut recording = Recording::default();
         describe::describe(items, &mut recording);
+        recording.result_of_run(items.run_result());
         recording.write(out);
     }
 }

@@ -11,15 +11,18 @@ use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems}
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Kind;
+use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
 
 mod agents;
 mod branches;
 mod content;
+mod copies;
 mod empty_record;
 mod ends;
 mod head;
 mod incoming;
+mod printed;
 mod record;
 mod repeated;
 mod session;
@@ -73,6 +76,7 @@ impl SpreadImporter for ClaudeCode {
         let kind = record.get("type").str();
         let message = record.get("message");
         let yes = match kind {
+            _ if printed::is_printed(record) => true,
             Some("summary") => has("summary") && has("leafUuid"),
             Some("file-history-snapshot") => has("messageId") && has("snapshot"),
             Some("started" | "result") => has("key") && has("agentId") && in_workflow(path),
@@ -100,8 +104,10 @@ impl SpreadImporter for ClaudeCode {
             out.together(key, &["team:", team].concat());
         }
         if let Err(fault) = read {
-            if let Some(key) = key {
-                out.lacks(key);
+            match (&head.session, &head.printed, key) {
+                (None, Some(session), _) => out.lacks(&printed::key_of(session)),
+                (_, _, Some(key)) => out.lacks(key),
+                _ => {}
             }
             return Err(fault.into_reject());
         }
@@ -116,6 +122,17 @@ impl SpreadImporter for ClaudeCode {
             }
             return Err(Reject::new(RejectCode::FieldMissing, "/type", "found nothing, expected a string"));
         };
+        if let (None, Some(session)) = (&head.session, &head.printed) {
+            let key = printed::key_of(session);
+            if kind == "assistant" {
+                claim(&head, &key, out);
+            }
+            match kind {
+                "assistant" | "user" | "result" => printed::put(&key, record.text, kind, out),
+                _ => out.ignored(&kind_of(kind, head.subtype.as_deref().unwrap_or_default(), "")),
+            }
+            return Ok(());
+        }
         let inner = head.inner.as_deref().unwrap_or_default();
         let subtype = head.subtype.as_deref().unwrap_or_default();
         let told = match kind {
@@ -136,6 +153,9 @@ impl SpreadImporter for ClaudeCode {
                 if head.agent.as_deref().is_some_and(|agent| agent.starts_with("acompact-")) {
                     out.ignored("claude_code.compaction");
                     return Ok(());
+                }
+                if kind == "assistant" {
+                    claim(&head, key, out);
                 }
                 true
             }
@@ -161,6 +181,11 @@ impl SpreadImporter for ClaudeCode {
         Ok(())
     }
 
+    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, u8)> {
+        let (session, is_printed) = printed::session_of(key);
+        Some((session, if is_printed { 2 } else { 3 }))
+    }
+
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let mut recording = Recording::default();
         let mut records = Records::read(items, &mut recording);
@@ -170,7 +195,17 @@ impl SpreadImporter for ClaudeCode {
         }
         let streams = Streams::of(items, &records);
         session::tell(items, &records, streams, cycle, &mut recording);
+        recording.result_of_run(items.run_result());
         recording.write(out);
+    }
+}
+
+/// Says that the session of a line has its response.
+fn claim(head: &Head<'_>, key: &str, out: &mut Items<'_>) {
+    let [message, request] = [&head.message_id, &head.request].map(|id| id.as_deref().unwrap_or_default());
+    if let Some(response) = copies::identity(message, request) {
+        let time = head.time.as_deref().and_then(parse_timestamp);
+        out.claim(key, response, head.forked, time.unwrap_or(i64::MAX));
     }
 }
 

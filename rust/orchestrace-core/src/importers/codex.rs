@@ -100,10 +100,15 @@ impl SpreadImporter for Codex {
         Ok(())
     }
 
+    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, u8)> {
+        (!key.starts_with(FILE)).then_some((key, 3))
+    }
+
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let mut recording = Recording::default();
         let group = threads::Group::read(items, &mut recording);
         describe::describe(&group, items, &mut recording);
+        recording.result_of_run(items.run_result());
         recording.write(out);
     }
 }

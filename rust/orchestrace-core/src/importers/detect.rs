@@ -37,6 +37,8 @@ pub fn detect<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Format
 pub(crate) fn detect_sure<'a>(records: impl Iterator<Item = &'a [u8]>, path: &str) -> Option<Format> {
     let mut sure: Vec<Format> = Vec::new();
     for record in records.take(LOOKED_AT) {
+        // A line that a writer left unfinished may begin with zeros.
+        let record = &record[record.iter().take_while(|byte| **byte == 0).count()..];
         let short = if record.len() > LONG { Cow::Owned(shortened(record)) } else { Cow::Borrowed(record) };
         let found = match simdutf8::basic::from_utf8(&short) {
             Ok(text) => of_record(text, path),
@@ -144,7 +146,7 @@ fn of_record(text: &str, path: &str) -> Option<Format> {
 }
 
 /// Keys of the outermost object, as far as the text goes.
-fn outer_keys(text: &str) -> Vec<String> {
+pub(crate) fn outer_keys(text: &str) -> Vec<String> {
     let mut keys = Vec::new();
     let mut cursor = Cursor::new(text, LIMITS);
     let mut scratch = String::new();

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
+use hashbrown::HashMap;
 use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -32,10 +33,77 @@ pub(crate) struct ItemColumns {
     pub partial: Vec<u32>,
     /// Keys that are gathered together.
     pub together: Vec<(u32, u32)>,
+    /// Responses that traces have.
+    pub claims: Vec<Claim>,
+    /// What became of runs.
+    pub results: Vec<RunResult>,
     /// How often a mapping found what it looked for.
     pub counts: Counts,
     /// What the next item of the record does without.
     left_out: LeftOut,
+}
+
+/// A response that a trace has; others may have it, too, and it counts in one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub response: u64,
+    /// A code of the block first, its number in the end.
+    pub trace: u32,
+    /// Whether the trace says that it repeats it, and when it was.
+    pub forked: bool,
+    pub time: i64,
+}
+
+/// The traces that responses of several traces count in.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    traces: HashMap<u64, u32>,
+    keys: HashMap<u32, Box<str>>,
+}
+
+impl Owners {
+    /// Of the claims on a response the one of a trace that does not say that it repeats it, then the earliest, then
+    /// that of the least key counts; no order of inputs decides.
+    pub(crate) fn of<'k>(claims: impl Iterator<Item = Claim>, key: impl Fn(u32) -> &'k str) -> Self {
+        let mut best: HashMap<u64, (Claim, bool)> = HashMap::new();
+        for claim in claims {
+            let (known, shared) = best.entry(claim.response).or_insert((claim, false));
+            *shared |= known.trace != claim.trace;
+            let rank = |claim: &Claim| (claim.forked, claim.time);
+            if rank(&claim) < rank(known)
+                || (rank(&claim) == rank(known)
+                    && claim.trace != known.trace
+                    && key(claim.trace) < key(known.trace))
+            {
+                *known = claim;
+            }
+        }
+        let mut owners = Self::default();
+        for (response, (claim, _)) in best.into_iter().filter(|(_, (_, shared))| *shared) {
+            owners.traces.insert(response, claim.trace);
+            owners.keys.entry(claim.trace).or_insert_with(|| key(claim.trace).into());
+        }
+        owners
+    }
+
+    fn owner(&self, response: u64) -> Option<&str> {
+        self.traces.get(&response).map(|trace| &*self.keys[trace])
+    }
+}
+
+/// What a file beside recordings says of the run that they record.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct RunResult {
+    /// The folder that its recordings lie in, at any depth.
+    pub folder: Box<str>,
+    pub task: Box<str>,
+    pub rewards: Vec<(Box<str>, f64)>,
+    pub cost_usd: Option<f64>,
+    pub tokens: Option<i64>,
+    /// The kind of exception that stopped it; empty if none did.
+    pub exception: Box<str>,
+    /// Whether several runs are recorded in its folder, so that it is not known which of them it is of.
+    pub several: bool,
 }
 
 /// Places in a record that an item does without.
@@ -113,6 +181,8 @@ pub(crate) struct ItemRow {
     pub position: Position,
     /// Whether bytes of its record were replaced to make it UTF-8.
     pub replaced: bool,
+    /// Whether it is no item, but stands where the trace lacks one.
+    pub lost: bool,
 }
 
 pub(crate) const NO_CONTEXT: u32 = u32::MAX;
@@ -179,6 +249,8 @@ struct Mark {
     rejected: usize,
     partial: usize,
     together: usize,
+    claims: usize,
+    results: usize,
 }
 
 /// The sink into which [`SpreadImporter::items`](super::SpreadImporter::items) puts the items of a record. Every part
@@ -215,6 +287,8 @@ impl<'w> Items<'w> {
             rejected: columns.rejected.len(),
             partial: columns.partial.len(),
             together: columns.together.len(),
+            claims: columns.claims.len(),
+            results: columns.results.len(),
         };
         columns.left_out.0.clear();
         Self { columns, limits, record, position, number, mark, line_ends: None, by: TraceBy::Trace }
@@ -281,6 +355,7 @@ impl<'w> Items<'w> {
             context: NO_CONTEXT,
             position,
             replaced: self.record.replaced,
+            lost: false,
         };
         let (context, start) = self.columns.piece.share(shared);
         self.keep(text);
@@ -360,6 +435,25 @@ impl<'w> Items<'w> {
     pub fn lacks(&mut self, key: &str) {
         let key = self.columns.keys.code(key);
         self.columns.partial.push(key);
+        self.gap(key);
+    }
+
+    /// Keeps the place of what a trace lacks.
+    fn gap(&mut self, trace: u32) {
+        let piece = &mut self.columns.piece;
+        let (end, context) =
+            (piece.text.len(), piece.rows.last().map_or(NO_CONTEXT, |before| before.context));
+        piece.rows.push(ItemRow {
+            trace,
+            source: 0,
+            record: self.number,
+            start: end,
+            end,
+            context,
+            position: self.position,
+            replaced: false,
+            lost: true,
+        });
     }
 
     /// Says that what two keys have is gathered together, in this and in all other inputs, and so on with what is
@@ -369,6 +463,23 @@ impl<'w> Items<'w> {
             let pair = (self.columns.keys.code(key), self.columns.keys.code(other));
             self.columns.together.push(pair);
         }
+    }
+
+    /// Says that the trace `key` has a response, which other traces may repeat: it counts in one of them
+    /// ([`TraceItems::owner`]).
+    pub(crate) fn claim(&mut self, key: &str, response: u64, forked: bool, time: i64) {
+        let claim = Claim { response, trace: self.columns.keys.code(key), forked, time };
+        // Most responses are several records in a row.
+        match self.columns.claims[self.mark.claims.saturating_sub(1)..].last_mut() {
+            Some(last) if last.response == response && last.trace == claim.trace && last.forked == forked => {
+            }
+            _ => self.columns.claims.push(claim),
+        }
+    }
+
+    /// Says what became of the run that is recorded in a folder.
+    pub(crate) fn run_result(&mut self, result: RunResult) {
+        self.columns.results.push(result);
     }
 
     /// Whether it is asked which conversation a trace is part of.
@@ -417,14 +528,14 @@ impl<'w> Items<'w> {
     /// Whether the record gave nothing that is counted.
     pub(crate) fn is_empty(&self) -> bool {
         let mark = &self.mark;
-        self.columns.piece.rows.len() == mark.rows
+        self.columns.piece.rows[mark.rows..].iter().all(|row| row.lost)
             && self.columns.rejected.len() == mark.rejected
             && self.columns.ignored.len() == mark.ignored
     }
 
     /// Leaves nothing of the record, but that the traces that it was put for lack it.
-    pub(crate) fn rollback(self) {
-        let (columns, mark) = (self.columns, self.mark);
+    pub(crate) fn rollback(mut self) {
+        let (columns, mark) = (&mut *self.columns, &self.mark);
         let put = columns.piece.rows[mark.rows..].iter().map(|row| row.trace);
         let codes: BTreeSet<u32> = put.chain(columns.partial[mark.partial..].iter().copied()).collect();
         let lacking: Vec<String> = codes.into_iter().map(|code| columns.keys.name(code).to_owned()).collect();
@@ -437,9 +548,10 @@ impl<'w> Items<'w> {
         columns.rejected.truncate(mark.rejected);
         columns.partial.truncate(mark.partial);
         columns.together.truncate(mark.together);
+        columns.claims.truncate(mark.claims);
+        columns.results.truncate(mark.results);
         for key in lacking {
-            let code = columns.keys.code(&key);
-            columns.partial.push(code);
+            self.lacks(&key);
         }
     }
 }
@@ -467,6 +579,9 @@ pub struct TraceItem<'a> {
     pub path: &'a str,
     /// Line of its input, from 1.
     pub line: u64,
+    /// Whether the trace lacks what stood between this item and the one before it in its input: a record that was
+    /// rejected.
+    pub after_loss: bool,
 }
 
 /// All items of one trace, in order of input, byte offset and place in the record.
@@ -482,6 +597,8 @@ pub struct TraceItems<'a> {
     /// The item whose input is that of the trace.
     home: Cell<usize>,
     counts: RefCell<Counts>,
+    owners: Option<&'a Owners>,
+    result: Option<&'a RunResult>,
 }
 
 /// What became of items that are not used.
@@ -512,7 +629,29 @@ impl<'a> TraceItems<'a> {
             another: Cell::new(false),
             home: Cell::new(0),
             counts: RefCell::default(),
+            owners: None,
+            result: None,
         }
+    }
+
+    /// With the traces that responses count in which several have.
+    pub(crate) fn owned_by(self, owners: &'a Owners) -> Self {
+        Self { owners: Some(owners), ..self }
+    }
+
+    /// With what a file says of the run.
+    pub(crate) fn ended_with(self, result: Option<&'a RunResult>) -> Self {
+        Self { result, ..self }
+    }
+
+    /// What a file beside the recording says of the run.
+    pub(crate) fn run_result(&self) -> Option<&'a RunResult> {
+        self.result
+    }
+
+    /// The key of the trace that a response counts in, if that is another one than this.
+    pub(crate) fn owner(&self, response: u64) -> Option<&'a str> {
+        self.owners.and_then(|owners| owners.owner(response)).filter(|key| *key != self.key)
     }
 
     /// What a mapping counted so far: to be given back to [`TraceItems::count`].
@@ -752,7 +891,7 @@ mod tests {
 
     #[test]
     fn fates_are_counted_by_input() {
-        let one = TraceItem { text: "{}", context: "", path: "", line: 1 };
+        let one = TraceItem { text: "{}", context: "", path: "", line: 1, after_loss: false };
         let all = [one; 5];
         let items = TraceItems::new("k", &all, false, LIMITS);
         items.duplicate(0);

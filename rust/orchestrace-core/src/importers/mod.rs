@@ -46,8 +46,8 @@ pub use agentrx::AgentRx;
 pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
-pub(crate) use detect::detect_sure;
 pub use detect::{UNKNOWN, detect, unknown};
+pub(crate) use detect::{detect_sure, outer_keys};
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
 pub use items::{Items, TraceItem, TraceItems};
@@ -206,6 +206,12 @@ pub trait SpreadImporter: Sync {
     /// was put for it is taken back, and the traces that it was put for go on as partial. A record for which nothing
     /// is put counts as ignored, with the kind `<importer>.empty`.
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject>;
+
+    /// The session that a key stands for, if its recordings in several formats have one id, and how much this format
+    /// records of it: where several are read, the richest is used, and the others are set aside.
+    fn session<'k>(&self, _key: &'k str) -> Option<(&'k str, u8)> {
+        None
+    }
 
     /// Makes one trace of all items of its key: ids, events, edges, measures, labels, findings. One that writes no
     /// event is taken back, and its items count as ignored with the kind `<importer>.no_events`, unless it wrote

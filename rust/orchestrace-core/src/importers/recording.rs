@@ -15,6 +15,7 @@ use crate::columns::gate::Bound;
 use crate::columns::usage::Counts;
 use crate::columns::writer;
 use crate::error::FindingCode;
+use crate::importers::items::RunResult;
 use crate::json::tree::{Tree, Value, canonical};
 use crate::json::{Limits, write_string};
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
@@ -602,6 +603,45 @@ impl Recording {
     /// The context of an agent is compacted: what it read before no longer flows on.
     pub fn compaction(&mut self, agent: Agent) -> Entry {
         self.push(agent, What::Compaction)
+    }
+
+    /// What a file beside the recording says of the run: its task, rewards and price, and what stopped it. A reward that
+    /// is the only one, or is called `reward`, is the outcome of the task (R8).
+    pub(crate) fn result_of_run(&mut self, result: Option<&RunResult>) {
+        let Some(result) = result else { return };
+        if result.several {
+            let message = "several runs are recorded in the folder of one result; it is not used";
+            return self.finding(FindingCode::FieldIgnored, None, message);
+        }
+        if self.trace.task_id.is_none() {
+            self.trace.task_id = self.text(&result.task);
+        }
+        for (name, reward) in &result.rewards {
+            let is_outcome = result.rewards.len() == 1 || &**name == "reward";
+            self.measure(MeasureKind::Reward, if is_outcome { "team" } else { name }, *reward);
+        }
+        let usages = self.entries.iter().filter_map(|entry| match &entry.what {
+            What::Response(response) => Some(response.usage),
+            _ => None,
+        });
+        let (mut sum, mut priced) = (0_i64, false);
+        for usage in usages {
+            let parts = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
+            sum = sum.saturating_add(parts);
+            priced |= usage.cost_usd.is_some();
+        }
+        if let Some(cost) = result.cost_usd.filter(|_| !priced) {
+            self.measure(MeasureKind::Cost, "cost_usd", cost);
+        }
+        if let Some(tokens) = result.tokens.filter(|tokens| *tokens != sum) {
+            let message = format!("the run's result says {tokens} tokens, but its responses sum to {sum}");
+            self.finding(FindingCode::UsageRepeated, None, message);
+        }
+        if !result.exception.is_empty() {
+            self.trace.partial = true;
+            let message = format!("the run was stopped by {}", result.exception);
+            self.finding(FindingCode::TracePartial, None, message);
+        }
     }
 
     /// An edge that no rule derives, between the first events of two entries.

@@ -5,10 +5,12 @@
 //! traces that fit the memory. What is held whatever the size is a hash and a number for each trace. Nothing that
 //! comes out depends on the budget, on threads or on where blocks are cut.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+
+use hashbrown::{HashMap, HashSet};
 
 use super::ReadOptions;
 use super::spill::{Place, Spill};
@@ -19,7 +21,7 @@ use crate::columns::quarantine::QuarantineRow;
 use crate::columns::tally::{Tallies, Tally};
 use crate::columns::writer::{BlockWriter, RawChunk};
 use crate::error::{Error, Result};
-use crate::importers::items::{ItemColumns, ItemRow, NO_CONTEXT, Piece, Shared};
+use crate::importers::items::{Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, RunResult, Shared};
 use crate::importers::mapping::Totals;
 use crate::importers::{IMPORTERS, SpreadImporter};
 use crate::run::Run;
@@ -128,7 +130,7 @@ impl Collecting {
 fn bytes_by_key(columns: &ItemColumns) -> Vec<u64> {
     let mut bytes = vec![0; columns.keys.len()];
     let mut last = vec![NO_CONTEXT; columns.keys.len()];
-    for row in &columns.piece.rows {
+    for row in columns.piece.rows.iter().filter(|row| !row.lost) {
         let key = row.trace as usize;
         bytes[key] += (row.end - row.start + size_of::<ItemRow>()) as u64;
         if last[key] != row.context {
@@ -177,6 +179,13 @@ pub(super) struct Gathered {
     importers: Vec<&'static dyn SpreadImporter>,
     /// Importer and key of each trace.
     keys: Interner,
+    /// Traces that responses of several traces count in.
+    owners: Owners,
+    /// What became of runs, by trace, and the traces whose run another format records better, with the formats of
+    /// those that are set aside for a trace.
+    results: HashMap<u32, RunResult>,
+    set_aside: HashSet<u32>,
+    aside: HashMap<u32, BTreeSet<&'static str>>,
     /// What rows call their source: inputs, or entries of archives, with the input that they are of.
     sources: Vec<(Arc<str>, usize)>,
     buckets: VecDeque<Bucket>,
@@ -214,6 +223,10 @@ impl Collecting {
             planned: Vec::new(),
             importers: Vec::new(),
             keys: Interner::default(),
+            owners: Owners::default(),
+            results: HashMap::new(),
+            set_aside: HashSet::new(),
+            aside: HashMap::new(),
             sources: Vec::new(),
             buckets: VecDeque::new(),
             open: None,
@@ -339,7 +352,9 @@ impl Gathered {
         let mut maps = Vec::with_capacity(blocks.len());
         // Of each trace the first one, as far as it is known, that it is gathered together with.
         let mut first: Vec<u32> = Vec::new();
-        for collected in blocks {
+        let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
+        let mut results: HashMap<Box<str>, RunResult> = HashMap::new();
+        for collected in blocks.iter_mut() {
             let Collected { block, importer, path, bytes, .. } = collected;
             if block.source != input {
                 (input, lines) = (block.source, 0);
@@ -391,15 +406,26 @@ impl Gathered {
                 row.position.line += before;
                 self.quarantine.entry(source).or_default().push(row);
             }
+            claims.push(std::mem::take(&mut block.columns.claims));
+            let told = block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
+            results.extend(told);
             maps.push(Codes { traces, source, records, lines: before });
             records += block.records;
         }
-        self.join(first, &mut maps);
+        let first = self.join(first, &mut maps);
+        (self.set_aside, self.aside) = self.choose(&first);
+        let paths = blocks.iter().map(|collected| &*collected.path);
+        self.settle_results(&results, paths.zip(&maps));
+        let claims = claims.iter().zip(&maps).flat_map(|(claims, map)| {
+            claims.iter().map(|claim| Claim { trace: map.traces[claim.trace as usize], ..*claim })
+        });
+        let claims = claims.filter(|claim| !self.set_aside.contains(&claim.trace));
+        self.owners = Owners::of(claims, |number| self.key(self.planned[number as usize].key));
         maps
     }
 
     /// Gives what is gathered together to the first of the traces.
-    fn join(&mut self, mut first: Vec<u32>, maps: &mut [Codes]) {
+    fn join(&mut self, mut first: Vec<u32>, maps: &mut [Codes]) -> Vec<u32> {
         for number in 0..first.len() as u32 {
             let at = top(&mut first, number) as usize;
             first[number as usize] = at as u32;
@@ -415,6 +441,67 @@ impl Gathered {
         }
         for number in maps.iter_mut().flat_map(|map| &mut map.traces) {
             *number = first[*number as usize];
+        }
+        first
+    }
+
+    /// Of recordings of one session in several formats the richest is used. One is set aside if that is so for each of
+    /// its sessions. `first` says which trace a key is gathered into.
+    fn choose(&self, first: &[u32]) -> (HashSet<u32>, HashMap<u32, BTreeSet<&'static str>>) {
+        let importer = |number: u32| self.importers[self.planned[number as usize].importer as usize];
+        let sessions = (0_u32..).zip(first).filter_map(|(number, trace)| {
+            let (session, rank) = importer(number).session(self.key(number))?;
+            (self.planned[*trace as usize].bytes > 0).then_some((session, rank, *trace))
+        });
+        let mut richest: HashMap<&str, (u8, u32)> = HashMap::new();
+        for (session, rank, trace) in sessions.clone() {
+            let best = richest.entry(session).or_insert((rank, trace));
+            if rank > best.0 {
+                *best = (rank, trace);
+            }
+        }
+        let mut better: HashMap<u32, Option<u32>> = HashMap::new();
+        for (session, rank, trace) in sessions {
+            let best = richest.get(session).filter(|best| best.0 > rank).map(|best| best.1);
+            let known = better.entry(trace).or_insert(best);
+            *known = known.and(best);
+        }
+        let (mut set_aside, mut aside): (HashSet<u32>, HashMap<u32, BTreeSet<&str>>) = Default::default();
+        for (trace, best) in better {
+            if let Some(best) = best {
+                set_aside.insert(trace);
+                aside.entry(best).or_default().insert(importer(trace).info().name);
+            }
+        }
+        (set_aside, aside)
+    }
+
+    /// Gives the result of a run to the one trace that is recorded in its folder.
+    fn settle_results<'b>(
+        &mut self,
+        results: &HashMap<Box<str>, RunResult>,
+        blocks: impl Iterator<Item = (&'b str, &'b Codes)>,
+    ) {
+        if results.is_empty() {
+            return;
+        }
+        let mut traces: HashMap<&str, BTreeSet<u32>> = HashMap::new();
+        for (path, map) in blocks {
+            let folders =
+                std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(folder, _)| folder));
+            let result = folders.skip(1).find_map(|folder| results.get(folder)).or_else(|| results.get(""));
+            if let Some(result) = result {
+                let used =
+                    |trace: &u32| !self.set_aside.contains(trace) && self.planned[*trace as usize].bytes > 0;
+                traces.entry(&result.folder).or_default().extend(map.traces.iter().copied().filter(used));
+            }
+        }
+        for (folder, traces) in traces {
+            let several = traces.len() > 1;
+            for trace in traces {
+                let result = RunResult { several, ..results[folder].clone() };
+                self.results.insert(trace, result);
+            }
         }
     }
 
@@ -629,7 +716,9 @@ impl Gathered {
         for local in group {
             let number = ordered.bucket.first + local as u32;
             let rows = &ordered.items[ordered.starts[local]..ordered.starts[local + 1]];
-            if rows.is_empty() {
+            let is_lost =
+                |(piece, row): &(u32, u32)| ordered.bucket.pieces[*piece as usize].rows[*row as usize].lost;
+            if rows.iter().all(is_lost) {
                 continue;
             }
             let trace = Spread { gathered: self, ordered, rows, number };

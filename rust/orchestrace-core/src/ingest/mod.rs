@@ -25,6 +25,7 @@ mod reader;
 mod sought;
 mod source;
 mod spill;
+mod torn;
 mod work;
 
 pub use extract::copy_records;

@@ -10,12 +10,14 @@ use super::frame::bom;
 use super::gather::ItemBlock;
 use super::long_record::too_large;
 use super::source::{Block, HELD};
+use super::torn;
 use crate::columns::block::BlockWriter;
 use crate::columns::chunk::Segment;
 use crate::columns::quarantine::{Position, QuarantineRow, excerpt};
 use crate::error::{FindingCode, Reject, RejectCode, capped, printable};
-use crate::importers::{Importer, Items, Record, SpreadImporter};
+use crate::importers::{Confidence, Importer, Items, Record, SpreadImporter, outer_keys};
 use crate::json::END_OF_RECORD;
+use crate::json::tree::Tree;
 use crate::schema::EVENT_FIELDS;
 
 pub(super) struct BlockParser<'a> {
@@ -39,8 +41,14 @@ type Judged = std::result::Result<(), Reject>;
 trait RecordSink {
     fn quarantine(&mut self) -> &mut Vec<QuarantineRow>;
 
+    /// Whether a text is a record of the format as far as its keys say; its end may be missing.
+    fn knows(&self, parser: &BlockParser<'_>, text: &str) -> bool;
+
     /// Takes one record.
     fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged;
+
+    /// Forgets what the last record, which was not good, left behind: its bytes are taken in parts.
+    fn forget(&mut self);
 
     /// Notes that the record that was taken is good.
     fn accepted(&mut self, bytes: &[u8]);
@@ -61,9 +69,15 @@ impl RecordSink for Traces<'_> {
         &mut self.writer.quarantine
     }
 
+    fn knows(&self, _parser: &BlockParser<'_>, text: &str) -> bool {
+        let keys = outer_keys(text);
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        self.importer.sniff(&keys) != Confidence::No
+    }
+
     fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged {
         let sought = parser.options.sought.as_deref();
-        if sought.is_some_and(|sought| !sought.lies(parser.path, position)) {
+        if sought.is_some_and(|sought| !sought.lies_within(parser.path, position)) {
             return Ok(());
         }
         let mut out = self.writer.begin(&parser.options.records, position);
@@ -87,6 +101,9 @@ impl RecordSink for Traces<'_> {
         outcome
     }
 
+    /// What is rolled back leaves nothing.
+    fn forget(&mut self) {}
+
     fn accepted(&mut self, bytes: &[u8]) {
         if self.digests {
             self.writer.digests.push(xxh3_64(bytes));
@@ -102,6 +119,8 @@ struct Parts<'a> {
     items: &'a mut ItemBlock,
     importer: &'static dyn SpreadImporter,
     records: u64,
+    /// How many keys, rows and traces that lack something there were before the last record, if it was not good.
+    before: Option<(usize, usize, usize)>,
 }
 
 impl RecordSink for Parts<'_> {
@@ -109,8 +128,14 @@ impl RecordSink for Parts<'_> {
         &mut self.items.quarantine
     }
 
+    fn knows(&self, parser: &BlockParser<'_>, text: &str) -> bool {
+        let head = Tree::head(text, parser.options.records.limits);
+        self.importer.sniff(head.root(), parser.path) != Confidence::No
+    }
+
     fn record(&mut self, parser: &BlockParser<'_>, record: &Record<'_>, position: Position) -> Judged {
         let columns = &mut self.items.columns;
+        self.before = Some((columns.keys.len(), columns.piece.rows.len(), columns.partial.len()));
         let mut out = Items::new(columns, parser.options.records.limits, record, position, self.records)
             .by(parser.options.trace_by);
         self.records += 1;
@@ -119,6 +144,7 @@ impl RecordSink for Parts<'_> {
             out.rollback();
             return outcome;
         }
+        self.before = None;
         if out.is_empty() {
             out.ignored(&format!("{}.empty", parser.importer));
         }
@@ -126,6 +152,15 @@ impl RecordSink for Parts<'_> {
             self.items.quarantine.push(parser.row(position, reject, head.as_bytes()));
         }
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        if let Some((keys, rows, partial)) = self.before.take() {
+            let columns = &mut self.items.columns;
+            columns.keys.truncate(keys);
+            columns.piece.rows.truncate(rows);
+            columns.partial.truncate(partial);
+        }
     }
 
     fn accepted(&mut self, _bytes: &[u8]) {}
@@ -186,7 +221,7 @@ impl BlockParser<'_> {
         }
         // Of some formats all stays, of others little: what is not needed is given back.
         items.columns.piece.text.reserve(block.bytes.len());
-        let mut sink = Parts { items: &mut items, importer, records: 0 };
+        let mut sink = Parts { items: &mut items, importer, records: 0, before: None };
         let (records, lines) = self.records(block, &mut sink);
         (items.records, items.lines) = (records, lines);
         items.columns.piece.text.shrink_to_fit();
@@ -200,8 +235,8 @@ impl BlockParser<'_> {
         let mut records = 0;
         // Where the last record of an input without a final line end stops. One behind which there is a line end is
         // not that record, even where nothing but spaces follows.
+        let in_lines = !block.document && block.elements.is_none();
         let open_end = if block.open_end {
-            let in_lines = !block.document && block.elements.is_none();
             let from = memrchr(b'\n', &block.bytes).filter(|_| in_lines).map_or(0, |end| end + 1);
             trim(&block.bytes, from, block.bytes.len(), block.offset).1
         } else {
@@ -210,12 +245,11 @@ impl BlockParser<'_> {
         let mut record = |sink: &mut S, start: usize, end: usize, line: u64| {
             let (start, end) = trim(&block.bytes, start, end, block.offset);
             if start < end {
-                records += 1;
                 let last = end == open_end;
                 let position =
                     Position { line, offset: block.offset + start as u64, length: (end - start) as u64 };
                 let text = text.and_then(|t| t.get(start..end));
-                self.record(sink, &block.bytes[start..end], text, position, last);
+                records += self.record(sink, &block.bytes[start..end], text, position, (last, in_lines));
             }
         };
         let base = block.line.unwrap_or(1);
@@ -270,24 +304,29 @@ impl BlockParser<'_> {
         quarantine_row(self.options, self.importer, position, reject, record)
     }
 
+    /// Gives a record to the sink; of how many records its bytes are. `last` says that it ends an input that ends
+    /// without a line end, `in_line` that it is the whole of a line.
     fn record<S: RecordSink>(
         &self,
         sink: &mut S,
         bytes: &[u8],
         text: Option<&str>,
         position: Position,
-        last: bool,
-    ) {
+        (last, in_line): (bool, bool),
+    ) -> u64 {
         if position.length > self.options.max_record {
             let reject = too_large(position.length, self.options.max_record);
             sink.quarantine().push(self.row(position, reject, bytes));
             sink.missed(self, bytes, position);
-            return;
+            return 1;
         }
         let (text, replaced) = match text.map_or_else(|| simdutf8::compat::from_utf8(bytes), Ok) {
             Ok(text) => (Cow::Borrowed(text), false),
             Err(_) if self.lenient => (String::from_utf8_lossy(bytes), true),
             Err(e) => {
+                if let Some(records) = self.torn(sink, bytes, position, (last, in_line)) {
+                    return records;
+                }
                 let at = e.valid_up_to();
                 let reject = Reject::new(
                     RejectCode::Utf8Invalid,
@@ -295,19 +334,64 @@ impl BlockParser<'_> {
                     format!("found the byte 0x{:02x}, expected UTF-8 (byte {at} of the record)", bytes[at]),
                 );
                 sink.quarantine().push(self.row(position, reject, bytes));
-                return;
+                return 1;
             }
         };
         let record = self.of(&text, replaced);
-        if let Err(mut reject) = sink.record(self, &record, position) {
-            // The record is the last of its input, has no line end, and ends before its JSON does.
-            if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with(END_OF_RECORD) {
-                reject.code = RejectCode::InputTruncated;
-            }
-            sink.quarantine().push(self.row(position, reject, bytes));
-        } else {
+        let Err(mut reject) = sink.record(self, &record, position) else {
             sink.accepted(bytes);
+            return 1;
+        };
+        // Where the next record stands in place of a value, its type may be what is wrong.
+        let in_one_piece = [RejectCode::FormatUnknown, RejectCode::JsonDepth, RejectCode::RecordTooLarge];
+        if !in_one_piece.contains(&reject.code)
+            && let Some(records) = self.torn(sink, bytes, position, (last, in_line))
+        {
+            return records;
         }
+        // The record is the last of its input, has no line end, and ends before its JSON does.
+        if last && reject.code == RejectCode::JsonSyntax && reject.message.starts_with(END_OF_RECORD) {
+            reject.code = RejectCode::InputTruncated;
+        }
+        sink.quarantine().push(self.row(position, reject, bytes));
+        1
+    }
+
+    /// Gives the parts of a line to the sink that is not one record; how many there are. `None` where no part of it
+    /// is whole.
+    fn torn<S: RecordSink>(
+        &self,
+        sink: &mut S,
+        bytes: &[u8],
+        position: Position,
+        (last, in_line): (bool, bool),
+    ) -> Option<u64> {
+        if !in_line {
+            return None;
+        }
+        let text = String::from_utf8_lossy(bytes);
+        let mut parts = torn::parts(&text, self.options.records.limits, &|text| sink.knows(self, text));
+        let is_all = |part: &torn::Part| (part.from, part.to) == (0, text.len());
+        if !parts.iter().any(|part| part.whole) || parts.iter().any(is_all) {
+            return None;
+        }
+        // A format that is strict takes no record for whole that other text follows, unless a record begins there.
+        let follows = |pair: &[torn::Part]| pair[0].whole && !text[pair[1].from..].starts_with('{');
+        if !self.lenient && parts.windows(2).any(follows) {
+            return None;
+        }
+        torn::in_bytes(&mut parts, bytes);
+        sink.forget();
+        for (i, part) in (1..).zip(&parts) {
+            let part_of = &bytes[part.from..part.to];
+            let position = Position {
+                offset: position.offset + part.from as u64,
+                length: part_of.len() as u64,
+                ..position
+            };
+            self.record(sink, part_of, None, position, (last && i == parts.len(), false));
+        }
+        Some(parts.len() as u64)
     }
 }
 

@@ -52,6 +52,12 @@ impl Sought {
         self.file == path && (self.offset, self.length) == (position.offset, position.length)
     }
 
+    /// Whether the trace may be a part of a record's bytes: of a line that holds several.
+    pub(super) fn lies_within(&self, path: &str, position: Position) -> bool {
+        let end = position.offset + position.length;
+        self.file == path && position.offset <= self.offset && self.offset + self.length <= end
+    }
+
     /// Whether a trace that was put together is the one.
     pub(super) fn is(&self, trace_id: &str, path: &str, position: Position) -> bool {
         self.trace_id == trace_id && self.lies(path, position)

@@ -69,12 +69,14 @@ impl Spill {
             put(&mut head, *to);
         }
         for row in &piece.rows {
-            let ItemRow { trace, source, record, start, end, context, position, replaced } = *row;
+            let ItemRow { trace, source, record, start, end, context, position, replaced, lost } = *row;
             for value in [u64::from(trace) << 32 | u64::from(source), record, start as u64, end as u64] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
             let Position { line, offset, length } = position;
-            for value in [line, offset, length, u64::from(context) << 1 | u64::from(replaced)] {
+            for value in
+                [line, offset, length, u64::from(context) << 2 | u64::from(lost) << 1 | u64::from(replaced)]
+            {
                 head.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -115,9 +117,10 @@ impl Spill {
                     record,
                     start,
                     end,
-                    context: (last >> 1) as u32,
+                    context: (last >> 2) as u32,
                     position,
                     replaced: last & 1 == 1,
+                    lost: last & 2 == 2,
                 });
             }
             Ok(piece)
@@ -156,9 +159,10 @@ mod tests {
             context: NO_CONTEXT,
             position: Position { line: 3, offset: 1 << 50, length: 9 },
             replaced: true,
+            lost: true,
         };
         piece.push(row, "é first", Shared::Text("shared"));
-        piece.push(ItemRow { trace: 8, replaced: false, ..row }, "", Shared::Text(""));
+        piece.push(ItemRow { trace: 8, replaced: false, lost: false, ..row }, "", Shared::Text(""));
         piece.push(row, "third", Shared::Text("shared"));
         let mut spill = Spill::new(None).unwrap();
         let empty = spill.write(&Piece::default()).unwrap();

@@ -6,8 +6,10 @@ use memchr::memmem::Finder;
 use sha2::Digest;
 
 use super::super::recording::{Hash, call_hash, hash};
+use super::copies::identity;
 use super::record::{Act, Assistant, Block, Ends, Fields, Outcome, Reader, Records, Said, Use, User};
 use crate::error::FindingCode;
+use crate::importers::TraceItems;
 use crate::json::Kind;
 use crate::json::keys::Keys;
 use crate::json::tree::Value;
@@ -52,8 +54,15 @@ const WRAPPED: [&str; 9] = [
 ];
 
 impl Reader<'_> {
-    pub(super) fn assistant(&mut self, records: &mut Records, record: &Fields<'_>) -> Assistant {
+    pub(super) fn assistant(
+        &mut self,
+        records: &mut Records,
+        items: &TraceItems<'_>,
+        record: &Fields<'_>,
+    ) -> Assistant {
         let [id, model, content, read, stop_reason] = record.message.pick(&MESSAGE);
+        let identity = identity(id.str().unwrap_or_default(), record.request.str().unwrap_or_default());
+        let counts_in = identity.and_then(|response| items.owner(response)).unwrap_or_default();
         let id = id.some_str().or(record.uuid.str()).unwrap_or_default();
         let request = record.request.str().unwrap_or_default();
         let response = [id, " ", request].concat();
@@ -90,6 +99,8 @@ impl Reader<'_> {
         Assistant {
             response,
             id: records.code(id),
+            is_known: identity.is_some(),
+            counts_in: records.code(counts_in),
             model: self.recording.text(model),
             usage,
             ends: match stop_reason {

@@ -24,6 +24,14 @@ pub(super) struct Head<'a> {
     /// Type of what a progress or attachment record carries.
     pub inner: Option<Cow<'a, str>>,
     pub message: Option<Kind>,
+    /// Id of the message, and of the request that it answers.
+    pub message_id: Option<Cow<'a, str>>,
+    pub request: Option<Cow<'a, str>>,
+    pub time: Option<Cow<'a, str>>,
+    /// The session of a line that the program printed.
+    pub printed: Option<Cow<'a, str>>,
+    /// Whether it repeats a record of the conversation that this one was forked from.
+    pub forked: bool,
     /// Whether a hook kept the agent from going on.
     pub prevented: bool,
     pub agent_type: bool,
@@ -49,11 +57,15 @@ enum Member {
     AgentType,
     Key,
     Team,
+    Request,
+    Time,
+    Forked,
+    Printed,
     /// Read when its trace is made.
     Later,
 }
 
-static MEMBERS: Meanings<Member, 24> = Meanings::new([
+static MEMBERS: Meanings<Member, 26> = Meanings::new([
     ("type", Member::Kind),
     ("subtype", Member::Subtype),
     ("sessionId", Member::Session),
@@ -68,8 +80,10 @@ static MEMBERS: Meanings<Member, 24> = Meanings::new([
     ("preventedContinuation", Member::Prevented),
     ("agentType", Member::AgentType),
     ("key", Member::Key),
-    ("timestamp", Member::Later),
-    ("requestId", Member::Later),
+    ("timestamp", Member::Time),
+    ("requestId", Member::Request),
+    ("forkedFrom", Member::Forked),
+    ("session_id", Member::Printed),
     ("isMeta", Member::Later),
     ("isCompactSummary", Member::Later),
     ("costUSD", Member::Later),
@@ -83,7 +97,8 @@ static MEMBERS: Meanings<Member, 24> = Meanings::new([
 /// What of a block of a message no rule reads.
 static THOUGHT: Keys<2> = Keys::new(["thinking", "signature"]);
 
-static CONTENT: Keys<1> = Keys::new(["content"]);
+/// What of a message is looked at here.
+static MESSAGE: Keys<2> = Keys::new(["content", "id"]);
 
 static TYPE: Keys<1> = Keys::new(["type"]);
 
@@ -147,7 +162,7 @@ impl<'a> Head<'a> {
                 }
                 Some(Member::Message) => {
                     self.message = Some(cursor.kind()?);
-                    message(&mut cursor, unread)?;
+                    self.message_id = message(&mut cursor, unread)?;
                 }
                 Some(Member::Result) => result(&mut cursor, unread, &mut self.team)?,
                 Some(Member::Team) => self.team = string(&mut cursor)?,
@@ -161,6 +176,13 @@ impl<'a> Head<'a> {
                 }
                 Some(Member::Key) => {
                     self.key = true;
+                    cursor.skip()?;
+                }
+                Some(Member::Request) => self.request = string(&mut cursor)?,
+                Some(Member::Time) => self.time = string(&mut cursor)?,
+                Some(Member::Printed) => self.printed = string(&mut cursor)?,
+                Some(Member::Forked) => {
+                    self.forked = cursor.at(b'{');
                     cursor.skip()?;
                 }
                 Some(Member::Later) | None => {
@@ -177,24 +199,31 @@ impl<'a> Head<'a> {
     }
 }
 
-fn message(cursor: &mut Cursor<'_>, unread: &mut LeftOut) -> Parsed<()> {
+/// Goes over a message; its id.
+fn message<'a>(cursor: &mut Cursor<'a>, unread: &mut LeftOut) -> Parsed<Option<Cow<'a, str>>> {
+    let mut id = None;
     if !cursor.at(b'{') {
-        return cursor.skip().map(drop);
+        cursor.skip()?;
+        return Ok(id);
     }
     let mut more = cursor.open_object()?;
     while more {
-        if CONTENT.read(cursor)?.is_some() && cursor.at(b'[') {
-            let mut another = cursor.open_array()?;
-            while another {
-                members(cursor, unread, &THOUGHT)?;
-                another = cursor.more_array()?;
+        match MESSAGE.read(cursor)? {
+            Some(0) if cursor.at(b'[') => {
+                let mut another = cursor.open_array()?;
+                while another {
+                    members(cursor, unread, &THOUGHT)?;
+                    another = cursor.more_array()?;
+                }
             }
-        } else {
-            cursor.skip()?;
+            Some(1) => id = string(cursor)?,
+            _ => {
+                cursor.skip()?;
+            }
         }
         more = cursor.more_object()?;
     }
-    Ok(())
+    Ok(id)
 }
 
 fn result<'a>(cursor: &mut Cursor<'a>, unread: &mut LeftOut, team: &mut Option<Cow<'a, str>>) -> Parsed<()> {

@@ -8,7 +8,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
 use super::empty_record::Aside;
-use super::{agent_of, run_of};
+use super::printed::{self, Total};
+use super::{agent_of, copies, run_of};
 use crate::columns::intern::Interner;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
@@ -29,10 +30,14 @@ pub(super) struct Records {
     pub parents: Vec<Code>,
     pub metas: Vec<Meta>,
     pub journal: Vec<Journal>,
+    /// What the program printed at the end.
+    pub total: Option<Total>,
     /// Which call an agent was seen to work for: call, agent.
     pub works_for: Vec<(Code, Code)>,
     /// The session of the agent that leads.
     pub lead: Code,
+    /// Agents whose files begin with copies of another stream.
+    pub forks: HashSet<Code>,
     /// Earliest time of what is used.
     pub began: Option<i64>,
 }
@@ -51,6 +56,10 @@ pub(super) struct Line {
     /// Run of the workflow that its file belongs to.
     pub run: Code,
     pub abandoned: bool,
+    /// Whether its file lacks a record before it that says something, as far as is known.
+    pub after_loss: bool,
+    /// Whether it says that it repeats a record of what it was forked from.
+    pub forked: bool,
     /// Where in its item is what it says, and a hash of that, once somebody asked.
     said: (u32, u32),
     digest: OnceCell<u128>,
@@ -96,6 +105,9 @@ pub(super) struct Assistant {
     pub response: Code,
     /// Id of the message.
     pub id: Code,
+    /// Whether its ids distinguish it from all others, and the trace that it counts in, if that is another one.
+    pub is_known: bool,
+    pub counts_in: Code,
     pub model: Text,
     pub usage: Usage,
     /// Type of the agent, if the line records it.
@@ -268,13 +280,17 @@ impl Records {
             sha: Sha256::new(),
         };
         let mut path = None;
+        // Whether a record is lost before the next line of this file.
+        let mut lost = false;
         for (i, item) in items.iter().enumerate() {
             if path != Some(item.path) {
+                lost = false;
                 reader.file += u32::from(path.is_some());
                 reader.agent = agent_of(item.path).map_or(0, |agent| records.code(agent));
                 reader.run = run_of(item.path).map_or(0, |run| records.code(run));
                 path = Some(item.path);
             }
+            lost |= item.after_loss;
             if let Some(aside) = Aside::of(item.text) {
                 let [uuid, parent] = [aside.uuid, aside.parent].map(|id| records.code(id));
                 records.link(uuid, parent);
@@ -287,7 +303,11 @@ impl Records {
                         let message = "a surrogate without its other half was replaced by U+FFFD";
                         reader.recording.finding(FindingCode::Utf8Replaced, None, message);
                     }
+                    let known = records.lines.len();
                     reader.line(&mut records, items, i, tree.root());
+                    if let Some(line) = records.lines.get_mut(known) {
+                        line.after_loss = std::mem::take(&mut lost);
+                    }
                 }
                 // Each was read to its end when it was put.
                 Err(_) => items.ignored(i, "claude_code.unreadable"),
@@ -295,6 +315,7 @@ impl Records {
         }
         reader.copies(&mut records, items);
         reader.unknown_usage(&records);
+        copies::leave_out(items, &mut records);
         records.began = records.lines.iter().filter_map(|line| line.time).min();
         records
     }
@@ -375,9 +396,10 @@ pub(super) struct Fields<'t> {
     session: Value<'t>,
     team: Value<'t>,
     member: Value<'t>,
+    forked: Value<'t>,
 }
 
-pub(super) static FIELDS: Keys<18> = Keys::new([
+pub(super) static FIELDS: Keys<19> = Keys::new([
     "type",
     "uuid",
     "timestamp",
@@ -396,6 +418,7 @@ pub(super) static FIELDS: Keys<18> = Keys::new([
     "sessionId",
     "teamName",
     "agentName",
+    "forkedFrom",
 ]);
 
 impl<'t> Fields<'t> {
@@ -414,7 +437,7 @@ impl<'t> Fields<'t> {
             is_error,
             rest @ ..,
         ] = record.pick(&FIELDS);
-        let [parent, parent_before, is_sidechain, agent, session, team, member] = rest;
+        let [parent, parent_before, is_sidechain, agent, session, team, member, forked] = rest;
         Self {
             kind,
             uuid,
@@ -434,6 +457,7 @@ impl<'t> Fields<'t> {
             session,
             team,
             member,
+            forked,
         }
     }
 }
@@ -467,6 +491,7 @@ impl Reader<'_> {
                 };
                 records.journal.push(entry);
             }
+            printed::RESULT => records.total = Some(Total::of(root)),
             "progress" => {
                 let copy = root.path(&["data", "message"]);
                 let agent = records.code_of(root.path(&["data", "agentId"]));
@@ -478,7 +503,7 @@ impl Reader<'_> {
                 let carried = Fields::of(copy);
                 let uuid = records.code_of(carried.uuid);
                 let kind = carried.kind.str().unwrap_or_default();
-                let line = self.said(records, i, root, (uuid, &carried), kind);
+                let line = self.said((&mut *records, items), i, root, (uuid, &carried), kind);
                 let line = line.map(|line| Line { time: line.time.or_else(|| time_of(fields.time)), ..line });
                 match line {
                     Some(line) => self.copies.push(Line { agent, sidechain: true, run: 0, ..line }),
@@ -492,7 +517,7 @@ impl Reader<'_> {
                     return;
                 }
                 records.link(uuid, parent);
-                let Some(mut line) = self.said(records, i, root, (uuid, &fields), kind) else {
+                let Some(mut line) = self.said((&mut *records, items), i, root, (uuid, &fields), kind) else {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
@@ -556,14 +581,14 @@ impl Reader<'_> {
     /// line of a user or model has to be known to `head`, which drops what nobody reads.
     fn said(
         &mut self,
-        records: &mut Records,
+        (records, items): (&mut Records, &TraceItems<'_>),
         i: usize,
         root: Value<'_>,
         (uuid, record): (Code, &Fields<'_>),
         kind: &str,
     ) -> Option<Line> {
         let what = match kind {
-            "assistant" => What::Assistant(self.assistant(records, record)),
+            "assistant" => What::Assistant(self.assistant(records, items, record)),
             "user" => What::User(self.user(records, record)),
             "system" if root.get("subtype").str() == Some("compact_boundary") => What::Boundary,
             "system" => What::Blocked {
@@ -595,6 +620,8 @@ impl Reader<'_> {
             is_member: false,
             run: 0,
             abandoned: false,
+            after_loss: false,
+            forked: record.forked.exists(),
             said: record.message.span(),
             digest: OnceCell::new(),
             what,

@@ -1,15 +1,19 @@
 //! Conversion of a session to a recording, one agent's stream after the other.
 
+use std::collections::BTreeMap;
+
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
 
 use super::super::recording::{
     Agent, Call, Does, Entry, Hash, Party, Recording, Response, Saying, Text, Usage,
 };
+use super::printed;
 use super::record::{Act, Assistant, Block, Code, Ends, Line, Outcome, Records, Side, Use, User, What};
 use super::streams::Streams;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::schema::MeasureKind;
 
 /// Describes a session.
 pub(super) fn tell(
@@ -22,7 +26,7 @@ pub(super) fn tell(
     // Of a team the session of the one that leads.
     let lead = records.names.name(records.lead);
     let is_team = records.lines.iter().any(|line| line.is_member);
-    let id = if is_team && !lead.is_empty() { lead } else { items.key() };
+    let id = if is_team && !lead.is_empty() { lead } else { printed::session_of(items.key()).0 };
     recording.trace.trace_id = recording.text(id);
     recording.trace.system = recording.text("claude-code");
     recording.trace.started_at = records.began;
@@ -52,6 +56,9 @@ pub(super) fn tell(
         reported: Vec::new(),
         unanswered: Vec::new(),
         abandoned,
+        counts_in: 0,
+        inherited: BTreeMap::new(),
+        main_sum: (0, 0),
     };
     teller.cast();
     for at in 0..teller.streams.list.len() {
@@ -60,6 +67,11 @@ pub(super) fn tell(
     teller.answers();
     teller.totals();
     teller.beside();
+    teller.inherited();
+    if let Some(total) = records.total {
+        let sum = teller.main_sum;
+        total.compare(sum, teller.recording);
+    }
 }
 
 pub(super) struct Teller<'a> {
@@ -96,6 +108,12 @@ pub(super) struct Teller<'a> {
     /// Agents that worked on when their own records end.
     pub(super) unanswered: Vec<Agent>,
     pub(super) abandoned: Text,
+    /// The trace that the lines of now are repeated from; 0 is none.
+    counts_in: Code,
+    /// Responses and tokens that count in other traces.
+    inherited: BTreeMap<Code, (u64, i64)>,
+    /// What the main stream read and wrote.
+    main_sum: (i64, i64),
 }
 
 /// What came back of the work of an agent.
@@ -149,6 +167,8 @@ pub(super) struct Open {
     /// Whether it decides about others, which is an event before those of its calls.
     pub(super) decides: bool,
     pub(super) extras: Text,
+    /// The trace that its usage counts in, if that is another one; 0 is this.
+    pub(super) counts_in: Code,
 }
 
 /// The state of one stream.
@@ -213,11 +233,17 @@ impl Teller<'_> {
         let mut running = Running::default();
         let first = self.streams.list[at].first;
         let mut returned = self.returned.get(&agent).cloned().unwrap_or_default().into_iter().peekable();
+        let mut origins = self.origins(&lines).into_iter();
         for number in &lines {
             let line = &self.records.lines[*number as usize];
+            self.counts_in = origins.next().unwrap_or_default();
             self.recording.made_of(line.item);
             if line.abandoned != running.abandoned {
                 running.abandoned = line.abandoned;
+                running.last = Last::Nothing;
+            }
+            // Perhaps the agent answered, or the last results came, in the record that is lost.
+            if line.after_loss {
                 running.last = Last::Nothing;
             }
             if let What::User(user) = &line.what
@@ -253,6 +279,7 @@ impl Teller<'_> {
             }
         }
         self.settle(agent, None, &mut running);
+        self.counts_in = 0;
         self.close(agent, at, &running);
         self.streams.list[at].lines = lines;
     }
@@ -294,6 +321,40 @@ impl Teller<'_> {
         self.recording.lone_saying(agent, saying);
     }
 
+    /// The trace that each line of a stream is repeated from: that of the next response which counts elsewhere, but for
+    /// responses that count here.
+    fn origins(&self, lines: &[u32]) -> Vec<Code> {
+        let mut origins = vec![0; lines.len()];
+        let mut next = 0;
+        for (origin, number) in origins.iter_mut().zip(lines).rev() {
+            if let What::Assistant(assistant) = &self.records.lines[*number as usize].what {
+                next = if assistant.counts_in == 0 { next } else { assistant.counts_in };
+                *origin = assistant.counts_in;
+            } else {
+                *origin = next;
+            }
+        }
+        origins
+    }
+
+    /// Says what the session took over from others.
+    fn inherited(&mut self) {
+        let inherited = std::mem::take(&mut self.inherited);
+        let tokens: i64 = inherited.values().map(|(_, tokens)| tokens).sum();
+        if !inherited.is_empty() {
+            self.recording.measure(MeasureKind::Cost, "tokens_inherited", tokens as f64);
+        }
+        let mut by_name: Vec<_> =
+            inherited.into_iter().map(|(origin, sums)| (self.records.names.name(origin), sums)).collect();
+        by_name.sort_unstable();
+        for (name, (responses, tokens)) in by_name {
+            let message = format!(
+                "{responses} responses repeat those of trace '{name}', where their {tokens} tokens count"
+            );
+            self.recording.finding(FindingCode::UsageInherited, None, message);
+        }
+    }
+
     /// Tells the texts and the usage of all responses, and whether the stream goes on beyond its records.
     fn close(&mut self, agent: Agent, at: usize, running: &Running) {
         for open in &running.open {
@@ -306,7 +367,7 @@ impl Teller<'_> {
                 self.recording.say(open.entry, saying);
             }
             if let Some(response) = self.recording.response_mut(open.entry) {
-                response.usage = open.usage;
+                response.usage = if open.counts_in == 0 { open.usage } else { Usage::default() };
                 response.time = open.time;
                 // Calls and texts carry their own.
                 if open.decides || (open.calls == 0 && open.texts.is_empty()) {
@@ -314,10 +375,21 @@ impl Teller<'_> {
                 }
             }
             let usage = &open.usage;
+            if at == 0 {
+                let (read, written) = self.main_sum;
+                self.main_sum = (
+                    read.saturating_add(usage.tokens_in.unwrap_or(0)),
+                    written.saturating_add(usage.tokens_out.unwrap_or(0)),
+                );
+            }
             let tokens = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
             let is_open = open.ends == Ends::No;
             let spent = Spent { entry: open.entry, time: open.time, tokens, is_open };
             self.spent.entry(agent).or_default().push(spent);
+            if open.counts_in != 0 {
+                let (responses, sum) = self.inherited.entry(open.counts_in).or_default();
+                (*responses, *sum) = (*responses + 1, sum.saturating_add(tokens));
+            }
         }
         let spoke = !running.open.is_empty() || running.last != Last::Nothing;
         if !running.is_closed() && running.last != Last::Answer && (at > 0 || spoke) {
@@ -326,8 +398,12 @@ impl Teller<'_> {
         }
     }
 
-    pub(super) fn extras(&self, line: &Line) -> Text {
-        if line.abandoned { self.abandoned } else { Text::default() }
+    pub(super) fn extras(&mut self, line: &Line) -> Text {
+        let extras = if line.abandoned { self.abandoned } else { Text::default() };
+        if self.counts_in == 0 {
+            return extras;
+        }
+        self.recording.extra_text(extras, "x_copied", self.records.names.name(self.counts_in))
     }
 
     fn assistant(
@@ -361,6 +437,7 @@ impl Teller<'_> {
                 sides: Vec::new(),
                 decides: false,
                 extras,
+                counts_in: assistant.counts_in,
             };
             running.asked.clear();
             running.open.push(open);

@@ -130,7 +130,9 @@ impl Streams {
             let seen =
                 records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
             let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
-            let ids = [named, meta, seen, Some(resumes)];
+            // Printed lines name an agent by its call.
+            let own = by_id.contains_key(&call).then_some(call);
+            let ids = [own, named, meta, seen, Some(resumes)];
             let id = ids.into_iter().flatten().find(|id| *id != 0);
             match id.map(|id| (id, by_id.get(&id))) {
                 Some((_, Some(&stream))) => self.claim(delegation, stream),
@@ -232,7 +234,9 @@ fn split(items: &TraceItems<'_>, records: &Records) -> Vec<Stream> {
             _ => None,
         });
         if let (true, Some((Some(user), line))) = (at > 0, said.next())
-            && !records.blocks(user.blocks).iter().any(|block| matches!(block, Block::Outcome(_)))
+            // A fork begins with what its parent's call gave back, and its task.
+            && ((records.forks.contains(&stream.id) && user.said.prompt.is_some())
+                || !records.blocks(user.blocks).iter().any(|block| matches!(block, Block::Outcome(_))))
         {
             (stream.first, stream.prompt) = (Some(line), user.said.prompt);
         }

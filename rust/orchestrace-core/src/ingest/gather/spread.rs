@@ -53,9 +53,18 @@ impl<'a> Spread<'a> {
         let planned = self.gathered.planned[self.number as usize];
         let importer = self.gathered.importers[planned.importer as usize];
         let name = importer.info().name;
+        if self.gathered.set_aside.contains(&self.number) {
+            for (_, row) in self.rows.iter().map(|place| self.row(*place)).filter(|(_, row)| !row.lost) {
+                let (_, input) = &self.gathered.sources[row.source as usize];
+                made.tallies.add(*input, name, RecordStatus::Duplicate, 1);
+            }
+            return;
+        }
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
         let mut trace =
-            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.records.limits);
+            TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.records.limits)
+                .owned_by(&self.gathered.owners)
+                .ended_with(self.gathered.results.get(&self.number));
         trace.count(std::mem::take(&mut scratch.counts));
         let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
         let again = u64::from(self.number) < self.gathered.skip;
@@ -71,6 +80,15 @@ impl<'a> Spread<'a> {
                 });
             }
             importer.trace(&trace, &mut out);
+            if let Some(formats) = self.gathered.aside.get(&self.number) {
+                out.finding(FindingCode::TraceSetAside, None, || {
+                    let formats: Vec<&str> = formats.iter().copied().collect();
+                    format!(
+                        "the run is recorded as {}, too; that recording is set aside",
+                        formats.join(" and ")
+                    )
+                });
+            }
             let home = rows[trace.home()];
             if out.n_events() > 0 {
                 if let Err(fault) = out.judge() {
@@ -145,8 +163,14 @@ impl<'a> Spread<'a> {
         let mut beside = ("", hasher.hash_one(""));
         let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
         let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
+        // The input of which a record is lost, up to its next item.
+        let mut lost = None;
         for place in self.rows {
             let (piece, row) = self.row(*place);
+            if row.lost {
+                lost = Some(row.source);
+                continue;
+            }
             let (text, context) = (piece.text(row), piece.context(row));
             let (path, input) = &self.gathered.sources[row.source as usize];
             if !std::ptr::eq(beside.0, context) {
@@ -163,7 +187,8 @@ impl<'a> Spread<'a> {
                 continue;
             }
             let number = items.len() as u32;
-            items.push(TraceItem { text, context, path, line: row.position.line });
+            let after_loss = lost.take() == Some(row.source);
+            items.push(TraceItem { text, context, path, line: row.position.line, after_loss });
             rows.push(row);
             if known.is_none() {
                 seen.insert_unique(hash, (hash, number), |(hash, _)| *hash);

@@ -1,0 +1,92 @@
+"""What `claude -p --output-format stream-json` prints: a session, unless its own files are read, too."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import orchestrace as ot
+
+SESSION = "6cd458de-4900-4c62-882b-e5083346d405"
+
+
+def line(kind: str, number: int, **more: Any) -> dict[str, Any]:
+    common = {"type": kind, "session_id": SESSION, "uuid": f"p{number}", "parent_tool_use_id": None}
+    return common | more
+
+
+def response(number: int, written: int, *content: dict[str, Any], of: str | None = None) -> dict[str, Any]:
+    usage = {"input_tokens": 100, "output_tokens": written}
+    message = {"id": f"msg_{number}", "role": "assistant", "model": "m", "content": content, "usage": usage}
+    return line("assistant", number, message=message, request_id=f"req_{number}", parent_tool_use_id=of)
+
+
+def user(number: int, *content: dict[str, Any], of: str | None = None) -> dict[str, Any]:
+    return line("user", number, message={"role": "user", "content": content}, parent_tool_use_id=of)
+
+
+def call(name: str, tool: str, **arguments: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": name, "name": tool, "input": arguments}
+
+
+def result(of: str, text: str) -> dict[str, Any]:
+    return {"type": "tool_result", "tool_use_id": of, "content": text}
+
+
+def said(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def printed(written: int = 9) -> list[dict[str, Any]]:
+    asks = call("c1", "Agent", subagent_type="Explore", description="d", prompt="Count.")
+    usage = {"input_tokens": 200, "output_tokens": written}
+    return [
+        line("system", 0, subtype="init"),
+        response(1, 4, asks),
+        user(2, said("Count."), of="c1"),
+        response(3, 7, call("c2", "Bash", command="ls"), of="c1"),
+        user(4, result("c2", "3"), of="c1"),
+        user(5, result("c1", "Three.")),
+        response(6, 5, said("There are three.")),
+        line("result", 7, subtype="success", num_turns=2, total_cost_usd=0.25, usage=usage, result="x"),
+    ]
+
+
+def read(folder: Path, lines: list[dict[str, Any]]) -> ot.Corpus:
+    (folder / "out.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines))
+    return ot.read_traces(folder)
+
+
+def codes(corpus: ot.Corpus) -> set[str]:
+    return set(corpus.findings.collect()["code"].cast(pl.String))
+
+
+def test_what_is_printed_is_a_session(tmp_path: Path) -> None:
+    corpus = read(tmp_path, printed())
+    assert corpus.traces.collect()["trace_id"].to_list() == [SESSION]
+    events = corpus.events.with_columns(pl.col("type", "agent").cast(pl.String)).collect()
+    tokens = events.filter(pl.col("tokens").is_not_null()).group_by("agent").agg(pl.col("tokens").sum())
+    assert dict(tokens.rows()) == {"main": 209, "Explore": 107}
+    costs = corpus.measures.filter(pl.col("name").cast(pl.String) == "cost_usd").collect()
+    assert costs["value"].to_list() == [0.25]
+    assert "usage.conflict" not in codes(corpus), "the result says what the lines say"
+    assert "usage.conflict" in codes(read(tmp_path, printed(written=300)))
+
+
+def test_the_session_itself_is_used_where_it_is_read_too(tmp_path: Path) -> None:
+    asked = {"role": "user", "content": "Go."}
+    usage = {"input_tokens": 100, "output_tokens": 40}
+    answer = {"id": "msg_1", "model": "m", "content": [said("Done.")], "usage": usage}
+    lines = [
+        {"type": "user", "uuid": "u0", "message": asked},
+        {"type": "assistant", "uuid": "u1", "parentUuid": "u0", "message": answer, "requestId": "req_1"},
+    ]
+    common = {"sessionId": SESSION, "timestamp": "2026-09-14T09:00:00.000Z"}
+    rows = [json.dumps(common | row) for row in lines]
+    (tmp_path / f"{SESSION}.jsonl").write_text("\n".join(rows) + "\n")
+    corpus = read(tmp_path, [response(1, 4, said("Done.")), line("result", 2, num_turns=1, total_cost_usd=1)])
+    assert ot.metrics(corpus)["tokens"].to_list() == [140]
+    assert "trace.set_aside" in codes(corpus)
+    counts = corpus.record_counts.group_by("status").agg(pl.col("count").sum()).collect()
+    assert dict(counts.rows()) == {"used": 2, "duplicate": 2}
