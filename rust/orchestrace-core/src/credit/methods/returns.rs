@@ -603,7 +603,7 @@ mod tests {
         t.event(Message, "user").at(7.0);
         let mut reward = [0.1, 0.1, 0.1, 0.0, 0.0, 0.1, 1.0, 0.0];
         let critic = [4.0, 5.0, 6.0, f64::NAN, f64::NAN, 7.0, 9.0, f64::NAN];
-        let nulls = NullBuffer::from_iter(critic.iter().map(|x| !x.is_nan()));
+        let nulls: NullBuffer = critic.iter().map(|x| !x.is_nan()).collect();
         let events = ("rows", Value::Text("events".into()));
         let of = |method: &AlongTurns, reward: &[f64], gamma, lambda| {
             let value = Nullable::new(&critic, Some(&nulls), 0);
@@ -705,7 +705,8 @@ mod tests {
             let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
             let value: Vec<f64> = (0..n).map(|v| 1.0 - v as f64 / 8.0).collect();
             // no critic values what a tool says
-            let nulls = NullBuffer::from_iter(t.view().types.iter().map(|&kind| kind != ToolResult as u8));
+            let nulls: NullBuffer =
+                t.view().types.iter().map(|&kind| kind != ToolResult as u8).collect();
             let (reward, value) = (Nullable::new(&reward, None, 0), Nullable::new(&value, Some(&nulls), 0));
             let view = TraceView { reward, value, ..t.view() };
             for method in [&RETURN_TO_GO, &GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
