@@ -76,7 +76,7 @@ fn each_answer_reaches_the_parent_with_its_own_text_and_time() {
                 assert_eq!((&first["to"], &second["to"]), (&json!("codex"), &json!("codex")), "{why}");
                 let asked = event(trace, "m1");
                 let t = |event: &Json| event["t"].as_f64().unwrap();
-                assert!(t(&first) <= t(&asked) && t(&asked) < t(&second), "{why}");
+                assert!(t(&first) <= t(asked) && t(asked) < t(&second), "{why}");
                 let id = |event: &Json| event["id"].as_str().unwrap().to_owned();
                 let into = |kind: &str, from: &str| -> Vec<String> {
                     edges_of(trace, kind)

@@ -129,7 +129,7 @@ fn a_stream_beside_its_rollout_is_a_copy() {
         [(rollout.path.as_str(), texts[0].as_str()), ("a.jsonl", &texts[1])],
         [("a.jsonl", &texts[1]), (rollout.path.as_str(), &texts[0])],
     ] {
-        assert_eq!(traces(&read_texts(&Codex, &inputs)), [alone.clone()]);
+        assert_eq!(traces(&read_texts(&Codex, &inputs)), std::slice::from_ref(&alone));
     }
 }
 
