@@ -882,7 +882,12 @@ mod tests {
         items.together("l", "o");
         items.reject_in("m", record.text, Reject::new(RejectCode::FieldType, "", "no"));
         items.rollback();
-        assert_eq!((columns.piece.text, columns.piece.rows.len()), (kept, 1));
+        let lost: Vec<bool> = columns.piece.rows.iter().map(|row| row.lost).collect();
+        assert_eq!(
+            (columns.piece.text, lost),
+            (kept, vec![false, true, true, true]),
+            "their places are kept"
+        );
         assert_eq!((columns.ignored, columns.kinds.len()), (vec![0], 1));
         assert!(columns.rejected.is_empty() && columns.together.is_empty());
         let lacking: Vec<&str> = columns.partial.iter().map(|code| columns.keys.name(*code)).collect();

@@ -17,15 +17,26 @@ const ATTEMPTS: usize = 256;
 
 /// The parts of a line in order. `knows` says whether its format takes a text for a record, whose end may be missing.
 ///
-/// An object that stands at the start of the line or behind a whole one is a record. So is one that begins where a cut
-/// one breaks off, if the format knows it or it begins with the same key. One that stands where the cut record could
-/// have a value is a record only if it begins with the same key: else it is most likely that value.
+/// A whole object at the start of the line, or behind a whole one, is a record. Where a record was cut, the next one
+/// begins at the first brace that cannot be of the cut one:
+///
+/// - where JSON allows no brace, one that begins a whole object, or what the format knows, or what has the first key of
+///   the cut record;
+/// - in an open text, one of the latter two; a whole object, too, if the cut record has no key yet;
+/// - where a value may stand, what the format knows and has that key: else it is most likely the value.
 pub(super) fn parts(text: &str, limits: Limits, knows: &dyn Fn(&str) -> bool) -> Vec<Part> {
     let line = Line { text, limits, knows };
     let mut parts = Vec::new();
     let (mut at, mut attempts) = (line.beyond_filler(0), 0);
     while at < text.len() {
-        at = line.beyond_filler(line.part(at, &mut attempts, &mut parts));
+        let whole = line.record_at(at);
+        let end = whole.unwrap_or_else(|| line.next_record(at, &mut attempts));
+        parts.push(if whole.is_some() {
+            Part { from: at, to: end, whole: true }
+        } else {
+            line.fragment(at, end)
+        });
+        at = line.beyond_filler(end);
     }
     parts
 }
@@ -36,47 +47,86 @@ struct Line<'a> {
     knows: &'a dyn Fn(&str) -> bool,
 }
 
+/// What JSON allows next inside of a cut record.
+#[derive(Debug, Default)]
+struct Inside {
+    open: Vec<u8>,
+    in_text: bool,
+    escaped: bool,
+    /// The last byte outside of texts but spaces.
+    last: u8,
+}
+
+impl Inside {
+    fn step(&mut self, byte: u8) {
+        if self.in_text {
+            let ends = byte == b'"' && !self.escaped;
+            self.escaped = byte == b'\\' && !self.escaped;
+            self.in_text = !ends;
+            return;
+        }
+        match byte {
+            b'"' => self.in_text = true,
+            b'{' | b'[' => self.open.push(byte),
+            b'}' | b']' => drop(self.open.pop()),
+            _ => {}
+        }
+        if !byte.is_ascii_whitespace() {
+            self.last = byte;
+        }
+    }
+
+    /// Whether a value may stand here. Of a text that does not begin with a record only the byte before is known.
+    fn takes_value(&self) -> bool {
+        let in_list = self.open.last() != Some(&b'{');
+        !self.in_text && (matches!(self.last, b':' | b'[') || (self.last == b',' && in_list))
+    }
+}
+
 impl Line<'_> {
-    /// Adds the record or the fragment that begins at `start`, and the record that ends the fragment; where it ends.
-    fn part(&self, start: usize, attempts: &mut usize, parts: &mut Vec<Part>) -> usize {
+    /// Where the record ends that begins here, if it is whole.
+    fn record_at(&self, at: usize) -> Option<usize> {
+        let end = self.whole(at)?;
+        self.may_end(end).then_some(end)
+    }
+
+    /// Where the first record begins behind a cut one: the end of the line, if none does.
+    fn next_record(&self, cut: usize, attempts: &mut usize) -> usize {
         let bytes = self.text.as_bytes();
-        let mut fragment = start;
-        let mut next = self.brace(start);
-        while let Some(tried) = next.filter(|_| *attempts < ATTEMPTS) {
-            let breaks = match self.whole(tried) {
-                Ok(end) if tried == start || (self.may_end(end) && self.is_record(fragment, tried)) => {
-                    if fragment < tried {
-                        parts.push(self.fragment(fragment, tried));
-                    }
-                    parts.push(Part { from: tried, to: end, whole: true });
-                    return end;
+        // whether texts are open is known only from the beginning of a record
+        let is_headed = bytes[cut] == b'{';
+        let mut inside = Inside::default();
+        let mut at = cut;
+        while at < bytes.len() && *attempts < ATTEMPTS {
+            if bytes[at] == b'{' && at > cut {
+                *attempts += 1;
+                let is_value = inside.takes_value();
+                let key = first_key(&self.text[cut..at]).filter(|_| is_headed);
+                let has_key = key.is_some() && first_key(&self.text[at..]) == key;
+                let begins = if is_value {
+                    has_key && (self.knows)(&self.text[at..])
+                } else {
+                    let needs_no_key = !inside.in_text || key.is_none();
+                    has_key
+                        || (self.knows)(&self.text[at..])
+                        || (needs_no_key && self.record_at(at).is_some())
+                };
+                if begins {
+                    return at;
                 }
-                // An object inside of what is cut.
-                Ok(end) => {
-                    *attempts += 1;
-                    next = self.brace(end);
+                if let Some(end) = self.whole(at).filter(|_| is_value) {
+                    inside.last = b'}';
+                    at = end;
                     continue;
                 }
-                Err(at) => at,
-            };
-            *attempts += 1;
-            if tried > fragment && self.is_record(fragment, tried) {
-                parts.push(self.fragment(fragment, tried));
-                fragment = tried;
             }
-            if let Some((value, end)) =
-                closed_before(&bytes[tried..breaks], tried).filter(|(at, _)| *at > tried)
-                && self.may_end(end)
-                && self.has_same_key(fragment, value)
-            {
-                parts.push(self.fragment(fragment, value));
-                parts.push(Part { from: value, to: end, whole: true });
-                return end;
+            if is_headed {
+                inside.step(bytes[at]);
+            } else if !bytes[at].is_ascii_whitespace() {
+                inside.last = bytes[at];
             }
-            let last = memchr::memrchr(b'{', &bytes[tried + 1..(breaks + 1).min(bytes.len())]);
-            next = last.map(|at| tried + 1 + at).or_else(|| self.brace(breaks.max(tried) + 1));
+            at += 1;
         }
-        parts.push(self.fragment(fragment, bytes.len()));
         bytes.len()
     }
 
@@ -84,27 +134,11 @@ impl Line<'_> {
         Part { from, to: self.text[..to].trim_end_matches(is_filler).len(), whole: false }
     }
 
-    /// The first opening brace from here on.
-    fn brace(&self, from: usize) -> Option<usize> {
-        memchr::memchr(b'{', self.text.as_bytes().get(from..)?).map(|at| from + at)
-    }
-
-    /// Where the object ends that begins here, or the byte where it breaks.
-    fn whole(&self, from: usize) -> Result<usize, usize> {
-        let mut cursor = Cursor::new(&self.text[from..], self.limits);
-        match cursor.skip() {
-            Ok((_, end)) => Ok(from + end),
-            Err(fault) => Err((from + fault.at.unwrap_or(0)).min(self.text.len())),
-        }
-    }
-
-    /// Whether the format takes what begins here for a record, or it begins like the fragment before it.
-    fn is_record(&self, fragment: usize, at: usize) -> bool {
-        self.has_same_key(fragment, at) || (self.knows)(&self.text[at..])
-    }
-
-    fn has_same_key(&self, fragment: usize, at: usize) -> bool {
-        first_key(&self.text[at..]).is_some_and(|key| first_key(&self.text[fragment..]) == Some(key))
+    /// Where the object ends that begins here, if it is whole.
+    fn whole(&self, from: usize) -> Option<usize> {
+        let text = &self.text[from..];
+        text.starts_with('{')
+            .then(|| Cursor::new(text, self.limits).skip().ok().map(|(_, end)| from + end))?
     }
 
     /// Whether a record may end here: an object that something else of JSON follows is part of another one.
@@ -126,27 +160,6 @@ fn is_filler(c: char) -> bool {
 fn first_key(text: &str) -> Option<&str> {
     let inside = text.strip_prefix('{')?.trim_start().strip_prefix('"')?;
     inside.split_once('"').map(|(key, _)| key)
-}
-
-/// The object that is closed by the last byte of a text but spaces: where it begins and ends. `at` is where the text lies.
-fn closed_before(text: &[u8], at: usize) -> Option<(usize, usize)> {
-    let end = text.trim_ascii_end().len();
-    if text[..end].last() != Some(&b'}') {
-        return None;
-    }
-    let (mut open, mut in_string, mut escaped) = (Vec::new(), false, false);
-    let mut last = None;
-    for (place, byte) in text[..end].iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' if !in_string => open.push(place),
-            b'}' if !in_string => last = open.pop(),
-            _ => {}
-        }
-    }
-    last.filter(|_| !in_string).map(|from| (at + from, at + end))
 }
 
 /// Turns places in a text that was made of bytes, some of them replaced, into places in these bytes.
@@ -181,7 +194,7 @@ mod tests {
 
     /// The parts of a line, fragments in round brackets.
     fn cut(line: &str) -> Vec<String> {
-        let knows = |text: &str| text.starts_with(r#"{"type""#);
+        let knows = |text: &str| [r#"{"type""#, r#"{"id""#].iter().any(|head| text.starts_with(head));
         let text = |part: &Part| {
             if part.whole {
                 line[part.from..part.to].to_owned()
@@ -232,6 +245,9 @@ mod tests {
         }
         assert_eq!(cut("noise"), ["(noise)"]);
         assert_eq!(cut(r#"{"id":oops,"x":{"type":"b"}}"#), [r#"({"id":oops,"x":{"type":"b"}})"#]);
+        let elements = r#"{"many":[{"type":"a"},{"type":"b"},{"ty"#;
+        assert_eq!(cut(elements), [format!("({elements})")], "elements that the format knows");
+        assert_eq!(cut(r#"{"id":1},"#), [r#"({"id":1},)"#], "an element of a list");
     }
 
     #[test]
@@ -250,7 +266,7 @@ mod tests {
 
     #[test]
     fn places_are_those_of_the_bytes() {
-        let bytes = [br#"{"id":"\xc3"#.as_slice(), A.as_bytes(), b"\xff\xfe", B.as_bytes()].concat();
+        let bytes = [b"{\"id\":\"\xc3".as_slice(), A.as_bytes(), b"\xff\xfe", B.as_bytes()].concat();
         let mut found =
             parts(&String::from_utf8_lossy(&bytes), LIMITS, &|text| text.starts_with(r#"{"type""#));
         in_bytes(&mut found, &bytes);

@@ -315,7 +315,8 @@ fn what_cannot_be_read_is_said_with_its_place() {
         (r#"{"history":[{"content":"x"}]}"#, "field.missing /history/0"),
         (r#"{"history":[],"history":[]}"#, "field.empty /history"),
         (r#"{"history":[{"content":"x","content":"x"}]}"#, "json.duplicate_key /history/0/content"),
-        (r#"{"history":[{"content":"x","name":"A"}]} x"#, "json.trailing "),
+        // the record is whole, and used
+        (r#"{"history":[{"content":"x","name":"A"}]} x"#, "json.syntax "),
         (r#"{"history":[{"content":"x"#, "input.truncated /history/0/content"),
     ];
     for (text, expected) in cases {
