@@ -82,6 +82,8 @@ def open_ends(trace: Document, spans: bool) -> set[str]:
         # Made up for what lies beyond the cut: the call that spawned, the file of a child.
         or (event.get("x_partial") and event["type"] in ("spawn", "return"))
         or (spans and last[event["agent"]] == event["id"])
+        # An answer that a call gave, and no text: the agent may say more.
+        or (event["id"].endswith(":return") and last[event["agent"]] == event["id"])
         # Who is made and does not work is spawned where it is made, else where it begins.
         or (spans and event["type"] == "spawn" and event["to"] not in last)
     }

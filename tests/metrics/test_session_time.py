@@ -42,8 +42,8 @@ def test_a_human_who_goes_on_after_a_result(tmp_path: Path) -> None:
         says(15_011, "m2", "done"),
     ]
     corpus = read(tmp_path, lines)
-    assert times(corpus) == {"model_time": 10, "tool_time": 1, "human_wait": 15_000}
-    assert times(corpus, max_gap=3600) == {"model_time": 10, "tool_time": 1, "idle_time": 15_000}
+    assert times(corpus, max_gap=None) == {"model_time": 10, "tool_time": 1, "human_wait": 15_000}
+    assert times(corpus) == {"model_time": 10, "tool_time": 1, "idle_time": 15_000}
 
 
 def test_a_human_who_speaks_while_a_call_is_open(tmp_path: Path) -> None:

@@ -125,15 +125,15 @@ def test_what_is_not_recorded_is_null() -> None:
     assert asked.select("n_agents", "peak_concurrency", "depth").row(0) == (0, 1, None)
 
 
-def test_what_metrics_has_no_fallback_for() -> None:
+def test_tokens_of_a_whole_run_count_and_its_wall_clock_stands_apart() -> None:
     timed = [{"type": "message", "t": 10.0}, {"type": "message", "t": 15.0}]
     corpus = read(document(timed, costs={"tokens": 7, "wall_clock_s": 60}), time_basis="seconds")
     columns = ("tokens", "wall_clock_s")
     assert scale_of(corpus).select(columns).row(0) == (7.0, 5.0)
     table = ot.metrics(corpus)
-    assert table.select(columns).row(0) == (None, 60.0)
+    assert table.select(columns).row(0) == (7, 60.0)
     both = [ot.scaling.gap(given).row(0, named=True) for given in (corpus, table)]
-    assert [one["log10_tokens"] for one in both] == [pytest.approx(math.log10(7)), None]
+    assert [one["log10_tokens"] for one in both] == [pytest.approx(math.log10(7))] * 2
     assert [one["log10_wall_clock_s"] for one in both] == [
         pytest.approx(math.log10(seconds)) for seconds in (5, 60)
     ]
