@@ -84,7 +84,7 @@ static FOREIGN: &[Foreign] = &[
         is: |record| {
             has(record, &["id", "data", "timestamp"])
                 && kind(record).contains('.')
-                && record.get("data").len() > 0
+                && !record.get("data").is_empty()
         },
     },
     Foreign {

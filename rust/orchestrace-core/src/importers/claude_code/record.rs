@@ -44,6 +44,7 @@ pub(super) struct Records {
 
 /// A line that says something.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)] // independent facts about a line
 pub(super) struct Line {
     pub item: u32,
     pub file: u32,
