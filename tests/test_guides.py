@@ -41,7 +41,7 @@ OF_PUBLISHED = [name for name in GUIDES if PUBLISHED in examples(name)]
 @pytest.fixture
 def workspace(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the paths of a page exist; methods that it registers are gone afterwards."""
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry, "_METHODS", registry.registered())
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(laid_out(tmp_path, name))
 

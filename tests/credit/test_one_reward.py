@@ -25,7 +25,7 @@ REWARDS = {
 @pytest.fixture(autouse=True)
 def _registered_here_only(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.registered()
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry, "_METHODS", registry.registered())
 
 
 @pytest.fixture(scope="module", params=["in memory", "on disk"])

@@ -19,7 +19,7 @@ from orchestrace.credit.parameters import shown
 @pytest.fixture(autouse=True)
 def _registered_here_only(monkeypatch: pytest.MonkeyPatch) -> None:
     registry.registered()
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry, "_METHODS", registry.registered())
 
 
 @pytest.fixture(scope="module")

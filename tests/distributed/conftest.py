@@ -21,7 +21,7 @@ NODE: Final[dict[str, Any]] = {"num_cpus": 1, "memory": 2 << 30, "object_store_m
 
 @pytest.fixture(autouse=True)
 def _registered_here_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_METHODS", {**registry._METHODS, dying.NAME: _METHOD})
+    monkeypatch.setattr(registry, "_METHODS", {**registry.registered(), dying.NAME: _METHOD})
 
 
 @pytest.fixture(scope="module")

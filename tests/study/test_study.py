@@ -552,7 +552,7 @@ def test_draws_without_end_are_no_matter_of_the_judgment():
 
 
 def test_a_method_of_ones_own_is_judged_on_runs(monkeypatch):
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry, "_METHODS", registry.registered())
     word = ot.Param("word", "a", "which is refused", kind=("a", "b"))
 
     @ot.credit_method("picky_of_small", summary="refuses a word", quantity="share", params=[word])
@@ -621,7 +621,7 @@ def test_a_study_that_is_begun_can_be_looked_at(tmp_path):
 
 @pytest.mark.parametrize("options", [{}, {"workers": 1}, {"engine": "processes"}], ids=str)
 def test_a_method_of_this_process_is_measured_here_only(options, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(registry, "_METHODS", registry.registered())
 
     @ot.credit_method("row", summary="the place of an event", quantity="advantage")
     def row(corpus, rewards, params, seed):

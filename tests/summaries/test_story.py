@@ -66,6 +66,7 @@ def test_figures_by_hand() -> None:
         "human": 12.0,
         "scorer": None,
         "idle": 0.0,
+        "unaccounted": 0.0,
     }
     assert story.critical.rows() == [("helper", 5.0, 0.5), ("main", 5.0, 0.5)]
     assert story.unreached.rows() == [(0, "run", "idler", 1, 50)]

@@ -22,7 +22,7 @@ from ..schedules.bottlenecks import critical_path
 from ..schedules.scheduling import MaxGap
 
 TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
-TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle")
+TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle", "unaccounted")
 HOUR: Final = 3600.0
 """Seconds: the longest gap that is work where nothing is said, as in `schedule`."""
 
@@ -33,6 +33,7 @@ _TIME_COLUMNS: Final = {
     **{name: f"{name}_time" for name in ("model", "tool", "queue", "scorer", "idle")},
     "permission": "permission_wait",
     "human": "human_wait",
+    "unaccounted": "unaccounted",
 }
 _RUNS: Final[dict[str, Any]] = {"trace": pl.UInt32, "trace_id": pl.String, "why": pl.String}
 _AGENTS: Final[dict[str, Any]] = {
@@ -69,13 +70,13 @@ class Story:
         Traces in which an agent answered; ``answered_by`` counts them by that agent.
     tokens
         Sums over the team's events: ``fresh``, ``cached`` and ``cache_write`` in, ``out``, ``reasoning``
-        (part of ``out``), ``total``. None where nothing says it. ``n_counted`` traces have a total;
-        ``scorer_tokens`` are those of graders.
+        (part of ``out``), ``total``. None where nothing says it. ``n_counted`` traces have a total, that of
+        ``n_floor`` is a floor (`usage.incomplete`); ``scorer_tokens`` are those of graders.
     cost_usd
         What is recorded, in USD, of ``n_priced`` traces.
     seconds
         Sums over traces with times in seconds, by what took them: ``model tool queue permission human scorer
-        idle``. ``n_timed`` is how many traces these are, ``max_gap`` what is longer and idle.
+        idle unaccounted``. ``n_timed`` is how many traces these are, ``max_gap`` what is longer and idle.
     critical
         DataFrame ``agent critical share``: how much of the critical paths each agent held, in ``time_unit``,
         the most first; over traces in seconds, or where none is, in steps.
@@ -102,6 +103,7 @@ class Story:
     answered_by: dict[str, int]
     tokens: dict[str, int | None]
     n_counted: int
+    n_floor: int
     scorer_tokens: int | None
     cost_usd: float | None
     n_priced: int
@@ -242,7 +244,12 @@ class Story:
         rest = told["total"] - sum(told[name] or 0 for name in words)
         untold = f", {rest:,} not broken down" if parts and rest > 0 else ""
         some = self._of_runs(self.n_counted)
-        return f"{told['total']:,} in all{detail}{untold}{some}.{graders}"
+        least, floor = "", ""
+        if self.n_floor:
+            least = "At least "
+            whose = "the run" if self.n_traces == 1 else counted(self.n_floor, "run")
+            floor = f" Not all that {whose} used is recorded (usage.incomplete)."
+        return f"{least}{told['total']:,} in all{detail}{untold}{some}.{floor}{graders}"
 
     def _of_runs(self, n: int) -> str:
         return f" ({n:,} of {counted(self.n_traces, 'run')})" if n < self.n_traces else ""
@@ -263,6 +270,7 @@ class Story:
             "human": "waiting for humans",
             "scorer": "graders",
             "idle": f"idle (gaps over {span(self.max_gap)})" if self.max_gap else "idle",
+            "unaccounted": "unaccounted for",
         }
         told = [
             f"{words[name]} {span(value)}"
@@ -420,6 +428,7 @@ def story(
             "total": _whole(rows, "tokens"),
         },
         n_counted=rows["tokens"].count(),
+        n_floor=_floors(corpus),
         scorer_tokens=_whole(rows, "scorer_tokens"),
         cost_usd=_sum(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),
@@ -440,6 +449,12 @@ def story(
 def _says(corpus: Corpus, name: str) -> bool:
     """Whether any event has a value in a column."""
     return bool(corpus.events.select(pl.col(name).is_not_null().any()).collect(engine="streaming").item())
+
+
+def _floors(corpus: Corpus) -> int:
+    """Traces whose recorded usage is a floor."""
+    incomplete = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete")
+    return int(incomplete.select(pl.col("trace").n_unique()).collect().item())
 
 
 def _sum(frame: pl.DataFrame, name: str) -> float | None:
