@@ -104,7 +104,7 @@ def test_a_resumed_session_has_its_own_part_only(tmp_path: Path, how: dict[str, 
     assert inherited(corpus) == {COPY: 320}
     codes = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.inherited").collect()
     assert codes["message"].to_list() == [
-        f"2 responses repeat those of trace '{PARENT}', where their 320 tokens count"
+        f"2 responses (320 tokens as recorded here) repeat those of trace '{PARENT}', where they count"
     ]
     events = corpus.events.join(corpus.traces, on="trace").filter(pl.col("trace_id") == COPY).collect()
     assert events.height == 6, "the history keeps its place"

@@ -99,6 +99,42 @@ def test_rows_are_spans(dialect: str, packed: str) -> None:
     assert agents == ["gm"]
 
 
+@pytest.mark.parametrize("first", [*NAMES, "otlp"])
+def test_a_span_in_several_serializations_counts_once(first: str) -> None:
+    def otlp() -> list[dict[str, Any]]:
+        def value(said: Any) -> dict[str, Any]:
+            words = said if isinstance(said, str) else json.dumps(said)
+            return {"intValue": said} if isinstance(said, int) else {"stringValue": words}
+
+        spans = [
+            {
+                "traceId": TRACE,
+                "spanId": number,
+                "parentSpanId": above or "",
+                "name": name,
+                "startTimeUnixNano": str((1_767_225_600 + start) * 10**9),
+                "endTimeUnixNano": str((1_767_225_600 + end) * 10**9),
+                "attributes": [{"key": key, "value": value(said)} for key, said in attributes.items()],
+            }
+            for number, above, name, start, end, attributes in SPANS
+        ]
+        return [{"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}]
+
+    given = {dialect: rows(dialect) for dialect in NAMES} | {"otlp": otlp()}
+    files = [given.pop(first), *given.values()]
+    corpus = read(*(line for lines in files for line in lines))
+    assert corpus.records["used"] == 2 and corpus.records["duplicate"] == 2 * (len(NAMES) + 1) - 2
+    row = ot.metrics(corpus).row(0, named=True)
+    assert (len(corpus), row["tokens"], row["model_time"]) == (1, 19729, 3.0)
+
+
+def test_spans_of_one_id_and_other_times_are_two() -> None:
+    one = rows("strands")
+    other = {**one[1], "start_time": one[1]["start_time"] + 1, "end_time": one[1]["end_time"] + 1}
+    corpus = read(*one, other)
+    assert ot.metrics(corpus)["tokens"].to_list() == [2 * 19729]
+
+
 def mlflow(**info: Any) -> ot.Corpus:
     def span(number: str, above: str | None, name: str, kind: str, **more: Any) -> dict[str, Any]:
         words = {"mlflow.spanType": json.dumps(kind)} | {

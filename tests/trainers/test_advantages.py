@@ -47,6 +47,11 @@ def test_groups_by_numpy(given: list[Any], name: str, verl: bool, apart: int) ->
     assert GROUPED[name](numbers, groups, compat=compat, threads=1).equals(found)
 
 
+def test_numbers_of_several_kinds_are_numbers() -> None:
+    groups = ["a"] * 3
+    assert A.grpo([0, 0.5, True], groups).to_list() == A.grpo([0.0, 0.5, 1.0], groups).to_list()
+
+
 @given(rows, st.booleans())
 def test_agents_by_numpy(given: list[Any], verl: bool) -> None:
     rollouts, agents = np.array([row[0] for row in given]), np.array([row[1] for row in given])

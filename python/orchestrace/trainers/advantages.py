@@ -408,7 +408,12 @@ def _frame(columns: list[pl.Series]) -> pl.DataFrame:
 def _series(name: str, given: "Numbers | Codes") -> pl.Series:
     _core.check_process()
     try:
-        return given.alias(name) if isinstance(given, pl.Series) else pl.Series(name, given)
+        if isinstance(given, pl.Series):
+            return given.alias(name)
+        try:
+            return pl.Series(name, given)
+        except TypeError:  # numbers of several kinds: [0, 0.5, True]
+            return pl.Series(name, np.asarray(given, dtype=float))
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise ParameterError(f"{name} is not an array of one dimension: {error}") from None
 

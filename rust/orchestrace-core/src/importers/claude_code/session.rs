@@ -349,7 +349,7 @@ impl Teller<'_> {
         by_name.sort_unstable();
         for (name, (responses, tokens)) in by_name {
             let message = format!(
-                "{responses} responses repeat those of trace '{name}', where their {tokens} tokens count"
+                "{responses} responses ({tokens} tokens as recorded here) repeat those of trace '{name}', where they count"
             );
             self.recording.finding(FindingCode::UsageInherited, None, message);
         }

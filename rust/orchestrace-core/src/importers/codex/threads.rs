@@ -101,6 +101,17 @@ impl<'a> Stream<'a> {
         (self.lines.iter().find_map(|line| line.time), total)
     }
 
+    /// Whether it is a rollout in which somebody worked: one that was cut behind its head has nothing to count.
+    fn holds_work(&self) -> bool {
+        let works = |line: &Line| {
+            matches!(
+                line.what,
+                What::Message { .. } | What::Call { .. } | What::Usage { .. } | What::Spent { .. }
+            )
+        };
+        !self.is_printed && self.lines.iter().any(works)
+    }
+
     /// The id of its thread.
     fn id(&self, own: Option<What>, recording: &Recording) -> String {
         match (self.key.strip_prefix(FILE), own) {
@@ -291,7 +302,7 @@ fn printed_again(streams: &[Stream<'_>], ids: &[String], items: &TraceItems<'_>)
     for (i, id) in ids.iter().enumerate().filter(|(i, _)| streams[*i].is_printed) {
         again[i] = of_id[id.as_str()].iter().any(|&j| {
             let is_longer = texts[j].len() > texts[i].len() || (texts[j].len() == texts[i].len() && j < i);
-            !streams[j].is_printed || (j != i && is_longer && texts[j].starts_with(&texts[i]))
+            streams[j].holds_work() || (j != i && is_longer && texts[j].starts_with(&texts[i]))
         });
     }
     again

@@ -308,6 +308,15 @@ fn flag(text: &str) -> Option<bool> {
 }
 
 impl Expr {
+    /// Whether its text is hashed.
+    fn hashes(&self) -> bool {
+        match self {
+            Self::Hash(_) => true,
+            Self::Counted(_, of) => of.hashes(),
+            _ => false,
+        }
+    }
+
     pub(super) fn find<'t>(&self, scope: &Scope<'_, 't>) -> Found<'t> {
         match self {
             Self::Counted(way, of) => {
@@ -339,8 +348,18 @@ impl Expr {
                 empty
             }
             Self::Join(of, with) => {
-                let parts: Option<Vec<_>> = of.iter().map(|expr| expr.find(scope).word()).collect();
-                parts.map_or(Found::Nothing, |parts| Found::text(&parts.join(with)))
+                let mut parts = vec![None; of.len()];
+                // hashes last: no text is hashed in vain where another part is missing
+                for hashes in [false, true] {
+                    for (part, expr) in parts.iter_mut().zip(of).filter(|(_, expr)| expr.hashes() == hashes) {
+                        *part = expr.find(scope).word();
+                        if part.is_none() {
+                            return Found::Nothing;
+                        }
+                    }
+                }
+                let parts: Vec<_> = parts.into_iter().flatten().collect();
+                Found::text(&parts.join(with))
             }
             Self::Hash(of) => {
                 of.find(scope).content().map_or(Found::Nothing, |text| Found::text(&digits(&text)))

@@ -919,7 +919,10 @@ impl<'r> Emission<'r, '_, '_> {
         let id = if id.is_empty() { &*name } else { id };
         let at = parent as usize;
         let seq = if self.plan.present[at] || self.plan.parent[at] != NONE {
-            self.act(EventType::Spawn, parent, id, ":s")
+            let seq = self.act(EventType::Spawn, parent, id, ":s");
+            // what nobody recorded took no time that is known
+            self.out.set(EventField::DurationS, Value::F64(0.0));
+            seq
         } else {
             // What is not there at all did nothing that is known, from one such spawn to the next.
             let (parent, t) = (self.name(parent), self.t);

@@ -53,6 +53,14 @@ impl Forest {
             key(*a).cmp(&key(*b))
         });
 
+        // Two records are of one span, perhaps in two serializations, if they have its id, its times and its parent.
+        let is_twin = |one: u32, other: u32| {
+            let (one, other) = (&spans[one as usize], &spans[other as usize]);
+            let parent = |span: &Span| all.recording.read(span.parent);
+            one.start.is_some()
+                && (one.start, one.end) == (other.start, other.end)
+                && parent(one) == parent(other)
+        };
         let mut known: HashMap<&str, u32> = HashMap::with_capacity(spans.len());
         let mut kept = vec![true; spans.len()];
         for &i in &by_time {
@@ -67,7 +75,7 @@ impl Forest {
                 kept[first as usize] = false;
                 fate(other, Fate::Duplicate);
                 known.insert(id(i), i);
-            } else if (!ended(i) && ended(first)) || same(item, other) {
+            } else if (!ended(i) && ended(first)) || same(item, other) || is_twin(i, first) {
                 kept[i as usize] = false;
                 fate(item, Fate::Duplicate);
             }

@@ -134,6 +134,22 @@ fn a_stream_beside_its_rollout_is_a_copy() {
 }
 
 #[test]
+fn a_rollout_without_work_replaces_no_stream() {
+    let head = json!({"timestamp": "2026-09-14T09:00:00.000Z", "type": "session_meta",
+        "payload": {"id": ROOT, "timestamp": "2026-09-14T09:00:00.000Z", "cwd": "/w", "cli_version": "0.154.0"}});
+    let path = format!("rollout-2026-09-14T09-00-00-{ROOT}.jsonl");
+    let store = read(&[("run.jsonl", &run("Done.")), (&path, &[head])]);
+    assert_eq!(traces(&store).len(), 1);
+    let tokens: i64 = traces(&store)[0]["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|event| Some(event["tokens_in"].as_i64()? + event["tokens_out"].as_i64()?))
+        .sum();
+    assert_eq!(tokens, 110);
+}
+
+#[test]
 fn a_turn_that_fails_has_no_answer() {
     let mut lines_of = run("half");
     *lines_of.last_mut().unwrap() = json!({"type": "turn.failed", "error": {"message": "stream closed"}});
