@@ -109,6 +109,15 @@ def agree(part: dict[str, Document], whole: dict[str, Document], *, spans: bool 
     return compared
 
 
+def ends_in_inherited(part: dict[str, Document], whole: dict[str, Document]) -> bool:
+    """Whether a prefix ends in the history that a child of Codex inherits: what follows shows whose it is."""
+
+    def acts(run: dict[str, Document]) -> set[str]:
+        return {e["id"] for trace in run.values() for e in trace["events"] if e["type"] != "spawn"}
+
+    return bool(acts(part)) and not acts(part) & acts(whole)
+
+
 def sessions(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.rglob("*.jsonl*")):
         if path.name != "journal.jsonl":
@@ -245,6 +254,8 @@ def test_prefixes_of_goldens(tmp_path: Path, name: str) -> None:
         whole = read(tmp_path, path.name, data, name)
         for cut in cuts(data, 24, path.name):
             part = read(tmp_path, path.name, data[:cut], name)
+            if name == "codex" and ends_in_inherited(part, whole):
+                continue
             if name not in GOLDEN_SPANS:
                 compared += agree(part, whole)
                 continue
