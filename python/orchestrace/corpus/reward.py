@@ -68,10 +68,11 @@ def check_channels(corpus: Corpus, names: Iterable[str], *, scored: bool = True)
 
 def _is_unscored(corpus: Corpus, name: str) -> bool:
     """Whether recordings name a reward and have no value of it."""
-    told = corpus.findings.filter(pl.col("code").cast(pl.String) == "reward.unscored")
-    return (
-        told.filter(pl.col("message").str.contains(f"'{name}'", literal=True)).limit(1).collect().height > 0
+    unscored = corpus.findings.filter(
+        pl.col("code").cast(pl.String) == "reward.unscored",
+        pl.col("message").str.contains(f"'{name}'", literal=True),
     )
+    return not unscored.limit(1).collect().is_empty()
 
 
 def _ways_to_rewards(corpus: Corpus) -> str:

@@ -266,9 +266,9 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     def model(which: int) -> object:
         if method.fit is None:
             return None
-        given = {**params, "weights": options["rewards"][which]} if by_channel else params
+        channels = {**params, "weights": options["rewards"][which]} if by_channel else params
         with _sums_in_order(method):
-            return method.fit(corpus, rewards[which], given, options["seed"])
+            return method.fit(corpus, rewards[which], channels, options["seed"])
 
     def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
         return [one(piece, which) for which in range(len(rewards))]

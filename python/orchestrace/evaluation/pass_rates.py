@@ -99,21 +99,22 @@ def pass_rates(
         return tasks
     judged = tasks.filter(pl.col("n_judged") > 0)
     counts = list(judged.select("n_judged", "n_passed").iter_rows())
-    asked = _asked(k, max((n for n, _ in counts), default=1))
-    told = {
+    sizes = _numbers_of_trials(k, max((n for n, _ in counts), default=1))
+    beside = {
         "n_tasks_unjudged": tasks.height - judged.height,
         "n_runs": runs.height,
         "n_runs_unjudged": runs["passed"].null_count(),
     }
-    return pl.DataFrame([_rates(one, counts) | told for one in asked], schema=RATES)
+    return pl.DataFrame([_rates(size, counts) | beside for size in sizes], schema=RATES)
 
 
-def _asked(k: object, most: int) -> list[int]:
+def _numbers_of_trials(k: object, most: int) -> list[int]:
+    """Each k that is asked for."""
     if k is None:
         return list(range(1, most + 1))
-    several = list(k) if isinstance(k, Sequence) and not isinstance(k, str) else [k]
-    whole = [one for one in several if isinstance(one, int) and not isinstance(one, bool) and one > 0]
-    if len(whole) != len(several) or not whole:
+    sizes = list(k) if isinstance(k, Sequence) and not isinstance(k, str) else [k]
+    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    if len(whole) != len(sizes) or not whole:
         raise ParameterError(f"k is {k!r}, expected whole numbers above 0")
     return whole
 

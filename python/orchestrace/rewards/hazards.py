@@ -233,9 +233,9 @@ def _variance_share(column: str, outcome: str, weight: float) -> Detect:
         x, z = centered(r, tasks, n), weight * centered(y, tasks, n)
         spread, both = sums_of(x * x, tasks, n), sums_of(x * z, tasks, n)
         # where the outcome is the same in all runs there is nothing to drown
-        told = (spread > 0.0) & bool((sums_of(z * z, tasks, n) > 0.0).any())
-        share = np.where(told, both / np.where(told, spread, 1.0), 0.0)
-        return ratio_of(share, told.astype(np.float64)), n, r.size
+        varies = (spread > 0.0) & bool((sums_of(z * z, tasks, n) > 0.0).any())
+        share = np.where(varies, both / np.where(varies, spread, 1.0), 0.0)
+        return ratio_of(share, varies.astype(np.float64)), n, r.size
 
     return detect
 

@@ -186,26 +186,28 @@ def gdpo(
         raise ParameterError(f"compat is {compat!r}, expected 'trl' or None")
     if not isinstance(rewards, Mapping) or not rewards:
         raise ParameterError("rewards names no reward, expected arrays by name: {'correct': [1.0, 0.0]}")
-    given = {} if weights is None else dict(weights)
-    if odd := [name for name in given if name not in rewards]:
+    weight_of = {} if weights is None else dict(weights)
+    if odd := [name for name in weight_of if name not in rewards]:
         raise ParameterError(unknown_name("reward in weights", str(odd[0]), list(rewards)))
-    _check_range(-sys.float_info.max, sys.float_info.max, **{f"weights[{k!r}]": w for k, w in given.items()})
+    _check_range(
+        -sys.float_info.max, sys.float_info.max, **{f"weights[{k!r}]": w for k, w in weight_of.items()}
+    )
     columns = [_numbers(str(name), numbers).fill_null(float("nan")) for name, numbers in rewards.items()]
-    asked = [_codes("groups", groups)]
+    labels = [_codes("groups", groups)]
     if batches is not None and batches is not False:
-        asked.append(_codes("batches", batches))
-    frame = _frame([*columns, *asked])
-    if frame.select(pl.col(one.name).null_count() for one in asked).sum_horizontal().item():
+        labels.append(_codes("batches", batches))
+    frame = _frame([*columns, *labels])
+    if frame.select(pl.col(label.name).null_count() for label in labels).sum_horizontal().item():
         raise ParameterError("groups or batches has a null, expected none")
     for column in columns:
         if column.is_infinite().any():
             raise ParameterError(f"reward '{column.name}' has an infinite number, expected finite ones")
-    codes = [one.to_numpy().astype(np.int64) for one in asked]
+    codes = [label.to_numpy().astype(np.int64) for label in labels]
     whole = np.zeros(frame.height, np.int64)
     trl = compat == "trl"
     values, _ = decoupled(
         [column.to_numpy() for column in columns],
-        [float(given.get(name, 1.0)) for name in rewards],
+        [float(weight_of.get(name, 1.0)) for name in rewards],
         codes[0],
         None if batches is False else codes[1] if len(codes) > 1 else whole,
         ddof=ddof,

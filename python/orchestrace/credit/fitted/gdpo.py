@@ -66,10 +66,10 @@ def decoupled(
         there = ~np.isnan(reward)
         of = groups[there]
         frame = pl.DataFrame({"rewards": reward[there], "groups": of.astype(np.uint32)})
-        found = _core.relative(
+        advantages = _core.relative(
             frame, scale="deviation", ddof=ddof, epsilon=epsilon, lone=False, threads=threads
         )
-        part = weight * pl.DataFrame(found).to_series().to_numpy()
+        part = weight * pl.DataFrame(advantages).to_series().to_numpy()
         total[there] += part
         size[there] += np.abs(part)
         known |= there

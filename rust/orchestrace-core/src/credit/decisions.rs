@@ -175,4 +175,26 @@ impl Compared {
         self.reason.clear();
         self.reason.resize(n, None);
     }
+
+    /// Compares the rows of each key of a group with each other. `scale` gets their places in the group, the numbers, and a
+    /// buffer for the values; it says whether they are all equal.
+    pub fn by_key(
+        &mut self,
+        group: &Rollouts<'_>,
+        mut scale: impl FnMut(&[(u128, u32)], &mut Vec<f64>, &mut Vec<f64>) -> bool,
+    ) {
+        self.begin(group.value.len());
+        self.segments.by(group.key.iter().copied());
+        let Self { value, reason, segments, gathered, scaled } = self;
+        for segment in segments.iter() {
+            gathered.clear();
+            gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
+            scaled.clear();
+            let degenerate = scale(segment, gathered, scaled);
+            for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
+                value[row as usize] = *scaled;
+                reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::foreign;
+use super::foreign::{self, Foreign};
 use super::{Confidence, Format, IMPORTERS, Importer, ImporterInfo, Native, Record};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode, capped};
@@ -176,13 +176,17 @@ pub const UNKNOWN: &str = "unknown";
 /// nearest.
 #[must_use]
 pub fn unknown() -> Format {
-    Format::Whole(&Unknown)
+    Format::Whole(&Unread { tool: None })
 }
 
+/// An input that no importer reads.
 #[derive(Debug)]
-struct Unknown;
+pub(super) struct Unread {
+    /// What wrote it, if that is known.
+    pub tool: Option<Foreign>,
+}
 
-pub(super) static INFO: ImporterInfo = ImporterInfo {
+static INFO: ImporterInfo = ImporterInfo {
     name: UNKNOWN,
     summary: "Input that no importer recognizes",
     evidence: &[],
@@ -190,7 +194,7 @@ pub(super) static INFO: ImporterInfo = ImporterInfo {
     lenient: false,
 };
 
-impl Importer for Unknown {
+impl Importer for Unread {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
     }
@@ -204,29 +208,20 @@ impl Importer for Unknown {
     }
 
     fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
-        as_native(record, out, unknown_message)
+        Native.record(record, out).map_err(|reject| {
+            let of_schema = matches!(
+                reject.code,
+                RejectCode::FieldMissing | RejectCode::FieldForbidden | RejectCode::FieldType
+            );
+            let keys = outer_keys(record.text);
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            if !of_schema || keys.is_empty() || Native.sniff(&keys) != Confidence::No {
+                return reject;
+            }
+            let message = self.tool.as_ref().map_or_else(|| unknown_message(&keys), Foreign::message);
+            Reject::new(RejectCode::FormatUnknown, "", message)
+        })
     }
-}
-
-/// Judges a record of an input that no importer recognizes. `message` is what is wrong with one whose outer keys are
-/// these, unless that is best said of a native one.
-pub(super) fn as_native(
-    record: &Record<'_>,
-    out: &mut TraceWriter<'_>,
-    message: impl FnOnce(&[&str]) -> String,
-) -> Result<(), Reject> {
-    Native.record(record, out).map_err(|reject| {
-        let of_schema = matches!(
-            reject.code,
-            RejectCode::FieldMissing | RejectCode::FieldForbidden | RejectCode::FieldType
-        );
-        let keys = outer_keys(record.text);
-        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        if !of_schema || keys.is_empty() || Native.sniff(&keys) != Confidence::No {
-            return reject;
-        }
-        Reject::new(RejectCode::FormatUnknown, "", message(&keys))
-    })
 }
 
 /// What reads a format that no importer knows.

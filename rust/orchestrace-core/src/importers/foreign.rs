@@ -1,9 +1,6 @@
 //! Recordings of tools that no importer reads, known by their records, so that they are refused by name.
 
-use super::detect::{INFO, as_native};
-use super::{Confidence, Importer, ImporterInfo, Native, Record};
-use crate::columns::writer::TraceWriter;
-use crate::error::Reject;
+use super::detect::Unread;
 use crate::json::tree::Value;
 
 /// A tool whose recordings are not read.
@@ -15,32 +12,23 @@ pub(super) struct Foreign {
     is: fn(Value<'_>) -> bool,
 }
 
-/// What can be done with a recording that is not read.
-const INSTEAD: &str = "is not read: convert it to ATIF, record OpenTelemetry spans, or write a mapping file \
-                                  (docs/formats/mapping.md)";
+impl Foreign {
+    const INSTEAD: &str = "is not read: convert it to ATIF, record OpenTelemetry spans, or write a mapping file \
+                           (docs/formats/mapping.md)";
 
-/// Its records are judged as native ones, as those of any input that no importer recognizes.
-impl Importer for Foreign {
-    fn info(&self) -> &'static ImporterInfo {
-        &INFO
-    }
-
-    fn accepted_as(&self) -> &'static str {
-        Native.info().name
-    }
-
-    fn sniff(&self, _keys: &[&str]) -> Confidence {
-        Confidence::No
-    }
-
-    fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
-        as_native(record, out, |_| format!("this is {}, which {INSTEAD}", self.what))
+    /// Why a record is refused, and what can be done.
+    pub(super) fn message(&self) -> String {
+        format!("this is {}, which {}", self.what, Self::INSTEAD)
     }
 }
 
-/// The tool whose record this is. The first that matches counts.
-pub(super) fn of_record(record: Value<'_>) -> Option<&'static Foreign> {
-    FOREIGN.iter().find(|tool| (tool.is)(record))
+/// The input whose record this is, by the first tool that matches.
+pub(super) fn of_record(record: Value<'_>) -> Option<&'static Unread> {
+    FOREIGN.iter().find(|input| input.tool.as_ref().is_some_and(|tool| (tool.is)(record)))
+}
+
+const fn tool(what: &'static str, is: fn(Value<'_>) -> bool) -> Unread {
+    Unread { tool: Some(Foreign { what, is }) }
 }
 
 fn has(record: Value<'_>, keys: &[&str]) -> bool {
@@ -52,83 +40,54 @@ fn kind(record: Value<'_>) -> &str {
 }
 
 /// By first records, and where those may be torn or lie in files of their own, by others.
-static FOREIGN: &[Foreign] = &[
-    Foreign { what: "a session of Gemini CLI", is: is_gemini },
-    Foreign {
-        what: "a session of Claude Code without the key 'sessionId'",
-        is: |record| {
-            matches!(kind(record), "user" | "assistant")
-                && has(record, &["uuid"])
-                && record.get("sessionId").is_absent()
-                && has(record.get("message"), &["role", "content"])
-        },
-    },
-    Foreign {
-        what: "a session of Qwen Code",
-        is: |record| {
-            has(record, &["uuid", "parentUuid", "sessionId"]) && has(record.get("message"), &["parts"])
-        },
-    },
-    Foreign {
-        what: "the event stream of opencode",
-        is: |record| {
-            has(record, &["id", "properties"])
-                && ["server.", "session.", "message.", "file.", "permission."]
-                    .iter()
-                    .any(|room| kind(record).starts_with(room))
-        },
-    },
-    Foreign { what: "a session of opencode", is: is_opencode },
-    Foreign {
-        what: "a session of GitHub Copilot CLI",
-        is: |record| {
-            has(record, &["id", "data", "timestamp"])
-                && kind(record).contains('.')
-                && !record.get("data").is_empty()
-        },
-    },
-    Foreign {
-        what: "a session of Factory Droid",
-        is: |record| kind(record) == "session_start" && has(record, &["id", "title", "cwd"]),
-    },
-    Foreign {
-        what: "a session of Pi or of a relative (Oh My Pi, OpenClaw)",
-        is: |record| kind(record) == "session" && has(record, &["version", "id", "timestamp", "cwd"]),
-    },
-    Foreign {
-        what: "a session of Kimi Code",
-        is: |record| {
-            (kind(record) == "metadata" && has(record, &["protocol_version", "created_at"]))
-                || has(record, &["createdAt", "updatedAt", "agents", "workDir"])
-        },
-    },
-    Foreign {
-        what: "a session of Hermes",
-        is: |record| {
-            let messages = record.get("messages");
-            (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
-                || (has(record, &["session_id", "role", "content", "timestamp"])
-                    && record.get("id").i64().is_some())
-        },
-    },
-    Foreign {
-        what: "a session of Letta Code",
-        is: |record| has(record, &["kind", "text", "captured_at", "source_line_id"]),
-    },
-    Foreign { what: "events of OpenHands", is: is_openhands },
-    Foreign {
-        what: "an event log of NeMo Relay (ATOF)",
-        is: |record| has(record, &["atof_version", "kind", "category"]),
-    },
-    Foreign {
-        what: "a transcript of Cursor",
-        is: |record| {
-            has(record, &["role"])
-                && record.get("content").is_absent()
-                && matches!(record.get("role").str(), Some("user" | "assistant" | "system"))
-                && has(record.get("message"), &["content"])
-        },
-    },
+static FOREIGN: &[Unread] = &[
+    tool("a session of Gemini CLI", is_gemini),
+    tool("a session of Claude Code without the key 'sessionId'", |record| {
+        matches!(kind(record), "user" | "assistant")
+            && has(record, &["uuid"])
+            && record.get("sessionId").is_absent()
+            && has(record.get("message"), &["role", "content"])
+    }),
+    tool("a session of Qwen Code", |record| {
+        has(record, &["uuid", "parentUuid", "sessionId"]) && has(record.get("message"), &["parts"])
+    }),
+    tool("the event stream of opencode", |record| {
+        has(record, &["id", "properties"])
+            && ["server.", "session.", "message.", "file.", "permission."]
+                .iter()
+                .any(|room| kind(record).starts_with(room))
+    }),
+    tool("a session of opencode", is_opencode),
+    tool("a session of GitHub Copilot CLI", |record| {
+        has(record, &["id", "data", "timestamp"])
+            && kind(record).contains('.')
+            && !record.get("data").is_empty()
+    }),
+    tool("a session of Factory Droid", |record| {
+        kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
+    }),
+    tool("a session of Pi or of a relative (Oh My Pi, OpenClaw)", |record| {
+        kind(record) == "session" && has(record, &["version", "id", "timestamp", "cwd"])
+    }),
+    tool("a session of Kimi Code", |record| {
+        (kind(record) == "metadata" && has(record, &["protocol_version", "created_at"]))
+            || has(record, &["createdAt", "updatedAt", "agents", "workDir"])
+    }),
+    tool("a session of Hermes", |record| {
+        let messages = record.get("messages");
+        (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
+            || (has(record, &["session_id", "role", "content", "timestamp"])
+                && record.get("id").i64().is_some())
+    }),
+    tool("a session of Letta Code", |record| has(record, &["kind", "text", "captured_at", "source_line_id"])),
+    tool("events of OpenHands", is_openhands),
+    tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "category"])),
+    tool("a transcript of Cursor", |record| {
+        has(record, &["role"])
+            && record.get("content").is_absent()
+            && matches!(record.get("role").str(), Some("user" | "assistant" | "system"))
+            && has(record.get("message"), &["content"])
+    }),
 ];
 
 fn is_gemini(record: Value<'_>) -> bool {
@@ -161,7 +120,7 @@ mod tests {
 
     fn what(record: &str) -> Option<&'static str> {
         let tree = Tree::head(record, Limits { depth: 64, string: usize::MAX, lenient: true });
-        of_record(tree.root()).map(|tool| tool.what)
+        of_record(tree.root()).and_then(|input| Some(input.tool.as_ref()?.what))
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Items of formats that spread traces over records and files: cut from records by the importer, returned to it by
 //! trace.
 
+mod claims;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
-use hashbrown::HashMap;
 use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_128;
+
+pub(crate) use claims::{Claim, Owners};
 
 use super::Record;
 use super::TraceBy;
@@ -41,54 +44,6 @@ pub(crate) struct ItemColumns {
     pub counts: Counts,
     /// What the next item of the record does without.
     left_out: LeftOut,
-}
-
-/// A response that a trace has; others may have it, too, and it counts in one of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Claim {
-    pub response: u64,
-    /// A code of the block first, its number in the end.
-    pub trace: u32,
-    /// Whether the trace says that it repeats it, and when it was.
-    pub forked: bool,
-    pub time: i64,
-}
-
-/// The traces that responses of several traces count in.
-#[derive(Debug, Default)]
-pub(crate) struct Owners {
-    traces: HashMap<u64, u32>,
-    keys: HashMap<u32, Box<str>>,
-}
-
-impl Owners {
-    /// Of the claims on a response the one of a trace that does not say that it repeats it, then the earliest, then
-    /// that of the least key counts; no order of inputs decides.
-    pub(crate) fn of<'k>(claims: impl Iterator<Item = Claim>, key: impl Fn(u32) -> &'k str) -> Self {
-        let mut best: HashMap<u64, (Claim, bool)> = HashMap::new();
-        for claim in claims {
-            let (known, shared) = best.entry(claim.response).or_insert((claim, false));
-            *shared |= known.trace != claim.trace;
-            let rank = |claim: &Claim| (claim.forked, claim.time);
-            if rank(&claim) < rank(known)
-                || (rank(&claim) == rank(known)
-                    && claim.trace != known.trace
-                    && key(claim.trace) < key(known.trace))
-            {
-                *known = claim;
-            }
-        }
-        let mut owners = Self::default();
-        for (response, (claim, _)) in best.into_iter().filter(|(_, (_, shared))| *shared) {
-            owners.traces.insert(response, claim.trace);
-            owners.keys.entry(claim.trace).or_insert_with(|| key(claim.trace).into());
-        }
-        owners
-    }
-
-    fn owner(&self, response: u64) -> Option<&str> {
-        self.traces.get(&response).map(|trace| &*self.keys[trace])
-    }
 }
 
 /// What a file beside recordings says of the run that they record.
@@ -795,121 +750,4 @@ impl<'a> IntoIterator for &TraceItems<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::RejectCode;
-
-    const LIMITS: Limits = Limits { depth: 8, string: 1000, lenient: true };
-
-    fn record(text: &str) -> Record<'_> {
-        Record { text, stem: "a", path: "x/a.jsonl", header: "", replaced: false }
-    }
-
-    #[test]
-    fn items_know_where_they_lie() {
-        let record = record("[1,\n22,\n\n333]");
-        let mut columns = ItemColumns::default();
-        let at = Position { line: 5, offset: 100, length: 13 };
-        let mut items = Items::new(&mut columns, LIMITS, &record, at, 0);
-        items.item("k", &record.text[9..12], "ctx");
-        items.item_beside("k", &record.text[4..6]);
-        items.item("k", &record.text[4..6], "ctx");
-        items.item("l", "elsewhere", "");
-        assert!(!items.is_empty());
-        let places: Vec<_> =
-            columns.piece.rows.iter().map(|r| (r.position.line, r.position.offset)).collect();
-        assert_eq!(places, [(8, 109), (6, 104), (6, 104), (5, 100)]);
-        assert_eq!(columns.piece.contexts.len(), 1, "a context that follows itself is kept once");
-        assert_eq!(columns.piece.rows.iter().map(|r| r.trace).collect::<Vec<_>>(), [0, 0, 0, 1]);
-        let beside: Vec<&str> = columns.piece.rows.iter().map(|row| columns.piece.context(row)).collect();
-        assert_eq!(beside, ["ctx", "ctx", "ctx", ""]);
-    }
-
-    #[test]
-    fn what_nobody_reads_is_kept_as_a_hash() {
-        let long = |c: char| format!("\"{}\"", String::from(c).repeat(200));
-        let text = format!("[{{\"a\":{},\"b\":\"x\"}},{{\"a\":{},\"b\":1}}]", long('y'), long('z'));
-        let record = record(&text);
-        let tree = Tree::parse(&text, LIMITS).unwrap();
-        let mut columns = ItemColumns::default();
-        let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 0);
-        for element in tree.root().elements() {
-            items.leave_out(element.get("b").raw());
-            items.leave_out(element.get("a").raw());
-            items.item("k", element.raw(), "");
-        }
-        items.item("k", tree.root().raw(), "");
-        let (from, to) = tree.root().at(1).span();
-        let mut left_out = items.left_out();
-        left_out.drop((from as usize + 1, to as usize - 6));
-        left_out.hash((to as usize - LEAST_LEFT_OUT, to as usize));
-        items.leave(left_out);
-        items.item("k", tree.root().at(1).raw(), "");
-        let mut left_out = items.left_out();
-        left_out.drop((from as usize + 1, to as usize - 6));
-        left_out.hash_only();
-        items.leave(left_out);
-        items.item("k", tree.root().at(1).raw(), "");
-        let piece = &columns.piece;
-        let texts: Vec<&str> = piece.rows.iter().map(|row| piece.text(row)).collect();
-        let hashed = |c: char| format!("\"{:032x}\"", xxh3_128(long(c).as_bytes()));
-        assert_eq!(texts[0], format!("{{\"a\":{},\"b\":\"x\"}}", hashed('y')));
-        assert_eq!(texts[1], format!("{{\"a\":{},\"b\":1}}", hashed('z')));
-        assert_eq!(texts[2], text, "of the items before alone");
-        assert_eq!(texts[3], "{\"b\":1}");
-        assert_eq!(texts[4], tree.root().at(1).raw());
-        assert_eq!(
-            piece.rows[1].position.offset,
-            tree.root().at(1).raw().as_ptr() as u64 - text.as_ptr() as u64
-        );
-        assert_eq!(piece.rows[1].position.length, tree.root().at(1).raw().len() as u64);
-    }
-
-    #[test]
-    fn a_record_that_fails_leaves_its_traces_without_it() {
-        let record = record("{}");
-        let mut columns = ItemColumns::default();
-        let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 0);
-        items.item("k", record.text, "");
-        items.ignored("x.a");
-        let kept = items.columns.piece.text.clone();
-        let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 1);
-        items.item("l", record.text, "c");
-        items.item("k", record.text, "c");
-        items.item("l", record.text, "c");
-        items.ignored("x.a");
-        items.ignored("x.b");
-        items.together("l", "o");
-        items.reject_in("m", record.text, Reject::new(RejectCode::FieldType, "", "no"));
-        items.rollback();
-        let lost: Vec<bool> = columns.piece.rows.iter().map(|row| row.lost).collect();
-        assert_eq!(
-            (columns.piece.text, lost),
-            (kept, vec![false, true, true, true]),
-            "their places are kept"
-        );
-        assert_eq!((columns.ignored, columns.kinds.len()), (vec![0], 1));
-        assert!(columns.rejected.is_empty() && columns.together.is_empty());
-        let lacking: Vec<&str> = columns.partial.iter().map(|code| columns.keys.name(*code)).collect();
-        assert_eq!((lacking, columns.keys.len()), (vec!["k", "l", "m"], 3));
-    }
-
-    #[test]
-    fn fates_are_counted_by_input() {
-        let one = TraceItem { text: "{}", context: "", path: "", line: 1, after_loss: false };
-        let all = [one; 5];
-        let items = TraceItems::new("k", &all, false, LIMITS);
-        items.duplicate(0);
-        items.ignored(2, "x.http");
-        let mut told = Vec::new();
-        items.ignored(4, "x.http");
-        let kind = |fate: Fate<'_>| match fate {
-            Fate::Used => "used".to_owned(),
-            Fate::Duplicate => "duplicate".to_owned(),
-            Fate::Ignored(kind) => kind.to_owned(),
-        };
-        items.settle(|i| usize::from(i == 4), |input, fate, n| told.push((input, kind(fate), n)));
-        let expected = [(0, "duplicate", 1), (0, "used", 2), (0, "x.http", 1), (1, "x.http", 1)];
-        assert_eq!(told, expected.map(|(input, kind, n)| (input, kind.to_owned(), n)));
-    }
-}
+mod tests;

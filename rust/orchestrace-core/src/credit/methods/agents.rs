@@ -291,21 +291,11 @@ fn of_events(group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms)
 /// Rows that stand for as many events as their second number says.
 fn weighted(group: &Rollouts<'_>, params: &Params, out: &mut Compared) {
     let (ddof, epsilon) = (params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default());
-    out.begin(group.value.len());
-    out.segments.by(group.key.iter().copied());
-    let Compared { value, reason, segments, gathered, scaled } = out;
-    for segment in segments.iter() {
-        gathered.clear();
-        gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
-        gathered.extend(segment.iter().map(|&(_, row)| group.other[row as usize]));
-        let (numbers, weights) = gathered.split_at(segment.len());
-        scaled.clear();
-        let degenerate = standardize_weighted(numbers, weights, ddof, epsilon, scaled);
-        for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
-            value[row as usize] = *scaled;
-            reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
-        }
-    }
+    out.by_key(group, |rows, gathered, values| {
+        gathered.extend(rows.iter().map(|&(_, row)| group.other[row as usize]));
+        let (numbers, weights) = gathered.split_at(rows.len());
+        standardize_weighted(numbers, weights, ddof, epsilon, values)
+    });
 }
 
 /// Centres joint returns among the rollouts that reach a step; agents of a rollout share the value.

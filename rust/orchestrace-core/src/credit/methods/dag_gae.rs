@@ -7,7 +7,8 @@
 //!
 //! Rows are the events of the policy, and others that have a `value`; r is the field `reward` (absent = 0) plus the outcome
 //! on y; V is the field `value` of every row, without which the trace is null (`field.absent`). Events that are no row are
-//! stepped over: their successors follow their predecessors, and what they earn belongs to those. A virtual outcome has V = 0 and follows every sink. On a chain this
+//! stepped over: their successors follow their predecessors, and what they earn belongs to those. A virtual outcome has
+//! V = 0 and follows every sink. On a chain this
 //! is `gae`. O(|V| + |E|).
 //! Reference: defined by this project (docs/reference/definitions.md, D14), after arXiv 1506.02438.
 

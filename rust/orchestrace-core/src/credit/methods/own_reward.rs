@@ -15,7 +15,6 @@ use crate::credit::params::{Param, ParamKind, Params, Value};
 use crate::credit::segments::{Scale, standardize};
 use crate::credit::terms::{Relative, Subject, TermKind, Terms};
 use crate::graph::{NO_UNIT, TraceGraph};
-use crate::schema::Reason;
 use crate::store::view::TraceView;
 
 /// Whose reward a rule over groups compares.
@@ -88,25 +87,13 @@ pub(super) fn compare(
     lone: Option<f64>,
     out: &mut Compared,
 ) {
-    out.begin(group.value.len());
-    out.segments.by(group.key.iter().copied());
-    let Compared { value, reason, segments, gathered, scaled } = out;
-    for segment in segments.iter() {
-        gathered.clear();
-        gathered.extend(segment.iter().map(|&(_, row)| group.value[row as usize]));
-        scaled.clear();
-        let degenerate = match (lone, &gathered[..]) {
-            (Some(divisor), &[single]) => {
-                scaled.push(single / divisor);
-                false
-            }
-            _ => standardize(gathered, scale(gathered.len()), scaled),
-        };
-        for (&(_, row), scaled) in segment.iter().zip(&*scaled) {
-            value[row as usize] = *scaled;
-            reason[row as usize] = degenerate.then_some(Reason::GroupDegenerate);
+    out.by_key(group, |_, rewards, values| match (lone, &rewards[..]) {
+        (Some(divisor), &[single]) => {
+            values.push(single / divisor);
+            false
         }
-    }
+        _ => standardize(rewards, scale(rewards.len()), values),
+    });
 }
 
 /// What values of such rows are made of.

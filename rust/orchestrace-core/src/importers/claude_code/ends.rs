@@ -96,7 +96,7 @@ impl Teller<'_> {
     fn journaled(&mut self, agent: Agent) -> Option<Returned> {
         let of_agent = |entry: &&Journal| self.by_id.get(&entry.agent) == Some(&agent);
         let entry = self.records.journal.iter().filter(of_agent).rfind(|entry| entry.result.is_some())?;
-        self.told_by_journal.insert(entry.item);
+        self.answered_by_journal.insert(entry.item);
         let stem = self.recording.agent_info(agent).source_id;
         let (content, item) = (entry.result?, entry.item);
         Some(Returned { stem, content, time: None, item, wakes: 0, by: By::Notice })
@@ -111,7 +111,7 @@ impl Teller<'_> {
         }
         let streams: HashSet<Agent> = self.agents.iter().copied().collect();
         for entry in &self.records.journal {
-            let is_told = self.told_by_journal.contains(&entry.item);
+            let is_told = self.answered_by_journal.contains(&entry.item);
             if !is_told && self.by_id.get(&entry.agent).is_none_or(|agent| streams.contains(agent)) {
                 self.items.ignored(entry.item as usize, "claude_code.journal");
             }

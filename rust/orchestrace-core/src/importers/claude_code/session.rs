@@ -49,7 +49,7 @@ pub(super) fn tell(
         wakes: HashMap::new(),
         runs: HashMap::new(),
         launches: Vec::new(),
-        told_by_journal: HashSet::new(),
+        answered_by_journal: HashSet::new(),
         members: HashMap::new(),
         resumed: HashMap::new(),
         spent: HashMap::new(),
@@ -96,7 +96,7 @@ pub(super) struct Teller<'a> {
     /// What launched runs, in order: run, time, call.
     pub(super) launches: Vec<(Code, Option<i64>, Code)>,
     /// Items of journals that an answer was made of.
-    pub(super) told_by_journal: HashSet<u32>,
+    pub(super) answered_by_journal: HashSet<u32>,
     /// The agents of each run.
     pub(super) members: HashMap<Code, Vec<Agent>>,
     /// Agents that messages made work again, by the call.

@@ -919,10 +919,7 @@ impl<'r> Emission<'r, '_, '_> {
         let id = if id.is_empty() { &*name } else { id };
         let at = parent as usize;
         let seq = if self.plan.present[at] || self.plan.parent[at] != NONE {
-            let seq = self.act(EventType::Spawn, parent, id, ":s");
-            // what nobody recorded took no time that is known
-            self.out.set(EventField::DurationS, Value::F64(0.0));
-            seq
+            self.act(EventType::Spawn, parent, id, ":s")
         } else {
             // What is not there at all did nothing that is known, from one such spawn to the next.
             let (parent, t) = (self.name(parent), self.t);
@@ -930,10 +927,11 @@ impl<'r> Emission<'r, '_, '_> {
             self.t =
                 began.map_or(t, |began| t.min(began.saturating_sub(self.order.base).max(0) as f64 / 1e9));
             let seq = self.event(EventType::Spawn, &parent, id, ":s");
-            self.out.set(EventField::DurationS, Value::F64(0.0));
             self.t = t;
             seq
         };
+        // what nobody recorded took no time that is known
+        self.out.set(EventField::DurationS, Value::F64(0.0));
         self.concerns(child);
         self.out.set(EventField::Trusted, Value::Bool(true));
         self.partial_event();
