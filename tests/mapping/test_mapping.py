@@ -265,3 +265,45 @@ def test_dicts_that_are_no_mapping() -> None:
     assert ot.read_traces(io.BytesIO(b""), mapping=frozen).records["read"] == 0
     with pytest.raises(ot.InputError):
         ot.read_traces(io.BytesIO(b""), mapping="a\0.toml")
+
+
+def test_a_message_may_hold_the_results_of_several_calls() -> None:
+    """Each is a result of its own: of the call that it names, else of the oldest without one."""
+    mapping = {
+        "trace": {"id": "/nr"},
+        "steps": "/log",
+        "step": {
+            "agent": "/who",
+            "time": "/at",
+            "content": "/txt",
+            "extras": {"shard": "/shard"},
+            "kind": {"at": "/form", "words": {"says": "response", "hears": "result"}},
+            "calls": {"each": "/requests", "tool": "/device", "call": "/ticket"},
+            "results": {
+                "each": "/answers",
+                "call": "/ticket",
+                "content": "/out",
+                "ok": "/fine",
+                "time": "/at",
+            },
+        },
+    }
+    calls = [{"ticket": name, "device": tool} for name, tool in (("a", "grep"), ("b", "web"), ("c", "web"))]
+    answers = [
+        {"ticket": "b", "out": "y", "fine": False, "at": "2026-01-05T09:00:03Z"},
+        {"ticket": "a", "out": "x", "fine": True},
+    ]
+    log = [
+        {"form": "says", "at": "2026-01-05T09:00:01Z", "who": "alpha", "requests": calls},
+        {"form": "hears", "at": "2026-01-05T09:00:04Z", "who": "alpha", "shard": 3, "answers": answers},
+        # what lists nothing is one result itself, and an empty list is none
+        {"form": "hears", "at": "2026-01-05T09:00:05Z", "who": "alpha", "txt": "z"},
+        {"form": "hears", "at": "2026-01-05T09:00:06Z", "who": "alpha", "answers": []},
+        {"form": "says", "at": "2026-01-05T09:00:07Z", "who": "alpha", "txt": "done"},
+    ]
+    source = io.BytesIO(json.dumps({"nr": "r1", "log": log}).encode())
+    corpus = ot.read_traces(source, mapping=mapping)
+    results = corpus.events.filter(type="tool_result").select("tool_call_id", "tool", "ok", "t").collect()
+    assert results.rows() == [("b", "web", False, 2.0), ("a", "grep", True, 3.0), ("c", "web", None, 4.0)]
+    assert ot.metrics(corpus, ["turns", "tool_calls", "tool_errors"]).row(0)[1:] == (2, 3, 1)
+    assert not corpus.findings.select("code").collect().height

@@ -122,6 +122,14 @@ def test_tokens_of_the_tree_are_those_of_owners(corpus: ot.Corpus) -> None:
     assert texts.count(" tokens") == drawn.n_agents
 
 
+def test_the_tree_is_of_agents() -> None:
+    """The user and the tools of a recorded session spawned nobody, and nobody spawned them."""
+    session = ot.read_traces(Path(__file__).parents[2] / "data/importers/claude_code/input.jsonl")
+    texts = [row["text"] for row in rows_with(ot.plot.spawn_tree(session, 0), "text", "area")]
+    shown = sorted(text.partition(" ·")[0] for text in texts)
+    assert shown == sorted(session.agents.filter(trace=0, kind="agent").collect()["agent"].cast(pl.String))
+
+
 @pytest.mark.parametrize("unit", ["agent", "role"])
 def test_points_of_shares_are_means_over_runs_and_sum_to_the_mean_reward(
     corpus: ot.Corpus, unit: Any

@@ -57,6 +57,27 @@ def test_the_list_is_what_metrics_say(corpus: ot.Corpus, page: tuple[View, dict[
     assert sum(listed["n_findings"]) == found["len"].sum()
 
 
+def test_the_tokens_of_the_list_add_up(tmp_path: Path) -> None:
+    """Fresh, cached, written to a cache and out are all tokens, of the run and of its agents."""
+    usage = {
+        "input_tokens": 5,
+        "cache_read_input_tokens": 90,
+        "cache_creation_input_tokens": 3,
+        "output_tokens": 7,
+    }
+    message = {"id": "m", "model": "x", "role": "assistant", "content": [{"type": "text", "text": "."}]}
+    said = {"type": "assistant", "uuid": "a", "sessionId": "s", "message": message | {"usage": usage}}
+    path = tmp_path / "s.jsonl"
+    path.write_text(json.dumps(said | {"timestamp": "2026-01-01T00:00:00Z"}) + "\n")
+    ot.view(ot.read_traces(path), tmp_path / "page.html")
+    data = data_of(tmp_path / "page.html")
+    (run,) = [run for name, run in data.items() if name.startswith("run-")]
+    agent = next(row for row in rows(run["agents"]) if row["tokens"])
+    for row in (rows(data["corpus"]["runs"])[0], agent):
+        parts = [row[f"tokens_{part}"] for part in ("fresh", "cached", "cache_write", "out")]
+        assert (parts, row["tokens"]) == ([5, 90, 3, 7], 105)
+
+
 def test_events_edges_and_times_are_those_of_the_corpus(
     corpus: ot.Corpus, page: tuple[View, dict[str, Any]]
 ) -> None:

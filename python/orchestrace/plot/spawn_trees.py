@@ -37,6 +37,8 @@ class _Node:
 def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> Any:
     """Draw who spawned whom in a run: a circle for each agent, as large as the tokens that it took.
 
+    Users and tools are no part of it, unless they spawned somebody.
+
     Parameters
     ----------
     corpus
@@ -75,8 +77,8 @@ def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> An
     canvas = Canvas(theme)
     drawn = trace_rows(corpus, trace)
     title = f"Spawn tree of {drawn.trace_id}"
-    if not drawn.parents:
-        return canvas.empty(title, "Nobody owns an event of this run.")
+    if not drawn.parents.keys() - drawn.bystanders:
+        return canvas.empty(title, "No agent owns an event of this run.")
     nodes, has_tokens = _nodes(drawn)
     shown = _kept(nodes)
     _place(shown)
@@ -107,6 +109,8 @@ def _nodes(drawn: TraceRows) -> tuple[list[_Node], bool]:
     has_tokens = any(row["known"] for row in sums.values())
     made: dict[str, _Node] = {}
     for name, (parent, role) in drawn.parents.items():
+        if name in drawn.bystanders:
+            continue
         above = made.get(parent) if parent is not None else None
         row = sums.get(name, {"events": 0, "tokens": 0})
         node = _Node(name, above, above.depth + 1 if above else 0, role, events=row["events"])

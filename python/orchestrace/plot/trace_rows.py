@@ -45,7 +45,9 @@ class TraceRows:
     messages: dict[str, int]
     """How many messages and returns went between each owner and the one that spawned it."""
     across: int
-    """How many went between other owners."""
+    """How many went between other agents."""
+    bystanders: frozenset[str]
+    """Users and tools, which nobody spawned and which spawned nobody."""
 
     @property
     def span(self) -> float:
@@ -92,7 +94,7 @@ def trace_rows(corpus: Corpus, trace: int | str, max_gap: MaxGap = "auto") -> Tr
         kind=pl.col("type").replace_strict(kinds, return_dtype=pl.String),
         critical=pl.col("critical").fill_null(False),
     )
-    ordered, parents = _ordered(one, events.sort("start", "seq"))
+    ordered, parents, bystanders = _ordered(one, events.sort("start", "seq"))
     shown, kept, row_of = _rows(ordered, events)
     events = events.with_columns(
         row=pl.col("owner").replace_strict(row_of, default=shown[-1] if shown else "", return_dtype=pl.String)
@@ -101,7 +103,7 @@ def trace_rows(corpus: Corpus, trace: int | str, max_gap: MaxGap = "auto") -> Tr
     edges = (
         one.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect().unique(maintain_order=True)
     )
-    messages, across = _messages(edges, events, parents)
+    messages, across = _messages(edges, events, parents, bystanders)
     return TraceRows(
         trace_id,
         unit,
@@ -116,16 +118,17 @@ def trace_rows(corpus: Corpus, trace: int | str, max_gap: MaxGap = "auto") -> Tr
         parents,
         messages,
         across,
+        bystanders,
     )
 
 
 def _ordered(
     one: Corpus, events: pl.DataFrame
-) -> tuple[list[tuple[str, int]], dict[str, tuple[str | None, str | None]]]:
-    """Owners with their depth, each below the one that spawned it, else in order of the first event; and the
-    parent and role of each."""
-    agents = one.agents.select(pl.col("agent", "parent", "role").cast(pl.String)).collect()
-    told = {name: (parent, role) for name, parent, role in agents.iter_rows()}
+) -> tuple[list[tuple[str, int]], dict[str, tuple[str | None, str | None]], frozenset[str]]:
+    """Owners with their depth, each below the one that spawned it, else in order of the first event; the
+    parent and role of each; and who of them is a user or a tool."""
+    agents = one.agents.select(pl.col("agent", "parent", "role", "kind").cast(pl.String)).collect()
+    told = {name: (parent, role) for name, parent, role, _ in agents.iter_rows()}
     first = events["owner"].drop_nulls().unique(maintain_order=True).to_list()
     known = set(first)
     below: dict[str | None, list[str]] = {}
@@ -150,13 +153,18 @@ def _ordered(
     for name in first:  # agents that spawned each other in a circle have no root above them
         if name not in parents:
             walk(name)
-    return ordered, parents
+    kin = {name for name, (parent, _) in parents.items() if parent is not None or below.get(name)}
+    served = agents.filter(pl.col("kind").is_in(["user", "tool"]))["agent"]
+    return ordered, parents, frozenset(served) - kin
 
 
 def _messages(
-    edges: pl.DataFrame, events: pl.DataFrame, parents: dict[str, tuple[str | None, str | None]]
+    edges: pl.DataFrame,
+    events: pl.DataFrame,
+    parents: dict[str, tuple[str | None, str | None]],
+    bystanders: frozenset[str],
 ) -> tuple[dict[str, int], int]:
-    """Messages, returns and inputs of aggregates between each owner and its parent; and between others."""
+    """Messages, returns, inputs of aggregates: between each owner and its parent, and between other agents."""
     owners_ = events.select("seq", "owner")
     between = (
         edges.filter(pl.col("type").is_in(CARRIED))
@@ -172,7 +180,7 @@ def _messages(
             found[source] = found.get(source, 0) + number
         elif parents[target][0] == source:
             found[target] = found.get(target, 0) + number
-        else:
+        elif not {source, target} & bystanders:
             across += number
     return found, across
 

@@ -19,7 +19,8 @@ FIELDS: Final = (
 """Columns of ``events`` that a page shows; contents and their hashes are no part of it."""
 MEMBERS: Final = (
     *("agent", "n_turns", "n_messages_sent", "n_tool_calls", "n_tool_errors", "tokens", "tokens_fresh"),
-    *("tokens_cached", "tokens_out", "cost_usd", "work", "critical_work", "critical_share", "utilization"),
+    *("tokens_cached", "tokens_cache_write", "tokens_out", "cost_usd"),
+    *("work", "critical_work", "critical_share", "utilization"),
 )
 
 

@@ -28,6 +28,7 @@ const runTable = table({
     { key: "tokens", label: "Tokens", kind: "number" },
     { key: "tokens_fresh", label: "Fresh", kind: "number", title: "Tokens in that no cache had" },
     { key: "tokens_cached", label: "Cached", kind: "number" },
+    { key: "tokens_cache_write", label: "Cache write", kind: "number", title: "Tokens in that were written to a cache" },
     { key: "tokens_out", label: "Out", kind: "number" },
     { key: "cost_usd", label: "Cost, USD", kind: "number" },
     { key: "elapsed", label: "Duration", kind: "number", show: (row) => span(row.elapsed, row.clock_unit) },

@@ -12,7 +12,8 @@ from ..metrics.verb import metrics
 GROUPS: Final = ("scale", "usage", "taint")
 MEASURED: Final = (
     *("n_events", "n_agents", "n_tool_calls", "n_tool_errors"),
-    *("tokens", "tokens_fresh", "tokens_cached", "tokens_out", "cost_usd", "elapsed", "n_tainted"),
+    *("tokens", "tokens_fresh", "tokens_cached", "tokens_cache_write", "tokens_out", "cost_usd"),
+    *("elapsed", "n_tainted"),
 )
 """Metrics that the list shows."""
 

@@ -54,6 +54,11 @@ impl Telling<'_> {
                     CallResult { duration_s: when.duration_s, time: when.end, ..CallResult::default() };
                 self.answered(fields, scope, Some(&call), &call, result);
             }
+            // One message with the results of several calls.
+            StepKind::Result if self.lists_results(scope) => {
+                let extras = self.extras(scope);
+                self.results(&id, when, &[], extras, scope);
+            }
             StepKind::Result => {
                 let mut result =
                     CallResult { duration_s: when.duration_s, time: when.end, ..CallResult::default() };
@@ -178,28 +183,49 @@ impl Telling<'_> {
             }
             self.streams[at].response = Some((entry, true));
         }
-        let mut results = 0;
-        if let Some(parts) = &spec.results {
-            for (k, here) in elements(parts, scope).enumerate() {
-                let fields = &parts.fields;
-                if parts.each.is_none() && !fields.find(Key::Content, here).is_there() {
-                    continue;
-                }
-                results += 1;
-                let result_when = self.when(fields, here);
-                let mut result = CallResult {
-                    time: result_when.end.or(when.end),
-                    duration_s: result_when.duration_s,
-                    ..CallResult::default()
-                };
-                result.id = self.kept(&fields.find(Key::Id, here));
-                let call = fields.find(Key::Call, here).word().map(Cow::into_owned);
-                // Results that do not say what they answer stand in the order of the calls.
-                let call = call.or_else(|| calls.get(k).cloned());
-                self.answered(fields, here, call.as_deref(), &format!("{id}:r{k}"), result);
-            }
-        }
+        let results = self.results(id, when, &calls, Text::default(), scope);
         self.streams[at].open = text.is_none() || results < calls.len();
+    }
+
+    /// Whether a step has a list of results, and so is not one itself.
+    fn lists_results(&self, scope: Scope<'_, '_>) -> bool {
+        let each = self.spec.results.as_ref().and_then(|parts| parts.each.as_ref());
+        each.is_some_and(
+            |each| matches!(each.find(scope.uncounted()), Found::Json(list) if list.kind() == Some(Kind::Array)),
+        )
+    }
+
+    /// The results that a step lists, or holds itself where there is no list; how many they are.
+    fn results(
+        &mut self,
+        id: &str,
+        when: When,
+        calls: &[String],
+        extras: Text,
+        scope: Scope<'_, '_>,
+    ) -> usize {
+        let Some(parts) = &self.spec.results else { return 0 };
+        let mut results = 0;
+        for (k, here) in elements(parts, scope).enumerate() {
+            let fields = &parts.fields;
+            if parts.each.is_none() && !fields.find(Key::Content, here).is_there() {
+                continue;
+            }
+            results += 1;
+            let own = self.when(fields, here);
+            let result = CallResult {
+                id: self.kept(&fields.find(Key::Id, here)),
+                time: own.end.or(when.end),
+                duration_s: own.duration_s,
+                extras,
+                ..CallResult::default()
+            };
+            let call = fields.find(Key::Call, here).word().map(Cow::into_owned);
+            // Results that do not say what they answer stand in the order of the calls.
+            let call = call.or_else(|| calls.get(k).cloned());
+            self.answered(fields, here, call.as_deref(), &format!("{id}:r{k}"), result);
+        }
+        results
     }
 
     /// Describes a call; its id and its entry.
