@@ -164,7 +164,7 @@ def _messages(
     parents: dict[str, tuple[str | None, str | None]],
     bystanders: frozenset[str],
 ) -> tuple[dict[str, int], int]:
-    """Messages, returns, inputs of aggregates: between each owner and its parent, and between other agents."""
+    """Messages, returns and inputs of aggregates: of each owner and its parent, and between other agents."""
     owners_ = events.select("seq", "owner")
     between = (
         edges.filter(pl.col("type").is_in(CARRIED))
