@@ -88,6 +88,21 @@ def test_figures_by_hand() -> None:
         assert words in " ".join(text.split()), words
 
 
+@pytest.mark.parametrize(
+    ("left_out", "said"),
+    [
+        ("tokens_in", "60 out. No recording says how many were read."),
+        ("tokens_out", "940 fresh. No recording says how many were written."),
+        (None, "1,000 in all: 940 fresh, 60 out."),
+    ],
+)
+def test_tokens_of_one_side_are_not_all(left_out: str | None, said: str) -> None:
+    document = run()
+    for event in document["events"]:
+        event.pop(left_out, None)
+    assert said in " ".join(told(document).text("runs/").split())
+
+
 def test_gaps_of_more_than_an_hour_are_idle() -> None:
     story = told(run(scale=HOUR))  # every second an hour: the gaps of 2 are too long, the human's wait, too
     # in the first of the hours that the helper's call waits, the idler works

@@ -249,7 +249,18 @@ class Story:
             least = "At least "
             whose = "the run" if self.n_traces == 1 else counted(self.n_floor, "run")
             floor = f" Not all that {whose} used is recorded (usage.incomplete)."
+        side = self._one_side(rest)
+        if side:
+            return f"{least}{', '.join(parts)}{thought}{some}. {side}{floor}{graders}"
         return f"{least}{told['total']:,} in all{detail}{untold}{some}.{floor}{graders}"
+
+    def _one_side(self, rest: int) -> str:
+        """What is said where only what was read is recorded, or only what was written."""
+        read = any(self.tokens[name] is not None for name in ("fresh", "cached", "cache_write"))
+        written = self.tokens["out"] is not None
+        if rest > 0 or read == written:
+            return ""
+        return f"No recording says how many were {'written' if read else 'read'}."
 
     def _of_runs(self, n: int) -> str:
         return f" ({n:,} of {counted(self.n_traces, 'run')})" if n < self.n_traces else ""
