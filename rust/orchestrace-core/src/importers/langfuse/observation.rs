@@ -6,6 +6,7 @@ use super::number;
 use crate::importers::otel::attributes::{Attribute, Facts, Sort};
 use crate::importers::recording::{Text, Usage};
 use crate::importers::spans::{Span, Spans, ToolKind};
+use crate::importers::usage::{self, Part};
 use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Kind, Limits};
@@ -264,53 +265,48 @@ fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
 fn usage(value: Value<'_>) -> Option<(Usage, Option<i64>)> {
     let details = value.first(&["usageDetails", "usage_details", "usage"]);
     let count = |value: Value<'_>| value.integer_like().filter(|n| *n >= 0);
-    let mut usage = Usage { cost_usd: cost(value), ..Usage::default() };
-    let (mut beside_in, mut beside_out, mut total) = (0_i64, 0_i64, None);
+    let mut read = Usage { cost_usd: cost(value), ..Usage::default() };
+    let (mut beside_in, mut beside_out, mut total, mut unnamed) = (0_i64, 0_i64, None, None);
     for (key, part) in details.members() {
         let Some(n) = count(part) else { continue };
-        let has = |words: &[&str]| words.iter().any(|word| key.contains(word));
-        let sum = |of: Option<i64>| Some(of.unwrap_or(0).saturating_add(n));
-        match key {
-            "input" | "prompt" | "prompt_tokens" | "input_tokens" | "promptTokens" => {
-                usage.tokens_in = Some(n);
-            }
-            "output" | "completion" | "completion_tokens" | "output_tokens" | "completionTokens" => {
-                usage.tokens_out = Some(n);
-            }
-            "total" | "total_tokens" | "totalTokens" => total = Some(n),
-            _ => {
-                if has(&["cache_read", "cached"]) {
-                    usage.cached = sum(usage.cached);
-                } else if has(&["cache_creation", "cache_write"]) {
-                    usage.cache_write = sum(usage.cache_write);
-                } else if has(&["reasoning", "thoughts"]) {
-                    usage.reasoning = sum(usage.reasoning);
-                }
-                if has(&["output", "completion", "reasoning", "thoughts"]) {
-                    beside_out = beside_out.saturating_add(n);
-                } else {
-                    beside_in = beside_in.saturating_add(n);
-                }
-            }
+        let part = usage::part(key);
+        let slot = match part {
+            Some(Part::Input) => &mut read.tokens_in,
+            Some(Part::Output) => &mut read.tokens_out,
+            Some(Part::Total) => &mut total,
+            Some(Part::Cached) => &mut read.cached,
+            Some(Part::CacheWrite) => &mut read.cache_write,
+            Some(Part::Reasoning) => &mut read.reasoning,
+            Some(Part::Share) | None => &mut unnamed,
+        };
+        if matches!(part, Some(Part::Input | Part::Output | Part::Total)) {
+            *slot = Some(n);
+            continue;
+        }
+        *slot = Some(slot.unwrap_or(0).saturating_add(n));
+        if part == Some(Part::Reasoning) || ["output", "completion"].iter().any(|word| key.contains(word)) {
+            beside_out = beside_out.saturating_add(n);
+        } else {
+            beside_in = beside_in.saturating_add(n);
         }
     }
-    if usage.tokens_in.is_none() && usage.tokens_out.is_none() && total.is_none() {
+    if read.tokens_in.is_none() && read.tokens_out.is_none() && total.is_none() {
         // Columns of older exports, which say 0 where nothing is known.
         let old = |keys: &[&str]| count(value.first(keys)).filter(|n| *n > 0);
-        usage.tokens_in = old(&["inputUsage", "promptTokens", "prompt_tokens"]);
-        usage.tokens_out = old(&["outputUsage", "completionTokens", "completion_tokens"]);
+        read.tokens_in = old(&["inputUsage", "promptTokens", "prompt_tokens"]);
+        read.tokens_out = old(&["outputUsage", "completionTokens", "completion_tokens"]);
         total = old(&["totalUsage", "totalTokens", "total_tokens"]);
     }
-    let plain = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
+    let plain = read.tokens_in.unwrap_or(0).saturating_add(read.tokens_out.unwrap_or(0));
     let parts = plain.saturating_add(beside_in).saturating_add(beside_out);
-    let split = usage.tokens_in.is_some() || usage.tokens_out.is_some();
+    let split = read.tokens_in.is_some() || read.tokens_out.is_some();
     if split && parts > plain && total.is_none_or(|total| total == parts) {
-        usage.tokens_in = usage.tokens_in.map(|n| n.saturating_add(beside_in));
-        usage.tokens_out = usage.tokens_out.map(|n| n.saturating_add(beside_out));
+        read.tokens_in = read.tokens_in.map(|n| n.saturating_add(beside_in));
+        read.tokens_out = read.tokens_out.map(|n| n.saturating_add(beside_out));
     } else if !split {
-        usage.tokens = total;
+        read.tokens = total;
     }
-    (usage != Usage::default()).then_some((usage, total.filter(|_| split)))
+    (read != Usage::default()).then_some((read, total.filter(|_| split)))
 }
 
 fn cost(value: Value<'_>) -> Option<f64> {

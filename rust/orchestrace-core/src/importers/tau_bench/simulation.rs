@@ -6,6 +6,7 @@ use crate::importers::recording::{
     Agent, Call, CallResult, Party, Recording, Response, Saying, Text, Usage, call_hash, call_hash_of_text,
     hash,
 };
+use crate::importers::usage;
 use crate::json::Limits;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
@@ -174,16 +175,8 @@ impl Describing<'_> {
 }
 
 fn usage(message: Value<'_>) -> Usage {
-    let usage = message.get("usage");
-    let count = |keys: &[&str]| usage.path(keys).i64().filter(|n| *n >= 0);
-    Usage {
-        tokens_in: count(&["prompt_tokens"]),
-        tokens_out: count(&["completion_tokens"]),
-        cached: count(&["prompt_tokens_details", "cached_tokens"]),
-        reasoning: count(&["completion_tokens_details", "reasoning_tokens"]),
-        cost_usd: message.get("cost").f64().filter(|cost| *cost >= 0.0),
-        ..Usage::default()
-    }
+    let cost_usd = message.get("cost").f64().filter(|cost| *cost >= 0.0);
+    Usage { cost_usd, ..usage::of(message.get("usage")).0 }
 }
 
 fn measures(run: Value<'_>, reason: &str, costs: [f64; 2], recording: &mut Recording) {
