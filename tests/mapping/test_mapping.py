@@ -304,6 +304,10 @@ def test_a_message_may_hold_the_results_of_several_calls() -> None:
     source = io.BytesIO(json.dumps({"nr": "r1", "log": log}).encode())
     corpus = ot.read_traces(source, mapping=mapping)
     results = corpus.events.filter(type="tool_result").select("id", "tool", "ok", "t").collect()
-    assert results.rows() == [("b:r", "web", False, 2.0), ("a:r", "grep", True, 3.0), ("c:r", "web", None, 4.0)]
+    assert results.rows() == [
+        ("b:r", "web", False, 2.0),
+        ("a:r", "grep", True, 3.0),
+        ("c:r", "web", None, 4.0),
+    ]
     assert ot.metrics(corpus).select("n_tool_calls", "n_tool_errors").row(0) == (3, 1)
     assert not corpus.findings.select("code").collect().height

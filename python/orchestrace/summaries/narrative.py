@@ -77,6 +77,8 @@ class Story:
     seconds
         Sums over traces with times in seconds, by what took them: ``model tool queue permission human scorer
         idle unaccounted``. ``n_timed`` is how many traces these are, ``max_gap`` what is longer and idle.
+    wall_clock_s
+        What runs state that they took; ``n_clocked`` of them state it.
     critical
         DataFrame ``agent critical share``: how much of the critical paths each agent held, in ``time_unit``,
         the most first; over traces in seconds, or where none is, in steps.
@@ -109,6 +111,8 @@ class Story:
     n_priced: int
     seconds: dict[str, float | None]
     n_timed: int
+    wall_clock_s: float | None
+    n_clocked: int
     max_gap: float | None
     critical: pl.DataFrame
     time_unit: str
@@ -272,7 +276,10 @@ class Story:
 
     def _time(self) -> str:
         if not self.n_timed:
-            return "Recordings say the order of events, not the time."
+            if not self.wall_clock_s:
+                return "Recordings say the order of events, not the time."
+            some = self._of_runs(self.n_clocked)
+            return f"Runs took {span(self.wall_clock_s)}{some}; no recording says when anything was."
         words = {
             "model": "models",
             "tool": "tools",
@@ -416,6 +423,7 @@ def story(
     tainted = taint(corpus, **named, **common)
     paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
     timed = rows.filter(pl.col("time_unit") == "seconds")
+    clocked = rows.filter(pl.col("wall_clock_s") > 0)
     unit = "seconds" if timed.height else "steps"
     unreached = _unreached(members, rows)
     exposed = _exposed(tainted)
@@ -445,6 +453,8 @@ def story(
         n_priced=rows["cost_usd"].count(),
         seconds={name: _sum(timed, _TIME_COLUMNS[name]) for name in TIMES},
         n_timed=timed.height,
+        wall_clock_s=_sum(clocked, "wall_clock_s"),
+        n_clocked=clocked.height,
         max_gap=HOUR if max_gap == "auto" else max_gap,
         critical=_critical(paths, unit),
         time_unit=unit,
