@@ -7,6 +7,7 @@ import polars as pl
 import orchestrace as ot
 from samples.claude_lines import (
     SESSION,
+    Line,
     asks,
     by,
     calls,
@@ -150,6 +151,98 @@ def test_an_answer_that_only_the_notice_has(tmp_path: Path) -> None:
     corpus = read(tmp_path / "alone", main)
     assert (60, 64) in edges(corpus, "message")
     assert (120, 124) in edges(corpus, "return")
+
+
+def test_a_call_that_wakes_an_agent_asks_once(tmp_path: Path) -> None:
+    """Its prompt stands in the agent's file, too: the spawn has said it."""
+    main = [
+        asks(0, "go"),
+        calls(1, "m1", "t1", "Agent", {"subagent_type": "x", "prompt": "write"}),
+        gives(10, "t1", "written", {"agentId": "aa"}),
+        calls(12, "m2", "t2", "Agent", {"subagent_type": "x", "prompt": "more", "resume": "aa"}),
+        gives(20, "t2", "added", {"agentId": "aa"}),
+        says(22, "m3", "done"),
+    ]
+    agent = [asks(2, "write"), says(9, "c1", "written"), asks(13, "more"), says(19, "c2", "added")]
+    corpus = read(tmp_path, main, aa=agent)
+    events = corpus.events.select("t", "type", "agent", "to").collect().rows()
+    assert [(t, str(kind)) for t, kind, agent, to in events if to == "x"] == [(1, "spawn"), (12, "spawn")]
+    assert edges(corpus, "spawn") >= {(1, 9), (12, 19)}
+    # What somebody types to it is said by nobody else.
+    (tmp_path / "typed").mkdir()
+    typed = [*agent, asks(30, "and now?"), says(32, "c3", "now, too")]
+    events = read(tmp_path / "typed", main, aa=typed).events.select("t", "type", "to").collect().rows()
+    assert [(t, str(kind)) for t, kind, to in events if to == "x"] == [
+        (1, "spawn"),
+        (12, "spawn"),
+        (30, "message"),
+    ]
+
+
+def background(*rest: Line) -> list[Line]:
+    return [asks(0, "go"), calls(4, "m1", "t1", "Agent", AGENT), launches(5, "t1", "aa"), *rest]
+
+
+def forward(corpus: ot.Corpus) -> bool:
+    """Whether no edge leads back in time, and none closes a cycle."""
+    times = corpus.events.select("t").collect()["t"]
+    rows = corpus.edges.select("src", "dst").collect().rows()
+    odd = {"time.reversed", "graph.cycle", "clock.skew"} & set(map(str, codes(corpus)))
+    return all(times[src] <= times[dst] for src, dst in rows) and not odd
+
+
+def test_what_an_agent_says_after_its_notice_is_not_its_answer(tmp_path: Path) -> None:
+    main = background(notifies(60, "aa", "written"), says(64, "m2", "done"))
+    agent = [asks(5, "write"), says(58, "c1", "written"), says(70, "c2", "bye")]
+    corpus = read(tmp_path, main, aa=agent)
+    assert spoken(corpus) == [
+        (58, "return", "x", "main"),
+        (64, "aggregate", "main", "user"),
+        (70, "message", "x", None),
+    ]
+    assert edges(corpus, "return") >= {(58, 64)}
+    assert forward(corpus)
+    # The same where it goes on with a call.
+    (tmp_path / "call").mkdir()
+    agent[-1] = calls(70, "c2", "t9", "Write", {})
+    corpus = read(tmp_path / "call", main, aa=agent)
+    assert spoken(corpus) == [(58, "return", "x", "main"), (64, "aggregate", "main", "user")]
+    assert forward(corpus)
+
+
+def test_a_notice_that_comes_before_the_line_that_it_tells_of(tmp_path: Path) -> None:
+    """The line was written later than it was said: at the latest when others knew of it."""
+    work = [asks(5, "write"), calls(30, "c1", "t9", "Write", {}), gives(31, "t9", "ok")]
+    main = background(notifies(60, "aa", "written"), says(64, "m2", "done"))
+    corpus = read(tmp_path, main, aa=[*work, says(66, "c2", "written")])
+    assert spoken(corpus) == [(60, "return", "x", "main"), (64, "aggregate", "main", "user")]
+    assert edges(corpus, "return") >= {(60, 64)}
+    assert forward(corpus)
+    assert not is_partial(corpus)
+
+
+def test_a_notice_that_its_agent_has_not_answered_yet(tmp_path: Path) -> None:
+    """What the notice says is the answer; what the agent says later is another thing."""
+    work = [asks(5, "write"), calls(30, "c1", "t9", "Write", {}), gives(31, "t9", "ok")]
+    main = background(notifies(60, "aa", "half"), says(64, "m2", "done"))
+    corpus = read(tmp_path, main, aa=[*work, says(66, "c2", "whole")])
+    assert spoken(corpus) == [
+        (60, "return", "x", "main"),
+        (64, "aggregate", "main", "user"),
+        (66, "message", "x", None),
+    ]
+    assert edges(corpus, "return") >= {(60, 64)}
+    assert forward(corpus)
+    assert is_partial(corpus)
+    # A notice without a text says no answer: what comes later reaches whoever goes on after it.
+    (tmp_path / "empty").mkdir()
+    ends = asks(
+        60, "<task-notification>\n<task-id>aa</task-id>\n<status>completed</status>\n</task-notification>"
+    )
+    main = background(ends, says(64, "m2", "I wait"), asks(80, "so?"), says(84, "m3", "done"))
+    corpus = read(tmp_path / "empty", main, aa=[*work, says(66, "c2", "whole")])
+    assert (66, "return", "x", "main") in spoken(corpus)
+    assert forward(corpus)
 
 
 def workflow(path: Path, *, ends: bool = True, notice: bool = True) -> ot.Corpus:

@@ -7,7 +7,19 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from samples.claude_lines import asks, calls, codes, gives, launches, notifies, read, says
+from samples.claude_lines import (
+    Line,
+    answers,
+    asks,
+    calls,
+    codes,
+    edges,
+    gives,
+    launches,
+    notifies,
+    read,
+    says,
+)
 
 
 def iteration(kind: str, read: int, wrote: int, **more: Any) -> dict[str, Any]:
@@ -43,6 +55,59 @@ def test_another_model_within_the_sum_is_counted_once(tmp_path: Path) -> None:
     whole = usage(305, 90, iteration("message", 5, 50), iteration("fallback_message", 300, 40, model="m-2"))
     corpus = read(tmp_path, [asks(0, "go"), says(4, "m1", "done", usage=whole)])
     assert by_model(corpus) == {"m-1": 55, "m-2": 340}
+
+
+def advised(*blocks: Line, last: float = 33) -> list[Line]:
+    """A call with its result, and a response that asks an adviser before it speaks, a line a block."""
+    adviser = iteration("advisor_message", 300, 40, model="m-2")
+    whole = usage(5, 50, iteration("message", 2, 20), adviser, iteration("message", 3, 30))
+    seconds = [9, 30, last][-len(blocks) :]
+    lines = [answers(t, "m2", block, usage=whole) for t, block in zip(seconds, blocks, strict=True)]
+    return [asks(0, "go"), calls(4, "m1", "t1", "Read", {}), gives(5, "t1", "x"), *lines]
+
+
+ASKS_ADVISER: Line = {"type": "server_tool_use", "id": "s1", "name": "advisor", "input": {}}
+ADVICE: Line = {"type": "advisor_tool_result", "tool_use_id": "s1", "content": {"type": "a", "text": "cas"}}
+TEXT: Line = {"type": "text", "text": "Use cas."}
+
+
+def told(corpus: ot.Corpus) -> list[tuple[float, str, str | None]]:
+    rows = corpus.events.filter(pl.col("t") > 5).select("t", "type", "model").collect().rows()
+    return [(t, str(kind), model) for t, kind, model in rows]
+
+
+def test_an_adviser_of_the_last_response_is_heard_before_it(tmp_path: Path) -> None:
+    corpus = read(tmp_path, advised(ASKS_ADVISER, ADVICE, TEXT))
+    assert told(corpus) == [
+        (9, "tool_call", "m-1"),
+        (30, "message", "m-2"),
+        (30, "tool_result", None),
+        (33, "return", None),
+    ]
+    assert edges(corpus, "temporal") >= {(9, 30), (30, 33)}
+    assert codes(corpus).keys() <= {"safety.conservative"}
+    [lost] = ot.metrics(corpus)["dead_tokens"].to_list()
+    assert lost == 0.0
+    assert by_model(corpus) == {"m-1": 22 + 55, "m-2": 340}
+    # What the response said before it asked is a message of its own.
+    (tmp_path / "before").mkdir()
+    lines = advised(ASKS_ADVISER, ADVICE, TEXT)
+    lines[3]["message"]["content"].insert(0, {"type": "text", "text": "I ask."})
+    assert told(read(tmp_path / "before", lines)) == [
+        (9, "tool_call", "m-1"),
+        (9, "message", None),
+        (30, "message", "m-2"),
+        (30, "tool_result", None),
+        (33, "return", None),
+    ]
+
+
+def test_help_that_only_the_usage_knows_comes_first(tmp_path: Path) -> None:
+    corpus = read(tmp_path, advised(TEXT))
+    assert told(corpus) == [(33, "message", "m-2"), (33, "return", "m-1")]
+    # Both read what the tool gave, and the response reads the help.
+    assert edges(corpus, "causal") == {(5, 33), (33, 33)}
+    assert ot.metrics(corpus)["dead_tokens"].to_list() == [0.0]
 
 
 def test_compaction_is_part_of_its_response(tmp_path: Path) -> None:

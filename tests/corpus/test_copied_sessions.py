@@ -236,3 +236,91 @@ def test_a_corpus_on_disk_has_the_same_sums(tmp_path: Path) -> None:
     ot.ingest(tmp_path / "in", tmp_path / "corpus")
     corpus = ot.read_corpus(tmp_path / "corpus")
     assert by_trace(corpus) == {PARENT: 320, COPY: 1_010}
+
+
+@pytest.mark.parametrize("names", list(itertools.permutations([PARENT, COPY, THIRD])))
+def test_of_sessions_that_all_say_to_be_copies_the_one_that_is_named_is_the_original(
+    tmp_path: Path, names: tuple[str, str, str]
+) -> None:
+    """The first session is not there, the second repeats it, the third the second. No order decides."""
+    gone, second, third = names
+    first = Session(gone)
+    first.lines = parent().copy(gone, mark=False).lines
+    sessions = [first.copy(second).response(605, "3", 1_000)]
+    sessions.append(sessions[0].copy(third).response(900, "4", 7))
+    for order in ((0, 1), (1, 0)):
+        for place, number in enumerate(order):
+            sessions[number].write(tmp_path / f"{order[0]}" / f"{place}.jsonl")
+        corpus = ot.read_traces(tmp_path / f"{order[0]}")
+        assert by_trace(corpus) == {second: 1_330, third: 17}, order
+        assert inherited(corpus) == {third: 1_330}
+
+
+def test_sessions_that_say_to_be_copies_of_each_other_count_once(tmp_path: Path) -> None:
+    one, other = parent().copy(COPY), parent().copy(THIRD)
+    for session, of in ((one, THIRD), (other, COPY)):
+        for line in session.lines:
+            line["forkedFrom"] = {"sessionId": of}
+    one.write(tmp_path / "b.jsonl")
+    other.write(tmp_path / "a.jsonl")
+    assert by_trace(ot.read_traces(tmp_path)) == {COPY: 320, THIRD: None}
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+@pytest.mark.parametrize("names", [("a1", "b1"), ("b1", "a1")])
+def test_of_agents_that_are_all_marked_the_one_whose_records_are_named_is_the_original(
+    tmp_path: Path, names: tuple[str, str], fresh: bool
+) -> None:
+    """The main stream is not there; the first agent has its records, the second those of the first."""
+    one, two = names
+    first = parent().copy(PARENT, agent=one, fresh=True)
+    second = first.copy(PARENT, agent=two, fresh=fresh)
+    if not fresh:
+        for line in first.lines:
+            del line["forkedFrom"]
+    first.response(20, "f1", 50)
+    second.response(21, "f2", 60)
+    for order in ((first, second), (second, first)):
+        folder = tmp_path / str(order[0].agent)
+        for place, session in enumerate(order):
+            session.write(folder / str(place) / PARENT / "subagents" / f"agent-{session.agent}.jsonl")
+        events = ot.read_traces(folder).events.with_columns(pl.col("agent").cast(pl.String)).collect()
+        sums = dict(events.group_by("agent").agg(pl.col("tokens").sum()).rows())
+        assert (sums[one], sums[two]) == (110 + 210 + 60, 70), order
+
+
+@pytest.mark.parametrize("first", ["main", "agent"])
+def test_records_that_an_agent_repeats_under_their_ids_stay_with_the_main_stream(
+    tmp_path: Path, first: str
+) -> None:
+    main, agent = fork(mark=True)
+    for line in agent.lines:
+        line["uuid"] = str(line["uuid"]).removeprefix("new-")
+    for place, (name, session) in enumerate(
+        sorted([("main", main), ("agent", agent)], key=lambda one: one[0] != first)
+    ):
+        below = f"{PARENT}.jsonl" if name == "main" else f"{PARENT}/subagents/agent-a1.jsonl"
+        session.write(tmp_path / str(place) / below)
+    events = ot.read_traces(tmp_path).events.with_columns(pl.col("agent").cast(pl.String)).collect()
+    sums = dict(events.group_by("agent").agg(pl.col("tokens").sum()).rows())
+    assert (sums["main"], sums["fork"]) == (110 + 210 + 310 + 410, 60 + 70)
+
+
+def test_the_help_of_another_model_is_paid_once_too(tmp_path: Path) -> None:
+    helped = {
+        "input_tokens": 5,
+        "output_tokens": 50,
+        "iterations": [
+            {"type": "message", "input_tokens": 5, "output_tokens": 50},
+            {"type": "advisor_message", "model": "m-2", "input_tokens": 300, "output_tokens": 40},
+        ],
+    }
+    original = parent()
+    message = original.lines[-1]["message"]
+    assert isinstance(message, dict)
+    message["usage"] = helped
+    original.write(tmp_path / f"{PARENT}.jsonl")
+    original.copy(COPY).response(605, "3", 1_000).write(tmp_path / f"{COPY}.jsonl")
+    corpus = ot.read_traces(tmp_path)
+    assert by_trace(corpus) == {PARENT: 110 + 55 + 340, COPY: 1_010}
+    assert inherited(corpus) == {COPY: 110 + 55 + 340}

@@ -103,6 +103,44 @@ def test_tokens_of_one_side_are_not_all(left_out: str | None, said: str) -> None
     assert said in " ".join(told(document).text("runs/").split())
 
 
+def test_a_model_that_stands_in_for_the_user_is_no_human() -> None:
+    simulated = run("simulated")
+    for event in simulated["events"]:
+        event |= {key: "customer" for key in ("agent", "to") if event.get(key) == "user"}
+    both = told(run(), simulated)
+    assert both.waits["human"] == "humans and simulated users"
+    story = told(simulated)
+    assert (story.waits["human"], story.seconds["human"]) == ("simulated users", 12.0)
+    [text] = [line.text for line in story.sentences() if line.about == "Time"]
+    assert "waiting for simulated users 12 s" in text
+    assert "humans" not in text
+
+
+def asked(kind: str, **more: Any) -> Document:
+    """A call at 2 that waits for the user until 7."""
+    events: list[dict[str, Any]] = [
+        {"t": 0, "type": "message", "agent": "user", "to": "main"},
+        {"t": 2, "type": "tool_call", "agent": "main", "tool": "ask"},
+        {"t": 7, "type": kind} | more,
+        {"t": 9, "type": "return", "agent": "main", "to": "user"},
+    ]
+    edges = [{"src": f"e{n}", "dst": f"e{n + 1}", "type": "causal"} for n in range(3)]
+    return run(kind, events=[{"id": f"e{n}"} | event for n, event in enumerate(events)], edges=edges)
+
+
+def test_an_answer_to_a_question_is_no_permission() -> None:
+    answered = asked("tool_result", agent="ask", tool="ask", **{"from": "user"})
+    allowed = asked("human_intervention", agent="user", to="main")
+    for documents, words in (
+        ([answered], "waiting for answers 5 s"),
+        ([allowed], "permissions 5 s"),
+        ([answered, allowed], "permissions and answers 10 s"),
+    ):
+        [text] = [line.text for line in told(*documents).sentences() if line.about == "Time"]
+        assert words in text
+        assert ("permission" in text) == ("permission" in words)
+
+
 def test_gaps_of_more_than_an_hour_are_idle() -> None:
     story = told(run(scale=HOUR))  # every second an hour: the gaps of 2 are too long, the human's wait, too
     # in the first of the hours that the helper's call waits, the idler works

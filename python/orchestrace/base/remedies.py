@@ -118,8 +118,9 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Read it again when it is complete. Results about the outcome are null until then.",
     ),
     ("finding", "trace.set_aside"): Remedy(
-        "A job folder has the session of an agent, and the same run as ATIF.",
-        "Nothing: the recording that shows more is used, and the other one is counted as duplicate.",
+        "A job folder has the session of an agent, what the agent printed, and the same run as ATIF.",
+        "Nothing, unless the message names responses that are in no sum: then the recording that is used was"
+        " cut; read the other one alone.",
     ),
     ("finding", "clock.skew"): Remedy(
         "An agent's span begins before the call that started it.",

@@ -79,6 +79,8 @@ class Story:
         idle unaccounted``. ``n_timed`` is how many traces these are, ``max_gap`` what is longer and idle.
     wall_clock_s
         What runs state that they took; ``n_clocked`` of them state it.
+    waits
+        What ``permission`` and ``human`` were for: permissions, answers; humans, simulated users.
     critical
         DataFrame ``agent critical share``: how much of the critical paths each agent held, in ``time_unit``,
         the most first; over traces in seconds, or where none is, in steps.
@@ -113,6 +115,7 @@ class Story:
     n_timed: int
     wall_clock_s: float | None
     n_clocked: int
+    waits: dict[str, str]
     max_gap: float | None
     critical: pl.DataFrame
     time_unit: str
@@ -284,8 +287,8 @@ class Story:
             "model": "models",
             "tool": "tools",
             "queue": "queues",
-            "permission": "permissions",
-            "human": "waiting for humans",
+            "permission": self.waits["permission"],
+            "human": f"waiting for {self.waits['human']}",
             "scorer": "graders",
             "idle": f"idle (gaps over {span(self.max_gap)})" if self.max_gap else "idle",
             "unaccounted": "unaccounted for",
@@ -455,6 +458,7 @@ def story(
         n_timed=timed.height,
         wall_clock_s=_sum(clocked, "wall_clock_s"),
         n_clocked=clocked.height,
+        waits=_waits(corpus),
         max_gap=HOUR if max_gap == "auto" else max_gap,
         critical=_critical(paths, unit),
         time_unit=unit,
@@ -476,6 +480,32 @@ def _floors(corpus: Corpus) -> int:
     """Traces whose recorded usage is a floor."""
     incomplete = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete")
     return int(incomplete.select(pl.col("trace").n_unique()).collect().item())
+
+
+def _waits(corpus: Corpus) -> dict[str, str]:
+    """What agents waited for: whom, and what of them."""
+    kind, agent, role = (pl.col(name).cast(pl.String) for name in ("type", "agent", "role"))
+    is_user = agent == "user"
+    answers = ((kind == "tool_result") & (pl.col("from").cast(pl.String) == "user")).fill_null(False)
+    found = corpus.events.select(
+        humans=(is_user & (kind == "message")).any(),
+        stand_ins=(~is_user & (role == "user")).fill_null(False).any(),
+        answers=answers.any(),
+    ).collect(engine="streaming")
+    [(humans, stand_ins, answered)] = found.iter_rows()
+    calls = corpus.events.filter(kind == "tool_call").select("trace", src="seq")
+    decided = (
+        corpus.events.filter(kind == "human_intervention")
+        .select("trace", dst="seq")
+        .join(corpus.edges.select("trace", "src", "dst"), on=["trace", "dst"])
+        .join(calls, on=["trace", "src"], how="semi")
+        .head(1)
+        .collect()
+        .height
+    )
+    users = ["humans"] * bool(humans or not stand_ins) + ["simulated users"] * bool(stand_ins)
+    told = "permissions and answers" if answered and decided else "waiting for answers"
+    return {"permission": told if answered else "permissions", "human": " and ".join(users)}
 
 
 def _sum(frame: pl.DataFrame, name: str) -> float | None:

@@ -70,7 +70,7 @@ codes!(
         GroupConflict = "group.conflict" => "Events name more than one group; the first by (t, seq) is used.",
         TraceIdReused = "trace.id_reused" => "Another trace of the corpus has the same `trace_id`.",
         TracePartial = "trace.partial" => "The recording ends before the run did.",
-        TraceSetAside = "trace.set_aside" => "The run is recorded in another format, too; the recording that shows more is used.",
+        TraceSetAside = "trace.set_aside" => "The run is recorded more than once; the recording that shows more is used, with what another alone states.",
         ClockSkew = "clock.skew" => "Clocks of different hosts disagree.",
         UsageRepeated = "usage.repeated" => "Token usage is reported at several levels; that of the leaves is used.",
         UsageInherited = "usage.inherited" => "Responses repeat those of another trace, where their usage counts.",

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::items::{Items, TraceItems};
 use super::object_text::ObjectText;
 use super::recording::Recording;
-use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use super::{Confidence, ImporterInfo, Record, Recorded, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::tree::Value;
@@ -64,14 +64,14 @@ impl SpreadImporter for Atif {
     }
 
     /// It is written after the run, from what the agent recorded itself.
-    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, u8)> {
-        key.strip_prefix("session:").map(|session| (session, 1))
+    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
+        key.strip_prefix("session:").map(|session| (session, Recorded::Later))
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let mut recording = Recording::default();
         describe::describe(items, &mut recording);
-        recording.result_of_run(items.run_result());
+        recording.beside(items);
         recording.write(out);
     }
 }

@@ -7,7 +7,7 @@
 //! `heard` and `ends`.
 
 use super::recording::Recording;
-use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
+use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Kind;
@@ -21,14 +21,18 @@ mod copies;
 mod empty_record;
 mod ends;
 mod head;
+mod helped;
 mod incoming;
 mod printed;
 mod record;
 mod repeated;
+mod reported;
 mod session;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod texts;
+mod twice;
 mod usage;
 
 use empty_record::Aside;
@@ -181,9 +185,9 @@ impl SpreadImporter for ClaudeCode {
         Ok(())
     }
 
-    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, u8)> {
+    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
         let (session, is_printed) = printed::session_of(key);
-        Some((session, if is_printed { 2 } else { 3 }))
+        Some((session, if is_printed { Recorded::Printed } else { Recorded::Itself }))
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
@@ -195,7 +199,7 @@ impl SpreadImporter for ClaudeCode {
         }
         let streams = Streams::of(items, &records);
         session::tell(items, &records, streams, cycle, &mut recording);
-        recording.result_of_run(items.run_result());
+        recording.beside(items);
         recording.write(out);
     }
 }
@@ -205,7 +209,8 @@ fn claim(head: &Head<'_>, key: &str, out: &mut Items<'_>) {
     let [message, request] = [&head.message_id, &head.request].map(|id| id.as_deref().unwrap_or_default());
     if let Some(response) = copies::identity(message, request) {
         let time = head.time.as_deref().and_then(parse_timestamp);
-        out.claim(key, response, head.forked, time.unwrap_or(i64::MAX));
+        let from = head.forked_from.as_deref();
+        out.claim(key, response, head.forked, from, time.unwrap_or(i64::MAX));
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::items::{Items, TraceItems};
 use super::recording::Recording;
-use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use super::{Confidence, ImporterInfo, Record, Recorded, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::tree::{Tree, Value};
@@ -100,15 +100,15 @@ impl SpreadImporter for Codex {
         Ok(())
     }
 
-    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, u8)> {
-        (!key.starts_with(FILE)).then_some((key, 3))
+    fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
+        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
         let mut recording = Recording::default();
         let group = threads::Group::read(items, &mut recording);
         describe::describe(&group, items, &mut recording);
-        recording.result_of_run(items.run_result());
+        recording.beside(items);
         recording.write(out);
     }
 }

@@ -15,6 +15,7 @@ use super::Record;
 use super::TraceBy;
 use super::hex::spell;
 use super::mapping::Counts;
+use super::recording::{Beside, Stated};
 use crate::columns::intern::Interner;
 use crate::columns::quarantine::Position;
 use crate::error::Reject;
@@ -123,6 +124,8 @@ pub(crate) struct Piece {
 pub(crate) struct ItemRow {
     /// Its trace: a code of the block first, its number in the end.
     pub trace: u32,
+    /// The trace that it would be of if no other recording of the same run were used.
+    pub own: u32,
     /// Its input, once that is settled.
     pub source: u32,
     /// Its record: counted in the block first, over all in the end.
@@ -303,6 +306,7 @@ impl<'w> Items<'w> {
         let position = self.place(text);
         let row = ItemRow {
             trace: self.columns.keys.code(key),
+            own: 0,
             source: 0,
             record: self.number,
             start: 0,
@@ -400,6 +404,7 @@ impl<'w> Items<'w> {
             (piece.text.len(), piece.rows.last().map_or(NO_CONTEXT, |before| before.context));
         piece.rows.push(ItemRow {
             trace,
+            own: 0,
             source: 0,
             record: self.number,
             start: end,
@@ -421,13 +426,16 @@ impl<'w> Items<'w> {
     }
 
     /// Says that the trace `key` has a response, which other traces may repeat: it counts in one of them
-    /// ([`TraceItems::owner`]).
-    pub(crate) fn claim(&mut self, key: &str, response: u64, forked: bool, time: i64) {
-        let claim = Claim { response, trace: self.columns.keys.code(key), forked, time };
+    /// ([`TraceItems::owner`]). `from` is the session that it says to repeat it from.
+    pub(crate) fn claim(&mut self, key: &str, response: u64, forked: bool, from: Option<&str>, time: i64) {
+        let trace = self.columns.keys.code(key);
+        let from = from.map_or(0, claims::session);
+        let claim = Claim { response, trace, forked, time, session: claims::session(key), from };
         // Most responses are several records in a row.
         match self.columns.claims[self.mark.claims.saturating_sub(1)..].last_mut() {
-            Some(last) if last.response == response && last.trace == claim.trace && last.forked == forked => {
-            }
+            Some(last)
+                if (last.response, last.trace, last.forked, last.from)
+                    == (response, claim.trace, forked, from) => {}
             _ => self.columns.claims.push(claim),
         }
     }
@@ -554,6 +562,9 @@ pub struct TraceItems<'a> {
     counts: RefCell<Counts>,
     owners: Option<&'a Owners>,
     result: Option<&'a RunResult>,
+    beside: Option<&'a Beside>,
+    /// What they state, where that alone is asked for.
+    stated: Option<RefCell<Stated>>,
 }
 
 /// What became of items that are not used.
@@ -586,6 +597,8 @@ impl<'a> TraceItems<'a> {
             counts: RefCell::default(),
             owners: None,
             result: None,
+            beside: None,
+            stated: None,
         }
     }
 
@@ -597,6 +610,26 @@ impl<'a> TraceItems<'a> {
     /// With what a file says of the run.
     pub(crate) fn ended_with(self, result: Option<&'a RunResult>) -> Self {
         Self { result, ..self }
+    }
+
+    /// With what other recordings of the run state, which are set aside.
+    pub(crate) fn used_before(self, beside: Option<&'a Beside>) -> Self {
+        Self { beside, ..self }
+    }
+
+    /// Asked for what they state of the run, and for no trace.
+    pub(crate) fn stating(self) -> Self {
+        Self { stated: Some(RefCell::default()), ..self }
+    }
+
+    /// What other recordings of the run state.
+    pub(crate) fn beside(&self) -> Option<&'a Beside> {
+        self.beside
+    }
+
+    /// Where to put what they state, if that is asked for.
+    pub(crate) fn stated(&self) -> Option<&RefCell<Stated>> {
+        self.stated.as_ref()
     }
 
     /// What a file beside the recording says of the run.

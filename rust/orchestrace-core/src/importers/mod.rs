@@ -207,9 +207,9 @@ pub trait SpreadImporter: Sync {
     /// is put counts as ignored, with the kind `<importer>.empty`.
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> std::result::Result<(), Reject>;
 
-    /// The session that a key stands for, if its recordings in several formats have one id, and how much this format
-    /// records of it: where several are read, the richest is used, and the others are set aside.
-    fn session<'k>(&self, _key: &'k str) -> Option<(&'k str, u8)> {
+    /// The session that a key stands for, if its recordings in several formats have one id, and how this format records
+    /// it: where several are read, the one that records most is used, and the others are set aside.
+    fn session<'k>(&self, _key: &'k str) -> Option<(&'k str, Recorded)> {
         None
     }
 
@@ -217,6 +217,28 @@ pub trait SpreadImporter: Sync {
     /// event is taken back, and its items count as ignored with the kind `<importer>.no_events`, unless it wrote
     /// labels: those stand for themselves.
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>);
+}
+
+/// How a session is recorded, from what shows the least of it to what shows the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recorded {
+    /// By a document that was made of it later.
+    Later,
+    /// By what the program printed.
+    Printed,
+    /// By the program, in files of its own.
+    Itself,
+}
+
+impl Recorded {
+    /// What findings call such a recording.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Later => "a document made of the run",
+            Self::Printed => "what the program printed",
+            Self::Itself => "the session's own record",
+        }
+    }
 }
 
 /// The format of a name.

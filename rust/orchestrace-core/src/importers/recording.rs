@@ -21,11 +21,14 @@ use crate::json::{Limits, write_string};
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
 
 mod answers;
+mod beside;
 mod emission;
 mod order;
 mod plan;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use beside::{Beside, Stated};
 
 /// Members that events have of what is described in other words.
 pub(super) const OWN_EXTRAS: [&str; 2] = ["x_agent_id", "x_gen"];
@@ -111,6 +114,9 @@ pub struct Response {
     pub ok: Option<bool>,
     /// Whether it decides about others without calling anybody: chooses a speaker, ends the task.
     pub decides: bool,
+    /// Whether it is what another model did for the response that comes next: both read the same, and that one reads it,
+    /// too.
+    pub helps: bool,
     /// Its turn where that is the index of an entry in a log of a chat; else responses are counted.
     pub turn: Option<u32>,
     /// Quality of the content, 0 to 1.
@@ -231,6 +237,9 @@ pub struct Saying {
     /// Whether it is said on the side, in a branch that was given up or by somebody who only judges: a message,
     /// wherever it stands.
     pub aside: bool,
+    /// Whether it stands at its own place in the stream although it is of a response: it was said after something came
+    /// back within that response.
+    pub apart: bool,
     /// `x_` fields.
     pub extras: Text,
 }
@@ -398,6 +407,8 @@ pub struct Recording {
     labels: Vec<Label>,
     findings: Vec<(FindingCode, Option<Entry>, String)>,
     wall_clock_s: Option<f64>,
+    /// What stopped the run.
+    stopped_by: Text,
 }
 
 impl Recording {
@@ -414,6 +425,7 @@ impl Recording {
         self.labels.clear();
         self.findings.clear();
         self.wall_clock_s = None;
+        self.stopped_by = Text::default();
     }
 
     /// Says which item of the trace is read from here on: what is described then was made of it. The first one as long as
@@ -561,6 +573,14 @@ impl Recording {
         self.push(agent, What::Saying { saying, of: Some(response) })
     }
 
+    /// The text, to correct what a later record knows better.
+    pub fn saying_mut(&mut self, entry: Entry) -> Option<&mut Saying> {
+        match &mut self.entries[entry.0 as usize].what {
+            What::Saying { saying, .. } => Some(saying),
+            _ => None,
+        }
+    }
+
     /// A text that belongs to no recorded response.
     pub fn lone_saying(&mut self, agent: Agent, saying: Saying) -> Entry {
         self.push(agent, What::Saying { saying, of: None })
@@ -637,10 +657,15 @@ impl Recording {
             let message = format!("the run's result says {tokens} tokens, but its responses sum to {sum}");
             self.finding(FindingCode::UsageRepeated, None, message);
         }
-        if !result.exception.is_empty() {
+        self.stopped_by(&result.exception);
+    }
+
+    /// Says what stopped the run; nothing did if it is empty.
+    pub(crate) fn stopped_by(&mut self, what: &str) {
+        if !what.is_empty() {
             self.trace.partial = true;
-            let message = format!("the run was stopped by {}", result.exception);
-            self.finding(FindingCode::TracePartial, None, message);
+            self.stopped_by = self.text(what);
+            self.finding(FindingCode::TracePartial, None, format!("the run was stopped by {what}"));
         }
     }
 

@@ -27,9 +27,11 @@ use crate::importers::{IMPORTERS, SpreadImporter};
 use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
 
+mod rivals;
 mod spread;
 mod unused;
 
+use rivals::Rival;
 use spread::{Scratch, Spread};
 use unused::HeldBack;
 
@@ -181,11 +183,10 @@ pub(super) struct Gathered {
     keys: Interner,
     /// Traces that responses of several traces count in.
     owners: Owners,
-    /// What became of runs, by trace, and the traces whose run another format records better, with the formats of
-    /// those that are set aside for a trace.
+    /// What became of runs, by trace, and the traces whose run another one records better, also by that one.
     results: HashMap<u32, RunResult>,
     set_aside: HashSet<u32>,
-    aside: HashMap<u32, BTreeSet<&'static str>>,
+    rivals: HashMap<u32, Vec<Rival>>,
     /// What rows call their source: inputs, or entries of archives, with the input that they are of.
     sources: Vec<(Arc<str>, usize)>,
     buckets: VecDeque<Bucket>,
@@ -226,7 +227,7 @@ impl Collecting {
             owners: Owners::default(),
             results: HashMap::new(),
             set_aside: HashSet::new(),
-            aside: HashMap::new(),
+            rivals: HashMap::new(),
             sources: Vec::new(),
             buckets: VecDeque::new(),
             open: None,
@@ -308,6 +309,8 @@ impl Collecting {
 /// What the codes of a block mean in the whole.
 struct Codes {
     traces: Vec<u32>,
+    /// The traces that items would be of if no other recording of the same run were used.
+    own: Vec<u32>,
     source: u32,
     /// Records and lines before the block.
     records: u64,
@@ -317,6 +320,7 @@ struct Codes {
 impl Codes {
     fn apply(self, piece: &mut Piece) {
         for row in &mut piece.rows {
+            row.own = self.own[row.trace as usize];
             row.trace = self.traces[row.trace as usize];
             row.source = self.source;
             row.record += self.records;
@@ -409,11 +413,11 @@ impl Gathered {
             claims.push(std::mem::take(&mut block.columns.claims));
             let told = block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
             results.extend(told);
-            maps.push(Codes { traces, source, records, lines: before });
+            maps.push(Codes { traces, own: Vec::new(), source, records, lines: before });
             records += block.records;
         }
         let first = self.join(first, &mut maps);
-        (self.set_aside, self.aside) = self.choose(&first);
+        (self.set_aside, self.rivals) = self.choose(&first);
         let paths = blocks.iter().map(|collected| &*collected.path);
         self.settle_results(&results, paths.zip(&maps));
         let claims = claims.iter().zip(&maps).flat_map(|(claims, map)| {
@@ -421,6 +425,7 @@ impl Gathered {
         });
         let claims = claims.filter(|claim| !self.set_aside.contains(&claim.trace));
         self.owners = Owners::of(claims, |number| self.key(self.planned[number as usize].key));
+        self.gather_rivals(&mut maps);
         maps
     }
 
@@ -443,37 +448,6 @@ impl Gathered {
             *number = first[*number as usize];
         }
         first
-    }
-
-    /// Of recordings of one session in several formats the richest is used. One is set aside if that is so for each of
-    /// its sessions. `first` says which trace a key is gathered into.
-    fn choose(&self, first: &[u32]) -> (HashSet<u32>, HashMap<u32, BTreeSet<&'static str>>) {
-        let importer = |number: u32| self.importers[self.planned[number as usize].importer as usize];
-        let sessions = (0_u32..).zip(first).filter_map(|(number, trace)| {
-            let (session, rank) = importer(number).session(self.key(number))?;
-            (self.planned[*trace as usize].bytes > 0).then_some((session, rank, *trace))
-        });
-        let mut richest: HashMap<&str, (u8, u32)> = HashMap::new();
-        for (session, rank, trace) in sessions.clone() {
-            let best = richest.entry(session).or_insert((rank, trace));
-            if rank > best.0 {
-                *best = (rank, trace);
-            }
-        }
-        let mut better: HashMap<u32, Option<u32>> = HashMap::new();
-        for (session, rank, trace) in sessions {
-            let best = richest.get(session).filter(|best| best.0 > rank).map(|best| best.1);
-            let known = better.entry(trace).or_insert(best);
-            *known = known.and(best);
-        }
-        let (mut set_aside, mut aside): (HashSet<u32>, HashMap<u32, BTreeSet<&str>>) = Default::default();
-        for (trace, best) in better {
-            if let Some(best) = best {
-                set_aside.insert(trace);
-                aside.entry(best).or_default().insert(importer(trace).info().name);
-            }
-        }
-        (set_aside, aside)
     }
 
     /// Gives the result of a run to the one trace that is recorded in its folder.
@@ -721,7 +695,7 @@ impl Gathered {
             if rows.iter().all(is_lost) {
                 continue;
             }
-            let trace = Spread { gathered: self, ordered, rows, number };
+            let trace = Spread { gathered: self, ordered, rows, number, place: number };
             names.clear();
             trace.make(options, writer, &mut scratch, &mut made, &mut names);
             files.extend(names.iter().map(|file| writer.dicts[Dict::File as usize].code(file)));

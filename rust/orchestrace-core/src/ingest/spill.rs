@@ -69,14 +69,18 @@ impl Spill {
             put(&mut head, *to);
         }
         for row in &piece.rows {
-            let ItemRow { trace, source, record, start, end, context, position, replaced, lost } = *row;
+            let ItemRow { trace, own, source, record, start, end, context, position, replaced, lost } = *row;
             for value in [u64::from(trace) << 32 | u64::from(source), record, start as u64, end as u64] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
             let Position { line, offset, length } = position;
-            for value in
-                [line, offset, length, u64::from(context) << 2 | u64::from(lost) << 1 | u64::from(replaced)]
-            {
+            for value in [
+                line,
+                offset,
+                length,
+                u64::from(context) << 2 | u64::from(lost) << 1 | u64::from(replaced),
+                own.into(),
+            ] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -110,9 +114,10 @@ impl Spill {
             for _ in 0..rows {
                 let (codes, record, start, end) = (next()?, next()?, next()? as usize, next()? as usize);
                 let position = Position { line: next()?, offset: next()?, length: next()? };
-                let last = next()?;
+                let (last, own) = (next()?, next()? as u32);
                 piece.rows.push(ItemRow {
                     trace: (codes >> 32) as u32,
+                    own,
                     source: codes as u32,
                     record,
                     start,
@@ -130,7 +135,7 @@ impl Spill {
 }
 
 /// Bytes of a row in the file.
-const ROW: usize = 64;
+const ROW: usize = 72;
 
 fn put(head: &mut Vec<u8>, value: usize) {
     head.extend_from_slice(&(value as u64).to_le_bytes());
@@ -152,6 +157,7 @@ mod tests {
         let mut piece = Piece::default();
         let row = ItemRow {
             trace: 7,
+            own: 6,
             source: u32::MAX,
             record: 1 << 40,
             start: 0,

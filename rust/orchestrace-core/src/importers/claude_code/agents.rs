@@ -89,7 +89,11 @@ impl Teller<'_> {
                 let calls: Vec<(u32, Use)> = self.uses(&self.records.lines[line as usize]).collect();
                 for (block, call) in calls {
                     match call.act {
-                        Act::Delegate { .. } => self.call_of(block, &call, &types),
+                        Act::Delegate { prompt, .. } => {
+                            // What a call asks of an agent that it wakes stands in the agent's file, too.
+                            self.sent.extend(prompt);
+                            self.call_of(block, &call, &types);
+                        }
                         Act::Send { content, .. } => drop(self.sent.insert(content)),
                         Act::Workflow => {
                             if let Some(run) = self.runs.get(&call.id) {

@@ -32,13 +32,28 @@ fn response(line: &Line) -> Option<Code> {
 }
 
 /// Leaves out the lines of agents that repeat those of whom they were forked from, as duplicates. A response belongs to
-/// the main stream, else to the one that does not mark it as copied, else to the first, by time and by name. What
-/// stands before the last copied response of a file is copied, too.
+/// none whose lines say to repeat those of another stream that is here; of the others to the main stream, else to the one
+/// that does not mark it as copied, else to the first, by time and by name. What stands before the last copied response of
+/// a file is copied, too.
 pub(super) fn leave_out(items: &TraceItems<'_>, records: &mut Records) {
     if records.lines.iter().all(|line| stream(line) == 0) {
         return;
     }
-    let rank = |line: &Line| (stream(line) != 0, line.forked, line.time.unwrap_or(i64::MAX));
+    let marked = records.lines.iter().filter(|line| line.from != 0);
+    let mut origins: HashMap<Code, Option<Code>> = marked.map(|line| (line.from, None)).collect();
+    if !origins.is_empty() {
+        for line in &records.lines {
+            if let Some(origin) = origins.get_mut(&line.uuid) {
+                *origin = Some(stream(line));
+            }
+        }
+    }
+    let is_repeated = |line: &Line| {
+        let origin = origins.get(&line.from).copied().flatten();
+        line.from != 0 && origin.is_some_and(|origin| origin != stream(line))
+    };
+    let rank =
+        |line: &Line| (is_repeated(line), stream(line) != 0, line.forked, line.time.unwrap_or(i64::MAX));
     let name = |line: &Line| records.names.name(stream(line));
     let mut owners: HashMap<Code, usize> = HashMap::new();
     for (at, line) in records.lines.iter().enumerate() {

@@ -18,6 +18,9 @@ impl Teller<'_> {
             }
             let wakes = self.wakes.get(&agent).copied().unwrap_or(0);
             let back = self.returned.get(&agent).and_then(|back| back.last().copied());
+            if back.is_some_and(|back| back.by != By::Result && self.heard.get(&agent) == Some(&back.wakes)) {
+                continue;
+            }
             if let Some(back) = back.filter(|back| back.wakes == wakes).or_else(|| self.journaled(agent)) {
                 self.answer(agent, &back, ":return", true);
                 self.recording.agent_info(agent).open = false;
@@ -99,7 +102,7 @@ impl Teller<'_> {
         self.answered_by_journal.insert(entry.item);
         let stem = self.recording.agent_info(agent).source_id;
         let (content, item) = (entry.result?, entry.item);
-        Some(Returned { stem, content, time: None, item, wakes: 0, by: By::Notice })
+        Some(Returned { stem, content, time: None, item, wakes: 0, by: By::Notice, is_said: true })
     }
 
     /// Counts the small files: they are used if they describe an agent.

@@ -30,8 +30,9 @@ pub(super) struct Head<'a> {
     pub time: Option<Cow<'a, str>>,
     /// The session of a line that the program printed.
     pub printed: Option<Cow<'a, str>>,
-    /// Whether it repeats a record of the conversation that this one was forked from.
+    /// Whether it repeats a record of the conversation that this one was forked from, and the session of that.
     pub forked: bool,
+    pub forked_from: Option<Cow<'a, str>>,
     /// Whether a hook kept the agent from going on.
     pub prevented: bool,
     pub agent_type: bool,
@@ -99,6 +100,8 @@ static THOUGHT: Keys<2> = Keys::new(["thinking", "signature"]);
 
 /// What of a message is looked at here.
 static MESSAGE: Keys<2> = Keys::new(["content", "id"]);
+
+static ORIGIN: Keys<1> = Keys::new(["sessionId"]);
 
 static TYPE: Keys<1> = Keys::new(["type"]);
 
@@ -183,7 +186,7 @@ impl<'a> Head<'a> {
                 Some(Member::Printed) => self.printed = string(&mut cursor)?,
                 Some(Member::Forked) => {
                     self.forked = cursor.at(b'{');
-                    cursor.skip()?;
+                    self.forked_from = origin(&mut cursor)?;
                 }
                 Some(Member::Later) | None => {
                     cursor.skip()?;
@@ -197,6 +200,24 @@ impl<'a> Head<'a> {
         }
         cursor.end()
     }
+}
+
+/// Goes over what a record says of the one that it repeats; the session of that.
+fn origin<'a>(cursor: &mut Cursor<'a>) -> Parsed<Option<Cow<'a, str>>> {
+    let mut session = None;
+    if !cursor.at(b'{') {
+        cursor.skip()?;
+        return Ok(session);
+    }
+    let mut more = cursor.open_object()?;
+    while more {
+        match ORIGIN.read(cursor)? {
+            Some(_) => session = string(cursor)?,
+            None => drop(cursor.skip()?),
+        }
+        more = cursor.more_object()?;
+    }
+    Ok(session)
 }
 
 /// Goes over a message; its id.

@@ -180,11 +180,11 @@ impl Teller<'_> {
         }
         self.recording.result(agent, result);
         if let Some(child) = child.filter(|_| !outcome.launched) {
-            self.comes_back(child, result.call, outcome.content, line, By::Result);
+            self.comes_back(child, result.call, (outcome.content, true), line, By::Result);
             self.reported.extend(outcome.tokens.map(|tokens| (child, line.time, tokens)));
         }
         if let Some(child) = of_agent {
-            self.deliver(agent, child, outcome.content, line, By::Output);
+            self.deliver(agent, child, (outcome.content, false), line, By::Output);
         } else if outcome.ended != 0 {
             self.deliver_run(agent, (outcome.ended, 0), line);
         }
@@ -203,7 +203,7 @@ impl Teller<'_> {
         let child = self.by_id.get(&task).copied().or_else(by_call);
         let Some(child) = child.filter(|child| *child != agent) else { return false };
         let nothing = hash(if failed { "failed" } else { "" });
-        self.deliver(agent, child, content.unwrap_or(nothing), line, By::Notice);
+        self.deliver(agent, child, (content.unwrap_or(nothing), content.is_some()), line, By::Notice);
         self.reported.extend(tokens.map(|tokens| (child, line.time, tokens)));
         true
     }
@@ -218,15 +218,22 @@ impl Teller<'_> {
         true
     }
 
-    fn deliver(&mut self, agent: Agent, child: Agent, content: Hash, line: &Line, by: By) {
+    fn deliver(&mut self, agent: Agent, child: Agent, answer: (Hash, bool), line: &Line, by: By) {
         self.recording.delivery_at(agent, child, line.time);
         let id = self.recording.agent_info(child).source_id;
-        self.comes_back(child, id, content, line, by);
+        self.comes_back(child, id, answer, line, by);
     }
 
-    fn comes_back(&mut self, child: Agent, stem: Text, content: Hash, line: &Line, by: By) {
+    fn comes_back(
+        &mut self,
+        child: Agent,
+        stem: Text,
+        (content, is_said): (Hash, bool),
+        line: &Line,
+        by: By,
+    ) {
         let wakes = self.wakes.get(&child).copied().unwrap_or(0);
-        let back = Returned { stem, content, time: line.time, item: line.item, wakes, by };
+        let back = Returned { stem, content, time: line.time, item: line.item, wakes, by, is_said };
         self.returned.entry(child).or_default().push(back);
     }
 

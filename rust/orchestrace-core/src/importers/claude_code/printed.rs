@@ -70,7 +70,7 @@ pub(super) fn put(key: &str, text: &str, kind: &str, out: &mut Items<'_>) {
         }
         "result" => {
             line.text("type", RESULT);
-            for key in ["uuid", "total_cost_usd", "usage"] {
+            for key in ["uuid", "subtype", "total_cost_usd", "usage"] {
                 let value = root.get(key);
                 if value.exists() {
                     line.raw(key, value.raw());
@@ -83,11 +83,13 @@ pub(super) fn put(key: &str, text: &str, kind: &str, out: &mut Items<'_>) {
 }
 
 /// What the program says at the end.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Total {
     cost_usd: Option<f64>,
     read: Option<i64>,
     written: Option<i64>,
+    /// What stopped the run; empty if nothing did.
+    stopped_by: String,
 }
 
 impl Total {
@@ -99,12 +101,15 @@ impl Total {
             read = Some(part.saturating_add(read.unwrap_or(0)));
         }
         let cost_usd = line.get("total_cost_usd").f64();
-        Self { cost_usd, read, written: usage.get("output_tokens").i64() }
+        let stopped_by =
+            line.get("subtype").str().filter(|end| *end != "success").unwrap_or_default().to_owned();
+        Self { cost_usd, read, written: usage.get("output_tokens").i64(), stopped_by }
     }
 
     /// Says the price, and how far the lines of the main stream fall short: each was printed when its response began, so
     /// that what it says of the output is a floor. `sum` is what they record, read and written.
-    pub(super) fn compare(self, (read, written): (i64, i64), recording: &mut Recording) {
+    pub(super) fn compare(&self, (read, written): (i64, i64), recording: &mut Recording) {
+        recording.stopped_by(&self.stopped_by);
         if let Some(cost) = self.cost_usd {
             recording.measure(MeasureKind::Cost, "cost_usd", cost);
         }

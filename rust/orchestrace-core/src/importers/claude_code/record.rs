@@ -9,6 +9,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
 use super::empty_record::Aside;
 use super::printed::{self, Total};
+use super::twice::Content;
 use super::{agent_of, copies, run_of};
 use crate::columns::intern::Interner;
 use crate::error::FindingCode;
@@ -59,8 +60,9 @@ pub(super) struct Line {
     pub abandoned: bool,
     /// Whether its file lacks a record before it that says something, as far as is known.
     pub after_loss: bool,
-    /// Whether it says that it repeats a record of what it was forked from.
+    /// Whether it says that it repeats a record of what it was forked from, and the id of that.
     pub forked: bool,
+    pub from: Code,
     /// Where in its item is what it says, and a hash of that, once somebody asked.
     said: (u32, u32),
     digest: OnceCell<u128>,
@@ -74,7 +76,7 @@ impl Line {
     }
 }
 
-fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u128 {
+pub(super) fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u128 {
     let text = items.as_slice()[item as usize].text;
     xxh3_128(text.get(start as usize..end as usize).unwrap_or_default().as_bytes())
 }
@@ -272,7 +274,8 @@ impl Records {
         let mut reader = Reader {
             recording,
             first: Vec::with_capacity(names),
-            contents: HashSet::new(),
+            contents: HashMap::new(),
+            replaced: HashSet::new(),
             copies: Vec::new(),
             file: 0,
             agent: 0,
@@ -314,6 +317,10 @@ impl Records {
                 Err(_) => items.ignored(i, "claude_code.unreadable"),
             }
         }
+        if !reader.replaced.is_empty() {
+            let mut place = 0..;
+            records.lines.retain(|_| place.next().is_none_or(|place| !reader.replaced.contains(&place)));
+        }
         reader.copies(&mut records, items);
         reader.unknown_usage(&records);
         copies::leave_out(items, &mut records);
@@ -349,27 +356,19 @@ impl Records {
 /// What the agent that leads a team is called there.
 pub(super) const LEADS: [&str; 3] = ["main", "team-lead", "lead"];
 
-/// What is known of the first content of an id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Content {
-    None,
-    /// Item and place in it.
-    At(u32, (u32, u32)),
-    /// It is among those that were hashed.
-    Hashed,
-}
-
 pub(super) struct Reader<'r> {
     pub(super) recording: &'r mut Recording,
     /// Item and place of the first content of each id; most have one.
-    first: Vec<Content>,
-    /// All contents of the ids that came again.
-    contents: HashSet<(Code, u128)>,
+    pub(super) first: Vec<Content>,
+    /// All contents of the ids that came again, and the line of each.
+    pub(super) contents: HashMap<(Code, u128), u32>,
+    /// Lines in place of which others are used.
+    pub(super) replaced: HashSet<u32>,
     /// Lines of children that their parents' files repeat.
     copies: Vec<Line>,
     file: u32,
     /// What the path of the file says: the agent, and the run of a workflow.
-    agent: Code,
+    pub(super) agent: Code,
     run: Code,
     /// Tokens under names that no rule knows: the most of each response.
     pub(super) unknown_tokens: HashMap<(Code, Code), i64>,
@@ -392,12 +391,12 @@ pub(super) struct Fields<'t> {
     pub is_error: Value<'t>,
     parent: Value<'t>,
     parent_before: Value<'t>,
-    is_sidechain: Value<'t>,
-    agent: Value<'t>,
+    pub is_sidechain: Value<'t>,
+    pub agent: Value<'t>,
     session: Value<'t>,
     team: Value<'t>,
     member: Value<'t>,
-    forked: Value<'t>,
+    pub forked: Value<'t>,
 }
 
 pub(super) static FIELDS: Keys<19> = Keys::new([
@@ -513,15 +512,27 @@ impl Reader<'_> {
             }
             _ => {
                 let content = if kind == "user" || kind == "assistant" { fields.message } else { root };
-                if self.is_repeated(items, uuid, i as u32, content.span()) {
-                    items.duplicate(i);
-                    return;
+                let place = records.lines.len() as u32;
+                let repeated = self.repeated(items, uuid, (i as u32, content.span()), place);
+                let repeated = repeated.map(|known| (known, self.is_nearer(records, &fields, uuid, known)));
+                if let Some((known, is_nearer)) = repeated {
+                    self.begins_with(records, &fields, known, is_nearer);
+                    if !is_nearer {
+                        items.duplicate(i);
+                        return;
+                    }
                 }
                 records.link(uuid, parent);
                 let Some(mut line) = self.said((&mut *records, items), i, root, (uuid, &fields), kind) else {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
+                if let Some((known, _)) = repeated {
+                    items.duplicate(records.lines[known as usize].item as usize);
+                    self.replaced.insert(known);
+                    let digest = digest(items, i as u32, content.span());
+                    self.contents.insert((uuid, digest), place);
+                }
                 line.said = content.span();
                 line.sidechain = fields.is_sidechain.bool() == Some(true);
                 if line.sidechain {
@@ -539,30 +550,6 @@ impl Reader<'_> {
                 records.lines.push(line);
             }
         }
-    }
-
-    /// Whether a record with this id and content was there before. A content is hashed once, and only where its id comes
-    /// again.
-    fn is_repeated(&mut self, items: &TraceItems<'_>, uuid: Code, item: u32, said: (u32, u32)) -> bool {
-        if uuid == 0 {
-            return false;
-        }
-        let place = uuid as usize;
-        if place >= self.first.len() {
-            self.first.resize(place + 1, Content::None);
-        }
-        match self.first[place] {
-            Content::None => {
-                self.first[place] = Content::At(item, said);
-                return false;
-            }
-            Content::At(first, said) => {
-                self.contents.insert((uuid, digest(items, first, said)));
-                self.first[place] = Content::Hashed;
-            }
-            Content::Hashed => {}
-        }
-        !self.contents.insert((uuid, digest(items, item, said)))
     }
 
     /// Lines that only a parent's file has.
@@ -623,6 +610,7 @@ impl Reader<'_> {
             abandoned: false,
             after_loss: false,
             forked: record.forked.exists(),
+            from: records.code_of(record.forked.get("messageUuid")),
             said: record.message.span(),
             digest: OnceCell::new(),
             what,

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use hashbrown::{HashMap, HashSet};
-use sha2::{Digest, Sha256};
 
 use super::super::recording::{
     Agent, Call, Does, Entry, Hash, Party, Recording, Response, Saying, Text, Usage,
 };
+use super::helped::Helped;
 use super::printed;
-use super::record::{Act, Assistant, Block, Code, Ends, Line, Outcome, Records, Side, Use, User, What};
+use super::record::{Act, Assistant, Block, Code, Ends, Line, Outcome, Records, Use, User, What};
 use super::streams::Streams;
+use super::texts::Said;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::schema::MeasureKind;
@@ -54,6 +55,7 @@ pub(super) fn tell(
         resumed: HashMap::new(),
         spent: HashMap::new(),
         reported: Vec::new(),
+        heard: HashMap::new(),
         unanswered: Vec::new(),
         abandoned,
         counts_in: 0,
@@ -68,7 +70,7 @@ pub(super) fn tell(
     teller.totals();
     teller.beside();
     teller.inherited();
-    if let Some(total) = records.total {
+    if let Some(total) = &records.total {
         let sum = teller.main_sum;
         total.compare(sum, teller.recording);
     }
@@ -105,13 +107,15 @@ pub(super) struct Teller<'a> {
     pub(super) spent: HashMap<Agent, Vec<Spent>>,
     /// What was reported of the last response of an agent, and when.
     pub(super) reported: Vec<(Agent, Option<i64>, i64)>,
+    /// How often each agent had been made to work when a notice found that it had answered, though its lines go on.
+    pub(super) heard: HashMap<Agent, u32>,
     /// Agents that worked on when their own records end.
     pub(super) unanswered: Vec<Agent>,
     pub(super) abandoned: Text,
     /// The trace that the lines of now are repeated from; 0 is none.
     counts_in: Code,
     /// Responses and tokens that count in other traces.
-    inherited: BTreeMap<Code, (u64, i64)>,
+    pub(super) inherited: BTreeMap<Code, (u64, i64)>,
     /// What the main stream read and wrote.
     main_sum: (i64, i64),
 }
@@ -127,6 +131,8 @@ pub(super) struct Returned {
     /// How often the agent had been made to work.
     pub(super) wakes: u32,
     pub(super) by: By,
+    /// Whether it says what the agent answered, not only that it ended.
+    pub(super) is_said: bool,
 }
 
 /// How work comes back.
@@ -154,16 +160,15 @@ pub(super) struct Spent {
 pub(super) struct Open {
     pub(super) entry: Entry,
     pub(super) usage: Usage,
-    pub(super) texts: Vec<Text>,
-    /// The item of the first text, or of what there is before one.
-    pub(super) item: u32,
+    /// What it says, in pieces: each follows on something that came back within the response, but for the first.
+    pub(super) said: Vec<Said>,
+    /// Whether something came back since.
+    pub(super) is_back: bool,
     pub(super) calls: u32,
     pub(super) time: Option<i64>,
     pub(super) wants_tools: bool,
     /// Whether a line is the last state of it.
     pub(super) ends: Ends,
-    /// What other models did for it, in order.
-    pub(super) sides: Vec<Entry>,
     /// Whether it decides about others, which is an event before those of its calls.
     pub(super) decides: bool,
     pub(super) extras: Text,
@@ -185,16 +190,20 @@ pub(super) struct Running {
     /// What reached the agent while it worked.
     pub(super) heard: Vec<Hash>,
     pub(super) abandoned: bool,
+    /// What other models did for responses that are not told so far.
+    pub(super) helped: HashMap<Code, Helped>,
+    /// Responses that others had heard of before their lines say so.
+    pub(super) heard_by: HashMap<Code, i64>,
     /// The answer that a call gave, until the agent says something else.
-    answer: Option<(Code, Returned)>,
+    pub(super) answer: Option<(Code, Returned)>,
 }
 
 impl Running {
     /// Whether the agent has answered with a text, and waits.
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         let Last::Response(open) = self.last else { return false };
         let open = &self.open[open];
-        !open.wants_tools && self.asked.is_empty() && !open.texts.is_empty()
+        !open.wants_tools && self.asked.is_empty() && !open.said.is_empty()
     }
 
     /// Whether the call that gave the answer failed, or when it was accepted.
@@ -233,9 +242,14 @@ impl Teller<'_> {
         let mut running = Running::default();
         let first = self.streams.list[at].first;
         let mut returned = self.returned.get(&agent).cloned().unwrap_or_default().into_iter().peekable();
+        let mut notices = self.notices(agent).into_iter().peekable();
         let mut origins = self.origins(&lines).into_iter();
-        for number in &lines {
+        running.helped = self.helped(&lines);
+        for (place, number) in lines.iter().enumerate() {
             let line = &self.records.lines[*number as usize];
+            while let Some(notice) = notices.next_if(|notice| notice.time < line.time) {
+                self.had(agent, &notice, &lines[place..], &mut running);
+            }
             self.counts_in = origins.next().unwrap_or_default();
             self.recording.made_of(line.item);
             if line.abandoned != running.abandoned {
@@ -358,19 +372,12 @@ impl Teller<'_> {
     /// Tells the texts and the usage of all responses, and whether the stream goes on beyond its records.
     fn close(&mut self, agent: Agent, at: usize, running: &Running) {
         for open in &running.open {
-            if !open.texts.is_empty() {
-                let mut sha = Sha256::new();
-                open.texts.iter().for_each(|text| sha.update(self.recording.read(*text)));
-                let content = Some(sha.finalize().into());
-                let saying = Saying { content, extras: open.extras, ..Saying::default() };
-                self.recording.made_of(open.item);
-                self.recording.say(open.entry, saying);
-            }
+            self.says_all(open);
             if let Some(response) = self.recording.response_mut(open.entry) {
                 response.usage = if open.counts_in == 0 { open.usage } else { Usage::default() };
                 response.time = open.time;
                 // Calls and texts carry their own.
-                if open.decides || (open.calls == 0 && open.texts.is_empty()) {
+                if open.decides || (open.calls == 0 && open.said.iter().all(|said| said.entry.is_some())) {
                     response.extras = open.extras;
                 }
             }
@@ -417,24 +424,28 @@ impl Teller<'_> {
             return Some("claude_code.assistant.synthetic");
         }
         let extras = self.extras(line);
+        let heard = running.heard_by.get(&assistant.response).copied();
+        let now = line.time.map(|time| heard.map_or(time, |heard| heard.min(time)));
         let known = running.known.get(&assistant.response).copied();
+        if known.is_none() {
+            self.help(agent, assistant, (now, extras), running, false);
+        }
         let place = known.unwrap_or_else(|| {
             let response = Response {
                 id: self.name(assistant.id),
-                time: line.time,
+                time: now,
                 model: assistant.model,
                 ..Response::default()
             };
             let open = Open {
                 entry: self.recording.response(agent, response),
                 usage: Usage::default(),
-                texts: Vec::new(),
-                item: line.item,
+                said: Vec::new(),
+                is_back: false,
                 calls: 0,
-                time: line.time,
+                time: now,
                 wants_tools: false,
                 ends: Ends::Unknown,
-                sides: Vec::new(),
                 decides: false,
                 extras,
                 counts_in: assistant.counts_in,
@@ -448,24 +459,19 @@ impl Teller<'_> {
         join(&mut open.usage, &assistant.usage);
         open.wants_tools |= assistant.calls_tools;
         open.ends = open.ends.max(assistant.ends);
-        let mut sides = 0;
         // A response that acts is complete enough when it first does.
         if open.calls == 0 {
-            open.time = line.time.or(open.time);
+            open.time = now.or(open.time);
         }
         for (at, block) in (assistant.blocks.0..).zip(self.records.blocks(assistant.blocks)) {
             match block {
                 Block::Text(text) => {
-                    let open = &mut running.open[place];
-                    if open.texts.is_empty() {
-                        open.item = line.item;
-                    }
-                    open.texts.push(*text);
+                    self.speaks(*text, (line.item, now), &mut running.open[place]);
                     running.answer = None;
                 }
                 Block::Use(call) => {
                     let open = &mut running.open[place];
-                    let time = line.time.filter(|_| open.calls > 0);
+                    let time = now.filter(|_| open.calls > 0);
                     open.calls += 1;
                     let entry = open.entry;
                     if call.id != 0 {
@@ -479,13 +485,11 @@ impl Teller<'_> {
                     };
                 }
                 Block::Outcome(outcome) => {
+                    self.help(agent, assistant, (now, extras), running, true);
                     running.asked.remove(&outcome.call);
                     running.accepted(outcome, line);
+                    running.open[place].is_back = true;
                     self.outcome(agent, line, outcome, 0);
-                }
-                Block::Side(side) => {
-                    self.side(agent, line, side, sides, &mut running.open[place]);
-                    sides += 1;
                 }
                 _ => {}
             }
@@ -494,34 +498,10 @@ impl Teller<'_> {
         None
     }
 
-    /// What another model did for a response: a response of its own. Lines of one response repeat it.
-    fn side(&mut self, agent: Agent, line: &Line, side: &Side, at: usize, open: &mut Open) {
-        let entry = if let Some(entry) = open.sides.get(at) {
-            *entry
-        } else {
-            let kind = self.records.names.name(side.kind);
-            let id = self.recording.response_mut(open.entry).map_or_else(Text::default, |whole| whole.id);
-            let id = [self.recording.read(id), ":", kind, &at.to_string()].concat();
-            let extras = self.recording.extra_text(open.extras, "x_iteration", kind);
-            let response = Response {
-                id: self.recording.text(&id),
-                time: line.time,
-                model: side.model,
-                extras,
-                ..Response::default()
-            };
-            open.sides.push(self.recording.response(agent, response));
-            open.sides[at]
-        };
-        if let Some(response) = self.recording.response_mut(entry) {
-            join(&mut response.usage, &side.usage);
-        }
-    }
-
     /// What a call says of the work of an agent.
     fn given_by(&mut self, call: Code, content: Hash, line: &Line) -> Returned {
         let stem = self.name(call);
-        Returned { stem, content, time: line.time, item: line.item, wakes: 0, by: By::Result }
+        Returned { stem, content, time: line.time, item: line.item, wakes: 0, by: By::Result, is_said: true }
     }
 
     /// Whether it makes its response a decision.
@@ -566,7 +546,7 @@ impl Teller<'_> {
 }
 
 /// Each line of a response repeats its usage so far: the largest number counts.
-fn join(usage: &mut Usage, line: &Usage) {
+pub(super) fn join(usage: &mut Usage, line: &Usage) {
     if line.tokens_in > usage.tokens_in {
         // With its parts, which another line may record differently.
         *usage = Usage { tokens_out: usage.tokens_out, cost_usd: usage.cost_usd, ..*line };

@@ -1,6 +1,7 @@
 //! Responses that several traces have, and the one of these in which each counts (R12).
 
 use hashbrown::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A response that a trace has; others may have it, too, and it counts in one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,14 @@ pub(crate) struct Claim {
     /// Whether the trace says that it repeats it, and when it was.
     pub forked: bool,
     pub time: i64,
+    /// The session that has it, and the one that it says to repeat it from; 0 where it says none.
+    pub session: u64,
+    pub from: u64,
+}
+
+/// What a claim calls a session.
+pub(super) fn session(name: &str) -> u64 {
+    xxh3_64(name.as_bytes())
 }
 
 /// The traces that responses of several traces count in.
@@ -21,24 +30,30 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Of the claims on a response the one of a trace that does not say that it repeats it, then the earliest, then
-    /// that of the least key counts; no order of inputs decides.
-    pub(crate) fn of<'k>(claims: impl Iterator<Item = Claim>, key: impl Fn(u32) -> &'k str) -> Self {
-        let mut best: HashMap<u64, (Claim, bool)> = HashMap::new();
-        for claim in claims {
-            let (known, shared) = best.entry(claim.response).or_insert((claim, false));
-            *shared |= known.trace != claim.trace;
-            let rank = |claim: &Claim| (claim.forked, claim.time);
-            if rank(&claim) < rank(known)
-                || (rank(&claim) == rank(known)
-                    && claim.trace != known.trace
-                    && key(claim.trace) < key(known.trace))
-            {
-                *known = claim;
-            }
+    /// Of the claims on a response none counts of a session that says to repeat it from another one that has it. Of the
+    /// others the one of a trace that does not say that it repeats it, then the earliest, then that of the least key
+    /// counts; no order of inputs decides.
+    pub(crate) fn of<'k>(claims: impl Iterator<Item = Claim> + Clone, key: impl Fn(u32) -> &'k str) -> Self {
+        let mut first: HashMap<u64, (u32, bool)> = HashMap::new();
+        for claim in claims.clone() {
+            let (trace, shared) = first.entry(claim.response).or_insert((claim.trace, false));
+            *shared |= *trace != claim.trace;
+        }
+        first.retain(|_, (_, shared)| *shared);
+        let mut rivals: HashMap<u64, Vec<Claim>> = HashMap::with_capacity(first.len());
+        for claim in claims.filter(|claim| first.contains_key(&claim.response)) {
+            rivals.entry(claim.response).or_default().push(claim);
         }
         let mut owners = Self::default();
-        for (response, (claim, _)) in best.into_iter().filter(|(_, (_, shared))| *shared) {
+        for (response, rivals) in rivals {
+            let has = |claim: &Claim| {
+                rivals.iter().any(|other| other.session == claim.from && other.trace != claim.trace)
+            };
+            let is_original = |claim: &&Claim| claim.from == 0 || !has(claim);
+            let rank = |claim: &&Claim| (claim.forked, claim.time, key(claim.trace));
+            let originals = rivals.iter().filter(is_original).min_by_key(rank);
+            // Sessions that all repeat each other leave none.
+            let Some(claim) = originals.or_else(|| rivals.iter().min_by_key(rank)) else { continue };
             owners.traces.insert(response, claim.trace);
             owners.keys.entry(claim.trace).or_insert_with(|| key(claim.trace).into());
         }

@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 
 use super::order::{Order, time_of};
 use super::plan::{NONE, Plan};
-use super::{Agent, Call, Does, Recording, Saying, What};
+use super::{Agent, Call, Does, Party, Recording, Saying, What};
 
 /// What a result or a delivery brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,8 @@ struct Report {
     entry: u32,
     parent: Agent,
     is_result: bool,
+    /// Its place in the order of the recording.
+    at: usize,
 }
 
 /// The child whose answer an entry brings.
@@ -54,11 +56,12 @@ impl Answers {
     /// Which answer each result and delivery brings, once the last texts are known; also whether some brings the last.
     pub(super) fn of(recording: &Recording, order: &Order, plan: &mut Plan) -> Self {
         let mut reports: HashMap<u32, Vec<Report>> = HashMap::new();
-        for &e in &order.entries {
+        for (at, &e) in order.entries.iter().enumerate() {
             if let Some(child) = child_of(recording, plan, e) {
                 let entry = &recording.entries[e as usize];
                 let is_result = matches!(entry.what, What::Result(_));
-                reports.entry(child.0).or_default().push(Report { entry: e, parent: entry.agent, is_result });
+                let report = Report { entry: e, parent: entry.agent, is_result, at };
+                reports.entry(child.0).or_default().push(report);
             }
         }
         let mut answers = Self::default();
@@ -66,8 +69,10 @@ impl Answers {
             return answers;
         }
         let texts = texts(recording, order, plan, &reports);
+        let woken = woken(recording, order, plan);
         for (child, reports) in reports {
             let said = texts.get(&child).map_or(&[][..], Vec::as_slice);
+            settle(recording, order, plan, said, &reports, (child, woken.get(&child).copied()));
             plan.told[child as usize] = answers.match_up(recording, order, plan, child, said, &reports);
         }
         answers
@@ -83,14 +88,17 @@ impl Answers {
         said: &[(u32, u32)],
         reports: &[Report],
     ) -> bool {
-        let last = Some(plan.last_text[child as usize])
-            .filter(|text| *text != NONE && !recording.agents[child as usize].open);
-        let before = |report: &Report| {
-            let known = time_of(&recording.entries[report.entry as usize])?;
-            let is_before = |e: u32| order.times.get(e as usize).is_some_and(|time| *time <= known);
-            said.iter().rev().find(|(_, e)| is_before(*e)).map(|(text, _)| *text)
-        };
-        let texts: Vec<Option<u32>> = reports.iter().map(before).collect();
+        let is_open = recording.agents[child as usize].open && !plan.settled[child as usize];
+        let last = Some(plan.last_text[child as usize]).filter(|text| *text != NONE && !is_open);
+        let texts: Vec<Option<u32>> =
+            reports.iter().map(|report| report.brings(recording, order, said)).collect();
+        let is_late = |report: &Report| !report.is_result && report.time(recording).is_some();
+        if texts.iter().all(Option::is_none) && !said.is_empty() && order.timed && reports.iter().all(is_late)
+        {
+            // By its clock the child said all it said after it was told of.
+            self.brought.extend(reports.iter().map(|report| (report.entry, Brought::Nothing)));
+            return false;
+        }
         if texts.iter().all(Option::is_none) {
             // Nothing says which is which: the answer is brought by each, or is what the last result records.
             let silent = plan.last_text[child as usize] == NONE;
@@ -121,6 +129,64 @@ impl Answers {
         }
         is_told
     }
+}
+
+impl Report {
+    fn time(&self, recording: &Recording) -> Option<i64> {
+        time_of(&recording.entries[self.entry as usize])
+    }
+
+    /// What the child said last before it.
+    fn brings(&self, recording: &Recording, order: &Order, said: &[(u32, u32)]) -> Option<u32> {
+        let known = self.time(recording)?;
+        let is_before = |e: u32| order.times.get(e as usize).is_some_and(|time| *time <= known);
+        said.iter().rev().find(|(_, e)| is_before(*e)).map(|(text, _)| *text)
+    }
+}
+
+/// The answer of a child that works in the background is what it had said when its end was told, whatever it says
+/// after that, unless somebody made it work again. `child` comes with the place where it was last asked.
+fn settle(
+    recording: &Recording,
+    order: &Order,
+    plan: &mut Plan,
+    said: &[(u32, u32)],
+    reports: &[Report],
+    (child, woken): (u32, Option<usize>),
+) {
+    let Some(report) = reports.last().filter(|report| !report.is_result) else { return };
+    if woken.is_some_and(|woken| woken > report.at) {
+        return;
+    }
+    if let Some(text) = report.brings(recording, order, said) {
+        plan.last_text[child as usize] = text;
+        plan.settled[child as usize] = true;
+    }
+}
+
+/// Where each agent was last asked something, by places in the order.
+fn woken(recording: &Recording, order: &Order, plan: &Plan) -> HashMap<u32, usize> {
+    let mut woken = HashMap::new();
+    for (at, &e) in order.entries.iter().enumerate() {
+        let mut asks = |what: &What| {
+            if let What::Call { call: Call { does, .. }, .. } = what
+                && let Does::Spawns(agent) | Does::HandsOff(agent) | Does::Tells(Party::Agent(agent)) = does
+            {
+                woken.insert(agent.0, at);
+            }
+        };
+        let entry = &recording.entries[e as usize];
+        match &entry.what {
+            What::Response(_) => {
+                let (from, to) = plan.part_of[e as usize];
+                let parts = &plan.parts[from as usize..to as usize];
+                parts.iter().for_each(|part| asks(&recording.entries[*part as usize].what));
+            }
+            What::Incoming(_) => drop(woken.insert(entry.agent.0, at)),
+            what => asks(what),
+        }
+    }
+    woken
 }
 
 /// The answers of each child: its texts without calls that are addressed to nobody, and the entry that has their time.

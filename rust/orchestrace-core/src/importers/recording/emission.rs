@@ -231,7 +231,7 @@ impl<'r> Emission<'r, '_, '_> {
             match entry.what {
                 What::Response(response) => self.response(e, agent, &response),
                 What::Call { call, of } => self.separate_call(e, agent, &call, of),
-                What::Saying { saying, .. } => self.saying(e, agent, &saying, ""),
+                What::Saying { saying, of } => self.separate_saying(e, agent, &saying, of),
                 What::Result(result) => self.result(e, agent, &result),
                 What::Incoming(incoming) => self.incoming(e, agent, &incoming),
                 What::Mark(mark) => self.mark(e, agent, &mark),
@@ -353,10 +353,18 @@ impl<'r> Emission<'r, '_, '_> {
                 self.skew = self.skew.max(self.asked_at(spawned) - self.t);
             }
         }
-        for (src, edge_type) in std::mem::take(&mut self.agents[at].waiting) {
-            self.edges.push((src, End::Event(seq), edge_type));
+        let helps = self.helps();
+        let waiting = &mut self.agents[at].waiting;
+        self.edges.extend(waiting.iter().map(|(src, edge_type)| (*src, End::Event(seq), *edge_type)));
+        if !helps {
+            waiting.clear();
         }
         seq
+    }
+
+    /// Whether what is being written is done for the response that comes next, which reads the same.
+    fn helps(&self) -> bool {
+        self.response.is_some_and(|(_, response)| response.helps)
     }
 
     /// When a call was asked.
@@ -486,12 +494,17 @@ impl<'r> Emission<'r, '_, '_> {
     fn reads(&mut self, agent: u32, seq: u32) {
         let at = agent as usize;
         let earlier = self.agents[at].tainted;
-        for (src, edge_type) in std::mem::take(&mut self.agents[at].read) {
+        let read = std::mem::take(&mut self.agents[at].read);
+        for &(src, edge_type) in &read {
             if edge_type == EdgeType::SafetyFlow {
                 self.agents[at].tainted = Some(seq);
                 self.conservative = true;
             }
             self.edges.push((End::Event(src), End::Event(seq), edge_type));
+        }
+        if self.helps() {
+            self.agents[at].read = read;
+            self.agents[at].read.push((seq, EdgeType::Causal));
         }
         // Once read it stays in the context: each response passes it on to the next, whatever else that one reads.
         if let Some(earlier) = earlier {
@@ -640,6 +653,21 @@ impl<'r> Emission<'r, '_, '_> {
         self.turn = turn;
     }
 
+    /// A text that stands by itself: of no response, or said after something came back within its response.
+    fn separate_saying(&mut self, e: u32, agent: u32, saying: &Saying, of: Option<Entry>) {
+        let recording = self.recording;
+        let of = of.map(|of| (of.0, recording.entries[of.0 as usize].what));
+        let Some((of, What::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE)
+        else {
+            return self.saying(e, agent, saying, "");
+        };
+        let turn = std::mem::replace(&mut self.turn, self.turns[of as usize]);
+        self.response = Some((of, response));
+        self.saying(e, agent, saying, recording.read(response.id));
+        self.response = None;
+        self.turn = turn;
+    }
+
     fn call(&mut self, e: u32, agent: u32, call: &Call, stem: &str, asks: Option<u32>) {
         let recording = self.recording;
         let stem = if call.id.is_none() { stem } else { recording.read(call.id) };
@@ -716,8 +744,9 @@ impl<'r> Emission<'r, '_, '_> {
         let recording = self.recording;
         let at = agent as usize;
         let parent = self.plan.parent[at];
-        let last =
-            self.plan.last_text[at] == e && !recording.agents[at].open && !recording.agents[at].unasked;
+        let last = self.plan.last_text[at] == e
+            && (!recording.agents[at].open || self.plan.settled[at])
+            && !recording.agents[at].unasked;
         let plays_user = |to: Agent| recording.agents[to.0 as usize].outside == Some(AgentKind::User);
         let user = match saying.to {
             Some(Party::Agent(to)) if plays_user(to) => Some(to.0),

@@ -1,6 +1,6 @@
 //! The order of a recording: streams merged by time, each kept in its own order.
 
-use super::{Call, Described, Recording, What};
+use super::{Call, Described, Recording, Saying, What};
 
 /// Entries that stand for themselves, in order, and when each was.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ fn duration_of(entry: &Described) -> f64 {
 pub(super) fn part_of(entry: &Described) -> Option<u32> {
     match &entry.what {
         What::Call { of: Some(response), call: Call { time: None, .. } }
-        | What::Saying { of: Some(response), .. } => Some(response.0),
+        | What::Saying { of: Some(response), saying: Saying { apart: false, .. } } => Some(response.0),
         _ => None,
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub spawn: Vec<u32>,
     /// Whether a result or delivery says when its last answer reaches the parent.
     pub told: Vec<bool>,
+    /// Whether its answer is known although its stream goes on: it was told before, and nobody asked again.
+    pub settled: Vec<bool>,
     /// Answers before the last.
     pub answers_before: Answers,
     /// Call of each result and of each decision of a human, and whether each call has a result.
@@ -50,6 +52,7 @@ impl Plan {
             parent: recording.agents.iter().map(|a| a.parent.map_or(NONE, |p| p.0)).collect(),
             spawn: vec![NONE; agents],
             told: vec![false; agents],
+            settled: vec![false; agents],
             answers: vec![NONE; n],
             answered: vec![false; n],
             unspawned: vec![false; agents],

@@ -12,6 +12,7 @@ use crate::columns::tally::Tallies;
 use crate::error::FindingCode;
 use crate::importers::items::{Fate, ItemRow, Piece};
 use crate::importers::mapping::Counts;
+use crate::importers::recording::Beside;
 use crate::importers::{TraceItem, TraceItems};
 use crate::ingest::ReadOptions;
 use crate::ingest::parse::quarantine_row;
@@ -28,15 +29,17 @@ pub(super) struct Scratch {
 }
 
 /// One trace to be made.
-pub(super) struct Spread<'a> {
+pub(super) struct Spread<'a, 'r> {
     pub gathered: &'a Gathered,
     pub ordered: &'a Ordered,
-    pub rows: &'a [(u32, u32)],
+    pub rows: &'r [(u32, u32)],
     pub number: u32,
+    /// The trace that it is among, if it is a recording of the same run.
+    pub place: u32,
 }
 
-impl<'a> Spread<'a> {
-    fn row(&self, (piece, row): (u32, u32)) -> (&'a Piece, &'a ItemRow) {
+impl<'a> Spread<'a, '_> {
+    pub(super) fn row(&self, (piece, row): (u32, u32)) -> (&'a Piece, &'a ItemRow) {
         let piece = &self.ordered.bucket.pieces[piece as usize];
         (piece, &piece.rows[row as usize])
     }
@@ -50,24 +53,34 @@ impl<'a> Spread<'a> {
         made: &mut Made,
         files: &mut Vec<&'a str>,
     ) {
+        match self.gathered.rivals.get(&self.number) {
+            Some(rivals) => self.make_best(rivals, options, writer, scratch, made, files),
+            None => self.make_one(None, options, writer, scratch, made, files),
+        }
+    }
+
+    /// Writes the items, beside other recordings of the run.
+    pub(super) fn make_one(
+        &self,
+        beside: Option<&Beside>,
+        options: &ReadOptions,
+        writer: &mut BlockWriter,
+        scratch: &mut Scratch,
+        made: &mut Made,
+        files: &mut Vec<&'a str>,
+    ) {
         let planned = self.gathered.planned[self.number as usize];
         let importer = self.gathered.importers[planned.importer as usize];
         let name = importer.info().name;
-        if self.gathered.set_aside.contains(&self.number) {
-            for (_, row) in self.rows.iter().map(|place| self.row(*place)).filter(|(_, row)| !row.lost) {
-                let (_, input) = &self.gathered.sources[row.source as usize];
-                made.tallies.add(*input, name, RecordStatus::Duplicate, 1);
-            }
-            return;
-        }
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
         let mut trace =
             TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.records.limits)
                 .owned_by(&self.gathered.owners)
-                .ended_with(self.gathered.results.get(&self.number));
+                .used_before(beside)
+                .ended_with(self.gathered.results.get(&self.place));
         trace.count(std::mem::take(&mut scratch.counts));
         let input = |row: &ItemRow| self.gathered.sources[row.source as usize].1;
-        let again = u64::from(self.number) < self.gathered.skip;
+        let again = u64::from(self.place) < self.gathered.skip;
         let mut nothing = true;
         loop {
             let mut out = writer.begin(&options.records, rows[0].position);
@@ -80,15 +93,6 @@ impl<'a> Spread<'a> {
                 });
             }
             importer.trace(&trace, &mut out);
-            if let Some(formats) = self.gathered.aside.get(&self.number) {
-                out.finding(FindingCode::TraceSetAside, None, || {
-                    let formats: Vec<&str> = formats.iter().copied().collect();
-                    format!(
-                        "the run is recorded as {}, too; that recording is set aside",
-                        formats.join(" and ")
-                    )
-                });
-            }
             let home = rows[trace.home()];
             if out.n_events() > 0 {
                 if let Err(fault) = out.judge() {
@@ -151,7 +155,7 @@ impl<'a> Spread<'a> {
     }
 
     /// The items without those that repeat one of another record word for word, which are counted.
-    fn distinct(
+    pub(super) fn distinct(
         &self,
         scratch: &mut Scratch,
         name: &'static str,

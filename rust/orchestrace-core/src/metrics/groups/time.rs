@@ -53,7 +53,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "human_wait",
             count: Count::Time,
-            summary: "time from an agent's last word, or the last result it got, to a human's word",
+            summary: "time from an agent's last word, or the last result it got, to a word of the user, human or simulated",
         },
         Metric { name: "scorer_time", count: Count::Time, summary: "recorded durations of scorers" },
         Metric {

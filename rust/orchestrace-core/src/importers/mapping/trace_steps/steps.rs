@@ -121,6 +121,7 @@ impl Telling<'_> {
             usage,
             ok: self.ok(fields, scope),
             decides: false,
+            helps: false,
             turn,
             score: self.number(fields, Key::Score, scope),
             reward: self.number(fields, Key::Reward, scope),
