@@ -26,6 +26,7 @@ mod order;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 /// Members that events have of what is described in other words.
 pub(super) const OWN_EXTRAS: [&str; 2] = ["x_agent_id", "x_gen"];
@@ -620,12 +621,8 @@ impl Recording {
             let is_outcome = result.rewards.len() == 1 || &**name == "reward";
             self.measure(MeasureKind::Reward, if is_outcome { "team" } else { name }, *reward);
         }
-        let usages = self.entries.iter().filter_map(|entry| match &entry.what {
-            What::Response(response) => Some(response.usage),
-            _ => None,
-        });
         let (mut sum, mut priced) = (0_i64, false);
-        for usage in usages {
+        for usage in self.usages(None) {
             let parts = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
             sum = sum.saturating_add(parts);
             priced |= usage.cost_usd.is_some();
@@ -634,8 +631,7 @@ impl Recording {
             self.measure(MeasureKind::Cost, "cost_usd", cost);
         }
         if let Some(tokens) = result.tokens.filter(|tokens| *tokens != sum) {
-            let message = format!("the run's result says {tokens} tokens, but its responses sum to {sum}");
-            self.finding(FindingCode::UsageRepeated, None, message);
+            self.other_total(None, None, tokens, sum, ("the run's result says", "its responses"));
         }
         if !result.exception.is_empty() {
             self.trace.partial = true;

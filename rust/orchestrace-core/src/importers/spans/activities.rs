@@ -644,18 +644,15 @@ impl Describing<'_> {
             let told = format!("the span '{id}' repeats the usage of spans within it");
             all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, told);
         }
-        for (i, said) in std::mem::take(&mut self.reports.differing) {
+        for (code, i, said) in std::mem::take(&mut self.reports.differing) {
             let (at, told) = match i {
                 Some(i) => {
                     let id = all.read(all.spans[i as usize].id);
-                    (
-                        self.described[i as usize].first,
-                        format!("of the span '{id}': {said}; the latter counts"),
-                    )
+                    (self.described[i as usize].first, format!("of the span '{id}': {said}"))
                 }
-                None => (None, format!("{said}; the latter counts")),
+                None => (None, said),
             };
-            all.recording.finding(FindingCode::UsageConflict, at, told);
+            all.recording.finding(code, at, told);
         }
         for told in std::mem::take(&mut self.owners.doubtful) {
             all.recording.finding(FindingCode::AgentMerged, None, told);
