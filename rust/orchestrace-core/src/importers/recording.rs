@@ -259,6 +259,8 @@ pub struct CallResult {
     pub launched: bool,
     /// Whether a human gave it: answered a question, approved a plan. Then nobody worked for it.
     pub by_user: bool,
+    /// Whether its call did nothing but wait for agents: what they answered meanwhile is what it gave back (R5).
+    pub waits: bool,
     /// `x_` fields.
     pub extras: Text,
 }
