@@ -60,6 +60,51 @@ def test_sums_that_differ_are_both_said(tmp_path: Path) -> None:
     assert "usage.repeated" not in findings(corpus)
 
 
+def test_more_than_its_parts_show_is_a_floor(tmp_path: Path) -> None:
+    boss = agent(1, 0, "boss", (0, 9), **usage(2000, 695), **{"gen_ai.usage.cost": 0.5})
+    told = chat(2, 1, (0.1, 1), **usage(250, 25), **{"gen_ai.usage.cost": 0.2})
+    silent = chat(3, 1, (2, 3))
+    corpus = read(tmp_path, boss, told, silent)
+    assert spent(corpus) == (275, pytest.approx(0.2))
+    said = findings(corpus)["usage.incomplete"]
+    assert "2695 tokens" in said and "275" in said and "1 of the responses" in said and "a floor" in said
+    assert "USD 0.5" in said and "USD 0.2" in said
+    assert "usage.conflict" not in findings(corpus)
+    # An agent of which nothing is recorded is such a part, too.
+    hidden = agent(4, 1, "remote", (4, 6))
+    assert "usage.incomplete" in findings(read(tmp_path, boss, told, hidden))
+    # Where everybody states something, or the parts are more, the numbers contradict each other.
+    assert "usage.incomplete" not in findings(read(tmp_path, boss, told))
+    less = agent(1, 0, "boss", (0, 9), **usage(100, 10))
+    assert findings(read(tmp_path, less, told, silent)).keys() & {"usage.conflict", "usage.incomplete"} == {
+        "usage.conflict"
+    }
+
+
+def test_a_sum_that_is_met_leaves_nobody_out(tmp_path: Path) -> None:
+    corpus = read(
+        tmp_path,
+        agent(1, 0, "boss", (0, 9), **usage(600, 25)),
+        agent(2, 1, "left", (0, 4), **usage(250, 25)),
+        chat(3, 2, (0.1, 1), **usage(250, 25)),
+        chat(4, 2, (2, 3)),
+    )
+    # The silent response is within a sum that its neighbor meets.
+    assert findings(corpus).keys() & {"usage.conflict", "usage.incomplete"} == {"usage.conflict"}
+
+
+def test_tokens_and_price_are_floors_apart(tmp_path: Path) -> None:
+    corpus = read(
+        tmp_path,
+        agent(1, 0, "boss", (0, 9), **usage(300, 25), **{"gen_ai.usage.cost": 0.5}),
+        chat(2, 1, (0.1, 1), **usage(100, 10), **{"gen_ai.usage.cost": 0.2}),
+        chat(3, 1, (2, 3), **usage(100, 10)),
+    )
+    said = findings(corpus)
+    assert "325 tokens" in said["usage.conflict"] and "USD" not in said["usage.conflict"]
+    assert "USD 0.5" in said["usage.incomplete"] and "325" not in said["usage.incomplete"]
+
+
 def test_tokens_and_price_are_judged_apart(tmp_path: Path) -> None:
     corpus = read(
         tmp_path,
@@ -107,6 +152,9 @@ def test_langfuse_agents_and_traces_state_usage() -> None:
     assert spent(langfuse([], totalCost=2.42)) == (None, pytest.approx(2.42))
     said = findings(langfuse([alone | details], totalCost=3.0))["usage.conflict"]
     assert "USD 3" in said and "USD 2.42" in said
+    other = {"id": "b", "type": "AGENT", "name": "remote"}
+    said = findings(langfuse([alone | details, other], totalCost=3.0))["usage.incomplete"]
+    assert "the trace states USD 3, its spans USD 2.42" in said
 
 
 def test_langsmith_runs_state_the_sum_of_what_is_below() -> None:

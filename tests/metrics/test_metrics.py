@@ -76,7 +76,7 @@ FORK = {
     "graph_width": 2,
     "tokens": 60,
     "cost_usd": 0.5,
-    "elapsed": 8,
+    "elapsed": 9,
     **UNTOLD,
     "work": 12,
     "span": 9,

@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from samples.claude_lines import asks, calls, gives, read, says
+from samples.claude_lines import asks, calls, gives, launches, notifies, read, says
+from samples.spans import chat
+from samples.spans import read as read_spans
 
 COLUMNS = (
     *("model_time", "tool_time", "queue_time", "permission_wait"),
@@ -79,6 +81,60 @@ def test_what_a_human_answered_or_approved(tmp_path: Path, tool: str) -> None:
     assert times(read(tmp_path / "failed", lines)) == {"model_time": 10, "tool_time": 1}
 
 
+def test_a_run_lasts_from_the_beginning_of_its_first_work(tmp_path: Path) -> None:
+    # One answer that took 10 s: its end is the only time, but the run has lasted as long as it.
+    assert times(read_spans(tmp_path, chat(1, 0, (0, 10)))) == {"model_time": 10}
+
+
+def test_a_result_whose_call_is_lost_has_no_known_duration(tmp_path: Path) -> None:
+    lines = [
+        asks(0, "go"),
+        says(5, "m1", "I look"),
+        calls(600, "m2", "t1", "Bash", {}),
+        gives(900, "t1", "found"),
+        says(910, "m3", "done"),
+    ]
+    corpus = read(tmp_path, lines)
+    assert times(corpus) == {"model_time": 610, "tool_time": 300}
+    path = next(tmp_path.glob("*.jsonl"))
+    torn = path.read_text().splitlines()
+    torn[2] = torn[2][:80]
+    path.write_text("\n".join(torn) + "\n")
+    corpus = ot.read_traces(tmp_path)
+    row = ot.metrics(corpus, groups=["time"]).row(0, named=True)
+    assert (row["tool_time"], row["reason"]["tool_time"]) == (None, "field.absent")
+    # 5 to the first word, 10 from the result to the last; nothing says what was in between
+    assert times(corpus) == {"model_time": 15, "unaccounted": 895}
+
+
+@pytest.mark.parametrize(
+    ("tool", "input"), [("TaskOutput", {"task_id": "aa"}), ("AgentOutputTool", {"agentId": "aa"})]
+)
+def test_waiting_for_an_agent_in_the_background(tmp_path: Path, tool: str, input: dict[str, str]) -> None:
+    done = "<retrieval_status>success</retrieval_status><task_id>aa</task_id><status>completed</status>dug"
+    running = "<retrieval_status>timeout</retrieval_status><task_id>aa</task_id><status>running</status>"
+    agent = {"subagent_type": "x", "prompt": "dig", "run_in_background": True}
+    main = [
+        asks(0, "go"),
+        calls(4, "m1", "t1", "Agent", agent),
+        launches(4, "t1", "aa"),
+        calls(6, "m2", "t2", tool, input),
+        gives(41, "t2", done),
+        says(45, "m3", "fine"),
+    ]
+    corpus = read(tmp_path, main, aa=[asks(4, "dig"), says(40, "k1", "dug")])
+    row = ot.metrics(corpus).row(0, named=True)
+    # 36 of the agent; 4, 2 and 4 of the main one
+    assert (row["tool_time"], row["model_time"], row["elapsed"]) == (0, 46, 45)
+    by = ot.schedules.critical_path(corpus, by="agent").select(pl.col("agent").cast(pl.String), "critical")
+    assert dict(by.iter_rows())["x"] == 36
+    main[4:] = [gives(36, "t2", running), says(37, "m3", "later"), notifies(41, "aa", "dug", "t1")]
+    (tmp_path / "asked").mkdir()
+    corpus = read(tmp_path / "asked", main, aa=[asks(4, "dig"), says(40, "k1", "dug")])
+    row = ot.metrics(corpus).row(0, named=True)
+    assert (row["tool_time"], row["queue_time"]) == (0, 30)
+
+
 def test_agents_without_their_main_agent(tmp_path: Path) -> None:
     agents = {f"a{n}": [asks(2000 * n, "part"), says(2000 * n + 4, f"m{n}", "text")] for n in range(3)}
     corpus = read(tmp_path, [], **agents)
@@ -103,3 +159,28 @@ def test_the_columns_cover_the_clock(corpora: Path) -> None:
         assert rows.height > 20
         assert (rows["total"] >= rows["elapsed"] * (1 - 1e-9) - 1e-6).all()
         assert (rows["idle"] <= rows["elapsed"] * (1 + 1e-9)).all()
+
+
+REASONS = ("trace.partial",)
+"""Findings that say why time is not accounted for: what is not recorded has no place."""
+
+
+def test_time_that_is_not_accounted_for_has_a_reason(corpora: Path) -> None:
+    timed = 0
+    for folder in sorted(path for path in corpora.iterdir() if path.is_dir()):
+        try:
+            corpus = ot.read_traces(folder)
+        except ot.InputError:
+            continue  # no recordings of runs
+        table = ot.metrics(corpus, groups=["time", "scale"])
+        codes = corpus.findings.filter(pl.col("code").cast(pl.String).is_in(REASONS)).collect()
+        scored = corpus.agents.filter(pl.col("kind").cast(pl.String) == "scorer").collect()["trace"]
+        for row in table.iter_rows(named=True):
+            if row["clock_unit"] != "seconds" or not row["elapsed"]:
+                continue
+            timed += 1
+            # Durations of its results, or of its scorers, are not known.
+            unknown = row["tool_time"] is None or (row["scorer_time"] is None and row["trace"] in scored)
+            if row["trace"] not in codes["trace"] and not unknown:
+                assert row["unaccounted"] <= 0.01 * row["elapsed"], (folder.name, row["trace"])
+    assert timed > 190

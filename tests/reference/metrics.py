@@ -27,6 +27,7 @@ class Measured:
         self.basis = basis
         self.max_gap = longest_gap(max_gap, basis)
         self.timed = Timed(trace, basis, "auto", "none", max_gap=max_gap)
+        self.clock = self.timed.clock(basis)
         self.graph = nx.DiGraph()
         self.graph.add_nodes_from(range(self.n))
         self.graph.add_edges_from(trace.edges)
@@ -125,7 +126,7 @@ class Measured:
             "graph_width": max(Counter(layers.values()).values()) if layers else None,
             "tokens": self.sum_of([self.tokens(v) for v in range(self.n)]),
             "cost_usd": self.spent("cost_usd"),
-            "elapsed": max(self.times) - min(self.times),
+            "elapsed": self.clock[1] - self.clock[0],
         }
 
     def usage(self) -> Metrics:
@@ -209,6 +210,8 @@ class Measured:
             if self.events[v]["type"] == "tool_result"
             or trace.outside.get(self.events[v]["agent"]) == "environment"
         ]
+        start, finish = self.clock
+        waits: list[tuple[float, float]] = []
         permission: list[tuple[float, float]] = []
         human: list[tuple[float, float]] = []
         last: dict[str | None, int] = {}
@@ -219,6 +222,11 @@ class Measured:
             calls[trace.owner[v]] += (event["type"] in ("tool_call", "spawn")) - answers
             if (timed.aside[v] != "user" or answers) and trace.owner[v] is not None:
                 last[trace.owner[v]] = v
+            hears = self.hears(v)
+            if hears is not None:
+                calls[hears] -= calls[hears] > 0
+                if hears not in last or not self.done(last[hears]):
+                    last[hears] = v
             if timed.aside[v] != "user":
                 continue
             inputs = sorted(u for u, w in trace.edges if w == v)
@@ -232,12 +240,18 @@ class Measured:
             who = trace.root if event["to"] is None else event["to"]
             before = last.get(who)
             waited = 0.0
-            if before is not None:
-                said = self.events[before]
-                done = said["type"] in ("message", "return", "aggregate") and timed.aside[before] is None
-                done &= said["to"] is None or said["to"] in trace.outside
-                if done or (said["type"] == "tool_result" and calls[who] <= 0):
-                    waited = max(0.0, now - timed.end[before])
+            since: float | None = None
+            if before is None:
+                since = start if who == trace.root else None
+            elif self.done(before) or (self.events[before]["type"] == "tool_result" and calls[who] <= 0):
+                waited = max(0.0, now - timed.end[before])
+            elif calls[who] <= 0 and (
+                (timed.aside[before] == "user" and self.events[before]["type"] != "tool_result")
+                or self.hears(before) is not None
+            ):
+                since = timed.end[before]
+            if since is not None and now > since and who in trace.agents:
+                (idle if now - since > self.max_gap else waits).append((since, now))
             human.append((waited, now))
             last[who] = v
         scored = [
@@ -257,7 +271,9 @@ class Measured:
         busy += [(timed.end[v] - length, timed.end[v]) for v, length in zip(scorers, scored, strict=True)]
         out: Metrics = {
             "model_time": sum(timed.d[v] for v in team if v not in of_tool),
-            "tool_time": sum(timed.d[v] for v in of_tool),
+            "tool_time": sum(timed.d[v] for v in of_tool)
+            if not any(timed.unknown) or any(not timed.unknown[v] for v in of_tool)
+            else None,
             "queue_time": counted(
                 [(one, timed.end[v] - timed.d[v]) for v, one in enumerate(timed.queued) if one is not None]
             ),
@@ -269,11 +285,28 @@ class Measured:
             "unaccounted": None,
         }
         if timed.recorded_makespan is not None:
-            finish = max(timed.end)
-            free = uncovered(busy, finish - timed.recorded_makespan, finish)
-            rest = uncovered(busy + idle, finish - timed.recorded_makespan, finish)
-            out |= {"idle_time": free - rest, "unaccounted": rest}
+            free, left, bare = (
+                uncovered(some, start, finish, self.max_gap)
+                for some in (busy, busy + waits, busy + waits + idle)
+            )
+            if human:
+                out["human_wait"] = (out["human_wait"] or 0.0) + sum(free) - sum(left)
+            out |= {"idle_time": sum(left) - bare[0], "unaccounted": bare[0]}
         return out
+
+    def done(self, v: int) -> bool:
+        """Whether who did this has nothing to do after it: it spoke, and to no other agent."""
+        said = self.events[v]
+        spoke = said["type"] in ("message", "return", "aggregate") and self.timed.aside[v] is None
+        return spoke and (said["to"] is None or said["to"] in self.trace.outside)
+
+    def hears(self, v: int) -> str | None:
+        """Whom a return reaches by itself, with no result that brings it."""
+        event, trace = self.events[v], self.trace
+        if event["type"] != "return" or event["to"] not in trace.agents or event["to"] == trace.owner[v]:
+            return None
+        brought = any(u == v and self.events[w]["type"] == "tool_result" for u, w in self.graph.edges)
+        return None if brought else str(event["to"])
 
     def lifetimes(self) -> dict[str, tuple[float, float]]:
         lives: dict[str, tuple[float, float]] = {}
@@ -496,8 +529,18 @@ class Measured:
         }
 
 
-def uncovered(spans: list[tuple[float, float]], start: float, finish: float) -> float:
-    """How much of the time between two moments no span covers."""
+def uncovered(
+    spans: list[tuple[float, float]], start: float, finish: float, most: float
+) -> tuple[float, float]:
+    """How much of the time no span covers: in stretches of at most so much, and in longer ones."""
     moments = sorted({start, finish, *(min(max(t, start), finish) for span in spans for t in span)})
-    pairs = itertools.pairwise(moments)
-    return sum(b - a for a, b in pairs if not any(low <= a and b <= high for low, high in spans))
+    holes: list[tuple[float, float]] = []
+    for a, b in itertools.pairwise(moments):
+        if any(low <= a and b <= high for low, high in spans):
+            continue
+        if holes and holes[-1][1] == a:
+            holes[-1] = (holes[-1][0], b)
+        else:
+            holes.append((a, b))
+    lengths = [b - a for a, b in holes]
+    return sum(n for n in lengths if n <= most), sum(n for n in lengths if n > most)

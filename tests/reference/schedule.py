@@ -89,6 +89,12 @@ class Timed:
                 left = max(0.0, self.end[v] - (self.waited[v] or 0.0)) if seconds or rule == "gap" else 0.0
                 recorded[v] = min(length, left)
         gap = [self._gap(v) for v in range(n)]
+        #: Nothing says when a result began whose call is not recorded.
+        led = {w for _, w in trace.edges}
+        self.unknown = [
+            events[v]["type"] == "tool_result" and recorded[v] is None and v not in led for v in range(n)
+        ]
+        gap = [0.0 if unknown else g for unknown, g in zip(self.unknown, gap, strict=True)]
         longest = longest_gap(max_gap, basis)
         long = [r is None and g > longest for r, g in zip(recorded, gap, strict=True)]
         self.idle = [g if too_long else 0.0 for g, too_long in zip(gap, long, strict=True)]
@@ -100,7 +106,7 @@ class Timed:
         for v in range(n):
             waited = self.t0 if self.waited[v] is None else self.waited[v]
             length = recorded[v]
-            untold = self.end[v] if long[v] else waited
+            untold = self.end[v] if long[v] or self.unknown[v] else waited
             begins.append(untold if length is None else self.end[v] - length)
         #: When each began: not before everything it waits for had ended.
         began = [b if w is None else max(b, w) for b, w in zip(begins, self.waited, strict=True)]
@@ -127,6 +133,17 @@ class Timed:
                     for o, d, e, b in zip(over, self.d, self.end, began, strict=True)
                 ]
             self.release = [b - self.origin for b in began]
+
+    def clock(self, basis: str) -> tuple[float, float]:
+        """From the earliest beginning that is recorded to the latest end; a human's word takes no time."""
+        begins, ends = [], []
+        for v, event in enumerate(self.trace.events):
+            t, length, end = float(event["t"]), event["duration_s"], event["t_end"]
+            if basis not in ("seconds", "partial") or self.aside[v] == "user":
+                length = end = None
+            begins.append(t - (length or 0.0))
+            ends.append(t if length is not None or end is None else max(t, float(end)))
+        return min(begins), max(ends)
 
     def is_given_by_human(self, v: int) -> bool:
         event = self.trace.events[v]

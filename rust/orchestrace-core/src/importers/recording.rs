@@ -27,6 +27,7 @@ mod order;
 mod plan;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 pub(crate) use beside::{Beside, Stated};
 
@@ -267,6 +268,8 @@ pub struct CallResult {
     pub launched: bool,
     /// Whether a human gave it: answered a question, approved a plan. Then nobody worked for it.
     pub by_user: bool,
+    /// Whether its call did nothing but wait for agents: what they answered meanwhile is what it gave back (R5).
+    pub waits: bool,
     /// `x_` fields.
     pub extras: Text,
 }
@@ -640,12 +643,8 @@ impl Recording {
             let is_outcome = result.rewards.len() == 1 || &**name == "reward";
             self.measure(MeasureKind::Reward, if is_outcome { "team" } else { name }, *reward);
         }
-        let usages = self.entries.iter().filter_map(|entry| match &entry.what {
-            What::Response(response) => Some(response.usage),
-            _ => None,
-        });
         let (mut sum, mut priced) = (0_i64, false);
-        for usage in usages {
+        for usage in self.usages(None) {
             let parts = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
             sum = sum.saturating_add(parts);
             priced |= usage.cost_usd.is_some();
@@ -654,8 +653,7 @@ impl Recording {
             self.measure(MeasureKind::Cost, "cost_usd", cost);
         }
         if let Some(tokens) = result.tokens.filter(|tokens| *tokens != sum) {
-            let message = format!("the run's result says {tokens} tokens, but its responses sum to {sum}");
-            self.finding(FindingCode::UsageRepeated, None, message);
+            self.other_total(None, None, tokens, sum, ("the run's result says", "its responses"));
         }
         self.stopped_by(&result.exception);
     }

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{references_of, run_of, text_of};
-use crate::error::FindingCode;
 use crate::importers::items::TraceItems;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Party, Recording, Response, Saying, Text,
@@ -441,11 +440,8 @@ impl<'t> Telling<'t, '_, '_> {
             return;
         }
         let sum = stream.sum.0.saturating_add(stream.sum.1);
-        self.recording.finding(
-            FindingCode::UsageRepeated,
-            stream.last,
-            format!("the document's total is {total} tokens, but its steps sum to {sum}"),
-        );
+        let words = ("the document's total is", "its steps");
+        self.recording.other_total(stream.last, Some(stream.agent), total, sum, words);
         if let Some(entry) = stream.last {
             let extras =
                 self.recording.response_mut(entry).map(|response| response.extras).unwrap_or_default();

@@ -2,7 +2,9 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::importers::detect;
-use crate::importers::testing::{edges_of, event, events, fates, is_partial, read_texts, set, traces, with};
+use crate::importers::testing::{
+    column, edges_of, event, events, fates, is_partial, read_texts, set, traces, with,
+};
 use crate::store::Store;
 
 mod edge_cases;
@@ -192,6 +194,12 @@ fn totals_that_differ_stay_beside_the_sum() {
     let trace = one(&[("t.json", &document)]);
     assert_eq!((&trace["costs"]["tokens"], &trace["costs"]["cost_usd"]), (&json!(24), &json!(1)));
     assert_eq!(event(&trace, "s1:5")["x_reported_tokens"], json!(101));
+    let mut floor = document.clone();
+    floor["steps"][2].as_object_mut().unwrap().remove("metrics");
+    for (document, code) in [(&document, "usage.repeated"), (&floor, "usage.incomplete")] {
+        let codes = column(&read_documents(&[("t.json", document)]), "findings", "code");
+        assert!(codes.contains(&code.to_owned()), "{codes:?}");
+    }
     for at in [2, 3] {
         document["steps"][at].as_object_mut().unwrap().remove("metrics");
     }

@@ -320,6 +320,9 @@ fn called(records: &mut Records, block: Value<'_>) -> Use {
             }
         }
         "Workflow" => Act::Workflow,
+        "TaskOutput" | "AgentOutputTool" => {
+            Act::Waits { task: records.code_of(input.first(&["task_id", "agentId", "agent_id"])) }
+        }
         "StructuredOutput" => Act::Answer { content: hash(input.raw()) },
         _ => Act::Tool,
     };

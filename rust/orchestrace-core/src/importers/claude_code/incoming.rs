@@ -160,6 +160,7 @@ impl Teller<'_> {
             trusted: Some(trusted),
             launched: outcome.launched,
             by_user: BY_USER.contains(&name) && !outcome.failed && !outcome.refused,
+            waits: of_agent.is_some() || call.is_some_and(|call| self.waits_for_agents(call)),
             extras,
         };
         // What the user decided comes before what the call gave back.
@@ -178,16 +179,23 @@ impl Teller<'_> {
             };
             self.recording.incoming(agent, incoming);
         }
-        self.recording.result(agent, result);
-        if let Some(child) = child.filter(|_| !outcome.launched) {
-            self.comes_back(child, result.call, (outcome.content, true), line, By::Result);
-            self.reported.extend(outcome.tokens.map(|tokens| (child, line.time, tokens)));
-        }
+        // What the result brings was said before it.
         if let Some(child) = of_agent {
             self.deliver(agent, child, (outcome.content, false), line, By::Output);
         } else if outcome.ended != 0 {
             self.deliver_run(agent, (outcome.ended, 0), line);
         }
+        self.recording.result(agent, result);
+        if let Some(child) = child.filter(|_| !outcome.launched) {
+            self.comes_back(child, result.call, (outcome.content, true), line, By::Result);
+            self.reported.extend(outcome.tokens.map(|tokens| (child, line.time, tokens)));
+        }
+    }
+
+    /// Whether a call does nothing but wait for work in the background that is that of agents.
+    fn waits_for_agents(&self, call: &Block) -> bool {
+        let Block::Use(Use { act: Act::Waits { task }, .. }) = call else { return false };
+        self.by_id.contains_key(task) || self.runs.contains_key(task)
     }
 
     /// Whether work in the background that has ended is that of an agent, or of the agents of a workflow.

@@ -207,6 +207,10 @@ pub(super) enum Act {
         content: Hash,
     },
     Workflow,
+    /// Waits for work in the background.
+    Waits {
+        task: Code,
+    },
     /// Gives the answer of the agent, in a form that was asked for.
     Answer {
         content: Hash,

@@ -524,7 +524,7 @@ impl Teller<'_> {
                 (Party::Agent(to), _) if to == agent => Does::UsesTool,
                 (party, _) => Does::Tells(party),
             },
-            Act::Tool | Act::Workflow | Act::Answer { .. } => Does::UsesTool,
+            Act::Tool | Act::Workflow | Act::Waits { .. } | Act::Answer { .. } => Does::UsesTool,
         };
         if let Does::Spawns(woken) | Does::Tells(Party::Agent(woken)) = does {
             *self.wakes.entry(woken).or_insert(0) += 1;

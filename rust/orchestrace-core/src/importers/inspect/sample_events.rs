@@ -7,7 +7,6 @@ use super::ends::{error_type, finish};
 use super::scores;
 use super::transcript::{About, NONE, ROOT, Span, Step, Transcript};
 use super::usage::{reported, usage};
-use crate::error::FindingCode;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Recording, Response,
     Saying, Text, Usage, hash,
@@ -580,11 +579,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             && reported != self.tokens
         {
             let told = self.tokens;
-            self.out.finding(
-                FindingCode::UsageRepeated,
-                None,
-                format!("the sample reports {reported} tokens, but its events sum to {told}"),
-            );
+            self.out.other_total(None, None, reported, told, ("the sample reports", "its events"));
             let extras = self.out.response_mut(first).map_or(Text::default(), |r| r.extras);
             let extras = self.out.extra(extras, "x_reported_tokens", &reported.to_string());
             if let Some(response) = self.out.response_mut(first) {

@@ -218,6 +218,24 @@ fn totals_that_differ_are_told() {
 }
 
 #[test]
+fn more_than_events_show_where_one_states_nothing_is_a_floor() {
+    let mut silent = model("", 2, 3, "y", &[]);
+    silent["output"].as_object_mut().unwrap().remove("usage");
+    let mut sample = sample(&json!(1), 1, vec![model("", 0, 1, "x", &[]), silent]);
+    sample["model_usage"] = json!({"x/m": {"input_tokens": 30, "output_tokens": 4, "total_tokens": 34}});
+    let store = read(&log(vec![sample.clone()]));
+    assert_eq!(column(&store, "findings", "code"), ["usage.incomplete"]);
+    let said = &column(&store, "findings", "message")[0];
+    assert!(
+        said.contains("34 tokens") && said.contains("12") && said.contains("1 of the responses"),
+        "{said}"
+    );
+    // Less than the events show is no floor.
+    sample["model_usage"]["x/m"] = json!({"input_tokens": 5, "output_tokens": 1, "total_tokens": 6});
+    assert_eq!(column(&read(&log(vec![sample])), "findings", "code"), ["usage.repeated"]);
+}
+
+#[test]
 fn attachments_and_pools_are_what_they_stand_for() {
     let long = "a long text ".repeat(20);
     let mut plain =

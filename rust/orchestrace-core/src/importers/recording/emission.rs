@@ -22,6 +22,7 @@ use crate::json::write_string;
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, TimeBasis, Topology};
 
 mod finish;
+mod waits;
 
 const USER: &str = "user";
 
@@ -875,8 +876,11 @@ impl<'r> Emission<'r, '_, '_> {
         if let Some(ok) = result.ok {
             self.out.set(EventField::Ok, Value::Bool(ok));
         }
-        if let Some(duration) = result.duration_s {
+        if let Some(duration) = self.duration_of(result) {
             self.out.set(EventField::DurationS, Value::F64(duration));
+        }
+        if result.waits {
+            self.answers_waited_for(agent, seq);
         }
         match (child.filter(|_| brought.is_none()), call) {
             _ if earlier.is_some() => {

@@ -14,6 +14,7 @@ use crate::importers::recording::{
 };
 use crate::schema::{EdgeType, EventType, MeasureKind};
 
+mod closed_late;
 mod sequence;
 
 /// One thing that somebody did.
@@ -67,6 +68,8 @@ struct Describing<'s> {
     ends_with: Vec<(u32, u32)>,
     /// Responses that failed in what they made their program do.
     failed_by: Vec<(u32, u32)>,
+    /// When agents answered whose spans were closed later.
+    answered: HashMap<u32, i64>,
 }
 
 fn duration(span: &Span) -> Option<f64> {
@@ -116,11 +119,14 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
         says_to: Vec::new(),
         ends_with: Vec::new(),
         failed_by: Vec::new(),
+        answered: HashMap::new(),
     };
     let root = describing.root();
     describing.open();
     describing.agents();
     let mut rows = describing.rows();
+    describing.answer_in_time(&mut rows);
+    rows.sort_by_key(|row| row.key);
     describing.fail();
     describing.close(&mut rows);
     for row in &rows {
@@ -436,7 +442,7 @@ impl Describing<'_> {
             Saying {
                 content: output,
                 to: player.parent.filter(|_| again).map(|parent| Party::Agent(self.agent(parent))),
-                time: ended(&span),
+                time: self.answered.get(&row.span).copied().or(ended(&span)),
                 ok: span.ok,
                 extras,
                 ..Saying::default()
@@ -638,18 +644,15 @@ impl Describing<'_> {
             let told = format!("the span '{id}' repeats the usage of spans within it");
             all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, told);
         }
-        for (i, said) in std::mem::take(&mut self.reports.differing) {
+        for (code, i, said) in std::mem::take(&mut self.reports.differing) {
             let (at, told) = match i {
                 Some(i) => {
                     let id = all.read(all.spans[i as usize].id);
-                    (
-                        self.described[i as usize].first,
-                        format!("of the span '{id}': {said}; the latter counts"),
-                    )
+                    (self.described[i as usize].first, format!("of the span '{id}': {said}"))
                 }
-                None => (None, format!("{said}; the latter counts")),
+                None => (None, said),
             };
-            all.recording.finding(FindingCode::UsageConflict, at, told);
+            all.recording.finding(code, at, told);
         }
         for told in std::mem::take(&mut self.owners.doubtful) {
             all.recording.finding(FindingCode::AgentMerged, None, told);

@@ -7,6 +7,7 @@ use super::forest::Forest;
 use super::matching::Matching;
 use super::owners::{Generations, Owners};
 use super::{NONE, Spans, Text, Usage, Work};
+use crate::error::FindingCode;
 
 /// Tokens and dollars.
 #[derive(Debug, Clone, Copy, Default)]
@@ -34,6 +35,42 @@ impl Spent {
     }
 }
 
+/// How many responses, and agents without any, state nothing that is counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Silent {
+    tokens: u32,
+    cost_usd: u32,
+}
+
+impl Silent {
+    fn add(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.cost_usd += other.cost_usd;
+    }
+
+    /// Those that this part of a run is: it has nobody within it who may state something.
+    fn part(spent: Spent) -> Self {
+        Self { tokens: spent.tokens.is_none().into(), cost_usd: spent.cost_usd.is_none().into() }
+    }
+}
+
+/// What the spans within a span, or all spans of a trace, state.
+#[derive(Debug, Clone, Copy, Default)]
+struct Within {
+    spent: Spent,
+    silent: Silent,
+    /// Whether there is a response or an agent.
+    works: bool,
+}
+
+impl Within {
+    fn add(&mut self, other: Self) {
+        self.spent.add(other.spent);
+        self.silent.add(other.silent);
+        self.works |= other.works;
+    }
+}
+
 /// What a span states of which the spans within it state something, too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stated {
@@ -52,8 +89,9 @@ pub(super) struct Reports {
     pub stated: Vec<Stated>,
     /// Spans whose usage is the sum of that within them.
     pub repeated: Vec<u32>,
-    /// Spans that state another sum than the spans within them, and what both say.
-    pub differing: Vec<(Option<u32>, String)>,
+    /// Spans that state another sum than the spans within them, and what both say: a conflict, or more where some of
+    /// those within state nothing.
+    pub differing: Vec<(FindingCode, Option<u32>, String)>,
     /// What is stated of the whole alone.
     pub whole: (Option<i64>, Option<f64>),
     /// What is stated of the whole beside another sum of its spans.
@@ -81,19 +119,23 @@ impl Reports {
             })
             .collect();
         outer.extend(all.reported.iter().map(|(i, usage, model)| (*i, (*usage, *model))));
-        let mut below = vec![Spent::default(); all.spans.len()];
-        let mut within_all = Spent::default();
+        let mut below = vec![Within::default(); all.spans.len()];
+        let mut within_all = Within::default();
         for &i in forest.order.iter().rev() {
             let work = all.spans[i as usize].work;
+            let mut sum = below[i as usize];
             if let Work::Generation(generation) = work
                 && generations.leaf[i as usize] == i
             {
-                below[i as usize].add(Spent::of(&generation.usage));
+                let spent = Spent::of(&generation.usage);
+                sum.add(Within { spent, silent: Silent::part(spent), works: true });
             } else if let Some((usage, model)) = outer.get(&i).filter(|_| !matches!(work, Work::Nothing)) {
-                let spent = reports.judge(i, &work, usage, *model, below[i as usize]);
-                below[i as usize].add(spent);
+                sum = reports.judge(i, &work, usage, *model, sum);
             }
-            let sum = below[i as usize];
+            if matches!(work, Work::Agent(_)) && !sum.works {
+                sum.silent = Silent::part(sum.spent);
+                sum.works = true;
+            }
             match forest.parent[i as usize] {
                 NONE => within_all.add(sum),
                 parent => below[parent as usize].add(sum),
@@ -107,28 +149,42 @@ impl Reports {
         reports
     }
 
-    /// What of the usage of a span is used: each of tokens and price if nothing within says it.
-    fn judge(&mut self, i: u32, work: &Work, usage: &Usage, model: Text, below: Spent) -> Spent {
+    /// What of the usage of a span is used, each of tokens and price if nothing within says it; and what it and the
+    /// spans within it state together.
+    fn judge(&mut self, i: u32, work: &Work, usage: &Usage, model: Text, below: Within) -> Within {
         let own = Spent::of(usage);
         let used = Spent {
-            tokens: own.tokens.filter(|_| below.tokens.is_none()),
-            cost_usd: own.cost_usd.filter(|_| below.cost_usd.is_none()),
+            tokens: own.tokens.filter(|_| below.spent.tokens.is_none()),
+            cost_usd: own.cost_usd.filter(|_| below.spent.cost_usd.is_none()),
         };
         if used.tokens.is_some() || used.cost_usd.is_some() {
             let counts = if used.tokens.is_some() { *usage } else { Usage::default() };
             self.carried.insert(i, (Usage { cost_usd: used.cost_usd, ..counts }, model));
         }
-        let (differs, said) = compare("it", "the spans within it", own, below);
-        if let Some(said) = said {
-            self.differing.push((Some(i), said));
-        } else if (own.tokens.is_some() && below.tokens.is_some()) && !matches!(work, Work::Chain(_)) {
-            self.repeated.push(i);
+        let differs = Difference::of(own, below);
+        let said = differs.say("it", "the spans within it");
+        if said.is_empty() {
+            let both = own.tokens.is_some() && below.spent.tokens.is_some();
+            if both && !matches!(work, Work::Chain(_)) {
+                self.repeated.push(i);
+            }
         }
-        let tokens = own.tokens.filter(|_| below.tokens.is_some());
-        if tokens.is_some() || differs.cost_usd.is_some() {
-            self.stated.push(Stated { span: i, tokens, cost_usd: differs.cost_usd });
+        self.differing.extend(said.into_iter().rev().map(|(code, said)| (code, Some(i), said)));
+        let tokens = own.tokens.filter(|_| below.spent.tokens.is_some());
+        let cost_usd = differs.cost_usd.map(|(own, ..)| own);
+        if tokens.is_some() || cost_usd.is_some() {
+            self.stated.push(Stated { span: i, tokens, cost_usd });
         }
-        used
+        let mut sum = below;
+        sum.spent.add(used);
+        // A sum that is that of the others, or stands for all, leaves nobody out.
+        if own.tokens.is_some() && differs.tokens.is_none() {
+            sum.silent.tokens = 0;
+        }
+        if own.cost_usd.is_some() && differs.cost_usd.is_none() {
+            sum.silent.cost_usd = 0;
+        }
+        sum
     }
 
     /// Moves what is used to spans that have an event to carry it.
@@ -187,15 +243,15 @@ impl Reports {
     }
 
     /// Compares what is stated of the whole with the sum of its spans.
-    fn whole_of(&mut self, usage: &Usage, within: Spent) {
+    fn whole_of(&mut self, usage: &Usage, within: Within) {
         let own = Spent::of(usage);
-        let (_, said) = compare("the trace", "its spans", own, within);
-        if let Some(said) = said {
-            self.differing.push((None, said));
+        let said = Difference::of(own, within).say("the trace", "its spans");
+        if !said.is_empty() {
             self.whole_beside = (own.tokens, own.cost_usd);
         }
-        self.whole.0 = self.whole.0.or(own.tokens.filter(|_| within.tokens.is_none()));
-        self.whole.1 = self.whole.1.or(own.cost_usd.filter(|_| within.cost_usd.is_none()));
+        self.differing.extend(said.into_iter().map(|(code, said)| (code, None, said)));
+        self.whole.0 = self.whole.0.or(own.tokens.filter(|_| within.spent.tokens.is_none()));
+        self.whole.1 = self.whole.1.or(own.cost_usd.filter(|_| within.spent.cost_usd.is_none()));
     }
 
     /// The usage that the event of a span carries.
@@ -209,20 +265,57 @@ impl Reports {
     }
 }
 
-/// Where two sums differ, and a sentence about it; prices to a millionth, since sources round them.
-fn compare(who: &str, within: &str, own: Spent, below: Spent) -> (Spent, Option<String>) {
-    let tokens = own.tokens.zip(below.tokens).filter(|(own, below)| own != below);
-    let price =
-        own.cost_usd.zip(below.cost_usd).filter(|(own, below)| (own - below).abs() > 1e-6 * own.max(*below));
-    let mut parts = Vec::new();
-    if let Some((own, below)) = tokens {
-        parts.push(format!("{who} states {own} tokens, {within} {below}"));
+/// Where a stated sum is not that of the parts: both, and how many parts state nothing.
+#[derive(Debug, Clone, Copy)]
+struct Difference {
+    tokens: Option<(i64, i64, u32)>,
+    cost_usd: Option<(f64, f64, u32)>,
+}
+
+impl Difference {
+    /// Prices differ beyond a millionth, since sources round them.
+    fn of(own: Spent, below: Within) -> Self {
+        let Within { spent, silent, .. } = below;
+        let tokens = own.tokens.zip(spent.tokens).filter(|(own, below)| own != below);
+        let price = own.cost_usd.zip(spent.cost_usd);
+        let price = price.filter(|(own, below)| (own - below).abs() > 1e-6 * own.max(*below));
+        Self {
+            tokens: tokens.map(|(own, below)| (own, below, silent.tokens)),
+            cost_usd: price.map(|(own, below)| (own, below, silent.cost_usd)),
+        }
     }
-    if let Some((own, below)) = price {
-        parts.push(format!("{who} states USD {own}, {within} USD {below}"));
+
+    /// Sentences about it. Where more is stated than the parts show, and some of them state nothing, the sum of the
+    /// parts is a floor; else the numbers contradict each other.
+    fn say(&self, who: &str, within: &str) -> Vec<(FindingCode, String)> {
+        let (mut conflict, mut floor) = (Vec::new(), Vec::new());
+        let silence = |n: u32| {
+            let verb = if n == 1 { "states" } else { "state" };
+            format!("{n} of the responses and agents there {verb} nothing")
+        };
+        if let Some((own, below, silent)) = self.tokens {
+            let said = format!("{who} states {own} tokens, {within} {below}");
+            if own > below && silent > 0 {
+                floor.push(format!("{said}, and {}", silence(silent)));
+            } else {
+                conflict.push(said);
+            }
+        }
+        if let Some((own, below, silent)) = self.cost_usd {
+            let said = format!("{who} states USD {own}, {within} USD {below}");
+            if own > below && silent > 0 {
+                floor.push(format!("{said}, and {}", silence(silent)));
+            } else {
+                conflict.push(said);
+            }
+        }
+        let told = [
+            (FindingCode::UsageConflict, conflict, "the latter counts"),
+            (FindingCode::UsageIncomplete, floor, "the latter counts, as a floor"),
+        ];
+        let told = told.into_iter().filter(|(_, said, _)| !said.is_empty());
+        told.map(|(code, said, counts)| (code, format!("{}; {counts}", said.join("; ")))).collect()
     }
-    let said = (!parts.is_empty()).then(|| parts.join("; "));
-    (Spent { tokens: tokens.map(|pair| pair.0), cost_usd: price.map(|pair| pair.0) }, said)
 }
 
 /// Adds usage to usage.

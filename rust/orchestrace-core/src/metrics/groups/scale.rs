@@ -6,6 +6,7 @@ use crate::error::Reason;
 use crate::graph::{NOBODY, Order, Owners};
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
+use crate::replay::schedule::durations::clock;
 use crate::schema::EventType;
 
 /// Sizes of a run.
@@ -59,7 +60,11 @@ static INFO: GroupInfo = GroupInfo {
             count: Count::Usd,
             summary: "price of the team's events; else that which the run states",
         },
-        Metric { name: "elapsed", count: Count::Clock, summary: "last time - first time, in the unit of t" },
+        Metric {
+            name: "elapsed",
+            count: Count::Clock,
+            summary: "from the earliest beginning of an event to the latest end, in the unit of t",
+        },
     ],
 };
 
@@ -118,7 +123,7 @@ impl Measure for Worker {
         let told = (0..events).filter_map(|v| subject.owners.cost_usd(view, v));
         let cost = told.reduce(|sum, one| sum + one).or_else(|| view.stated_cost_usd());
         out.put(13, cost.ok_or(Reason::FieldAbsent));
-        let (first, last) = ends(view.t);
+        let (first, last) = clock(view, subject.owners);
         out.set(14, last - first);
     }
 }

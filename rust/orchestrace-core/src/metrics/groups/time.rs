@@ -10,15 +10,18 @@
 //! ```
 //!
 //! An agent waits if it spoke last, and to no other agent, or if what it read last is a result and no call of its own is
-//! open. Any of these times beyond `max_gap` is idle time instead. Times of parallel events add up, as work does; idle
-//! and unaccounted time is that of the clock, in which nobody worked. So the columns add up to the elapsed time, or
-//! to more where events are parallel. O(|V| log |V| + |E|).
+//! open. It waits as well, as far as nobody works, if what it read last is an answer or a human's word: a response begins
+//! with the last of these; and the root waits for its first word. Any of these times beyond `max_gap` is idle time instead,
+//! and so is any stretch beyond it in which nothing is known. Times of parallel events add up, as work does; idle and
+//! unaccounted time is that of the clock, in which nobody worked. So the columns add up to the elapsed time, or to more
+//! where events are parallel. O(|V| log |V| + |E|).
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
+use crate::graph::owner::Name;
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
-use crate::replay::schedule::durations::{MaxGap, ROUNDING, Timing, explicit};
+use crate::replay::schedule::durations::{MaxGap, ROUNDING, Timing, clock as clock_of, explicit};
 use crate::schema::{AgentKind, EventType};
 
 /// Time by use.
@@ -38,7 +41,7 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "tool_time",
             count: Count::Time,
-            summary: "durations of tool results and environment events",
+            summary: "durations of tool results and environment events; null if none of the results has a known one",
         },
         Metric {
             name: "queue_time",
@@ -53,13 +56,14 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "human_wait",
             count: Count::Time,
-            summary: "time from an agent's last word, or the last result it got, to a word of the user, human or simulated",
+            summary: "time from an agent's last word, or the last that it got, to a word of the user, human or simulated",
         },
         Metric { name: "scorer_time", count: Count::Time, summary: "recorded durations of scorers" },
         Metric {
             name: "idle_time",
             count: Count::Time,
-            summary: "time of the clock in gaps, queues and waits longer than max_gap, where nobody worked; 0 with max_gap=None",
+            summary: "time of the clock in gaps, queues, waits and other stretches longer than max_gap, where nobody worked; 0 \
+                      with max_gap=None",
         },
         Metric {
             name: "unaccounted",
@@ -88,45 +92,78 @@ struct Worker {
     clock: Clock,
 }
 
-/// When something was going on, and when it took too long.
+/// When something was going on, when it took too long, and when a human was waited for unless somebody worked.
 #[derive(Debug, Default)]
 struct Clock {
     busy: Vec<(f64, f64)>,
     idle: Vec<(f64, f64)>,
+    waits: Vec<(f64, f64)>,
+}
+
+/// The time of the clock in which nobody worked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rest {
+    waited: f64,
+    idle: f64,
+    unaccounted: f64,
 }
 
 impl Clock {
+    fn clear(&mut self) {
+        self.busy.clear();
+        self.idle.clear();
+        self.waits.clear();
+    }
+
     fn add(&mut self, from: f64, to: f64, is_idle: bool) {
         if to > from {
             (if is_idle { &mut self.idle } else { &mut self.busy }).push((from, to));
         }
     }
 
-    /// How much of the time from `start` to `end` is idle and not busy, and how much is neither.
-    fn rest(&mut self, start: f64, end: f64) -> (f64, f64) {
-        let free = uncovered(&mut self.busy, start, end);
-        if self.idle.is_empty() {
-            return (0.0, free);
+    /// A human was waited for, as far as nobody worked.
+    fn wait(&mut self, from: f64, to: f64, most: f64) {
+        if to > from {
+            (if to - from > most { &mut self.idle } else { &mut self.waits }).push((from, to));
         }
-        self.busy.append(&mut self.idle);
-        let unaccounted = uncovered(&mut self.busy, start, end);
-        (free - unaccounted, unaccounted)
+    }
+
+    /// How much of the time from `start` to `end` is not busy, by what it is; a stretch of more than `most` is idle.
+    fn rest(&mut self, start: f64, end: f64, most: f64) -> Rest {
+        let sum = |(short, long): (f64, f64)| short + long;
+        let free = uncovered(&mut self.busy, start, end, most);
+        let mut rest = Rest::default();
+        let mut left = free;
+        if !self.waits.is_empty() {
+            self.busy.append(&mut self.waits);
+            left = uncovered(&mut self.busy, start, end, most);
+            rest.waited = sum(free) - sum(left);
+        }
+        let mut bare = left;
+        if !self.idle.is_empty() {
+            self.busy.append(&mut self.idle);
+            bare = uncovered(&mut self.busy, start, end, most);
+        }
+        rest.unaccounted = bare.0;
+        rest.idle = if bare == left { bare.1 } else { sum(left) - bare.0 };
+        rest
     }
 }
 
-/// How much of the time from `start` to `end` no interval covers.
-fn uncovered(intervals: &mut [(f64, f64)], start: f64, end: f64) -> f64 {
+/// How much of the time from `start` to `end` no interval covers: in stretches of at most `most`, and in longer ones.
+fn uncovered(intervals: &mut [(f64, f64)], start: f64, end: f64, most: f64) -> (f64, f64) {
     intervals.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
     // What differs by less than a subtraction rounds leaves no hole.
     let noise = ROUNDING * start.abs().max(end.abs());
-    let (mut reached, mut sum) = (start, 0.0);
+    let (mut reached, mut short, mut long) = (start, 0.0, 0.0);
     for &(from, to) in intervals.iter().chain(std::iter::once(&(end, end))) {
-        if from - reached > noise {
-            sum += from - reached;
+        let hole = from - reached;
+        if hole > noise {
+            *(if hole > most { &mut long } else { &mut short }) += hole;
         }
         reached = reached.max(to);
     }
-    sum
+    (short, long)
 }
 
 /// A sum of times that are not too long to count.
@@ -151,9 +188,10 @@ impl Measure for Worker {
         let view = subject.view;
         let longest = self.max_gap.limit(view.time_basis);
         let clock = &mut self.clock;
-        clock.busy.clear();
-        clock.idle.clear();
+        clock.clear();
         let (mut model, mut tool) = (0.0, 0.0);
+        // Whether the duration of some result is known, and whether that of some is not.
+        let (mut known, mut unknown) = (false, false);
         let (mut queue, mut scorer) = (Sum::default(), Sum::default());
         for (v, &duration) in timing.duration.iter().enumerate() {
             let end = timing.ends[v];
@@ -169,6 +207,8 @@ impl Measure for Worker {
                     let of_tool = subject.is(v, &[EventType::ToolResult])
                         || subject.owners.outsider(view, v) == Some(AgentKind::Environment);
                     *(if of_tool { &mut tool } else { &mut model }) += duration;
+                    known |= of_tool && !timing.unknown[v];
+                    unknown |= timing.unknown[v];
                     clock.add(end - duration, end, false);
                 }
             }
@@ -177,7 +217,7 @@ impl Measure for Worker {
             }
         }
         out.set(0, model);
-        out.set(1, tool);
+        out.put(1, if unknown && !known { Err(Reason::FieldAbsent) } else { Ok(tool) });
         let told = |sum: Sum| match sum.0 {
             Some(known) => Ok(known),
             // durations in seconds have no place among times in steps
@@ -189,26 +229,35 @@ impl Measure for Worker {
         let odd = timing.steps && scorer.0.is_some();
         out.put(5, if odd { Err(Reason::TimeSteps) } else { scorer.0.ok_or(Reason::FieldAbsent) });
         let (mut permission, mut human) = (Sum::default(), Sum::default());
-        if timing.makespan.is_some() {
-            self.humans(subject, timing, &mut permission, &mut human);
+        if timing.makespan.is_none() {
+            out.put(3, told(permission));
+            out.put(4, told(human));
+            out.set(6, 0.0);
+            return out.put(7, Err(Reason::TimeSteps));
+        }
+        let (start, end) = clock_of(view, subject.owners);
+        self.humans(subject, timing, start, &mut permission, &mut human);
+        let rest = if end > start { self.clock.rest(start, end, longest) } else { Rest::default() };
+        if let Some(waited) = &mut human.0 {
+            *waited += rest.waited;
         }
         out.put(3, told(permission));
         out.put(4, told(human));
-        let last = timing.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let Some(elapsed) = timing.makespan else {
-            out.set(6, 0.0);
-            return out.put(7, Err(Reason::TimeSteps));
-        };
-        let (idle, unaccounted) =
-            if elapsed > 0.0 { self.clock.rest(last - elapsed, last) } else { (0.0, 0.0) };
-        out.set(6, idle);
-        out.set(7, unaccounted);
+        out.set(6, rest.idle);
+        out.set(7, rest.unaccounted);
     }
 }
 
 impl Worker {
     /// How long agents waited for humans.
-    fn humans(&mut self, subject: &Subject<'_>, timing: &Timing, permission: &mut Sum, human: &mut Sum) {
+    fn humans(
+        &mut self,
+        subject: &Subject<'_>,
+        timing: &Timing,
+        start: f64,
+        permission: &mut Sum,
+        human: &mut Sum,
+    ) {
         let (view, owners) = (subject.view, subject.owners);
         let longest = self.max_gap.limit(view.time_basis);
         self.last.clear();
@@ -226,6 +275,14 @@ impl Worker {
                 && let Some(last) = self.last.get_mut(subject.owner(v) as usize)
             {
                 *last = row;
+            }
+            if let Some(to) = receiver(subject, v) {
+                let (last, open) = (&mut self.last[to as usize], &mut self.open[to as usize]);
+                *open -= i32::from(*open > 0);
+                // Who is done waits since it was.
+                if *last == NOBODY || !is_done(subject, timing, *last as usize) {
+                    *last = row;
+                }
             }
             if timing.aside[v] != Some(AgentKind::User) {
                 continue;
@@ -246,6 +303,18 @@ impl Worker {
             let addressed = named.unwrap_or(subject.root());
             let open = self.open.get(addressed as usize).copied().unwrap_or(0);
             let last = self.last.get_mut(addressed as usize).map(|last| std::mem::replace(last, row));
+            // Whether it worked or waited is not known of these times: it waited where nobody worked.
+            let since = match last {
+                Some(NOBODY) if addressed == subject.root() => Some(start),
+                Some(last) if last != NOBODY && open <= 0 && was_told(subject, timing, last as usize) => {
+                    Some(timing.ends[last as usize])
+                }
+                _ => None,
+            };
+            let is_agent = owners.names().get(addressed as usize).is_some_and(Name::is_agent);
+            if let Some(since) = since.filter(|_| is_agent) {
+                self.clock.wait(since, view.t[v], longest);
+            }
             let last = last.filter(|&last| last != NOBODY).map(|last| last as usize);
             let waits = |last: usize| is_done(subject, timing, last) || has_read(subject, last) && open <= 0;
             let waited = last.filter(|&last| waits(last));
@@ -253,6 +322,22 @@ impl Worker {
             human.add(waited, view.t[v], longest, &mut self.clock);
         }
     }
+}
+
+/// Whom a return reaches by itself, with no result that brings it.
+fn receiver(subject: &Subject<'_>, v: usize) -> Option<u32> {
+    let brought = |w: &u32| subject.is(*w as usize, &[EventType::ToolResult]);
+    let by_itself =
+        subject.is(v, &[EventType::Return]) && !subject.graph.successors_of(v).iter().any(brought);
+    let to = by_itself.then(|| subject.view.to.get(v)).flatten()?;
+    let to = subject.owners.name_index(to)?;
+    (to != subject.owner(v) && subject.owners.names()[to as usize].is_agent()).then_some(to)
+}
+
+/// Whether the last that an agent got is a human's word or an answer.
+fn was_told(subject: &Subject<'_>, timing: &Timing, v: usize) -> bool {
+    let by_human = timing.aside[v] == Some(AgentKind::User) && !subject.is(v, &[EventType::ToolResult]);
+    by_human || receiver(subject, v).is_some()
 }
 
 /// Whether the last of an agent is a result that it read.
@@ -313,13 +398,13 @@ mod tests {
             (Message, "a", Some("user"), 104.0),
         ]);
         // 2 to the call, 2 to the answer, 1 to the last; 1 of the tool; 10 of permission; 85 of the human; 3 until the human
-        // says more
+        // says more: nothing says that the call is not open, since the result does not name it
         let want = [Ok(5.0), Ok(1.0), NONE, Ok(10.0), Ok(85.0), NONE, Ok(0.0), Ok(3.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
         assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
         let want = [Ok(5.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(95.0), Ok(3.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(9.0)), want);
-        let want = [Ok(1.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(99.0), Ok(3.0)];
+        let want = [Ok(1.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(102.0), Ok(0.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(1.0)), want);
     }
 
@@ -353,13 +438,83 @@ mod tests {
         t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
         let want = [Ok(4.0), Ok(1.0), Ok(5.0), NONE, NONE, Ok(3.0), Ok(0.0), Ok(7.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
-        let want = [Ok(4.0), Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), Ok(5.0), Ok(7.0)];
+        // 5 of a queue, 7 between the tool and the scorer
+        let want = [Ok(4.0), Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), Ok(12.0), Ok(0.0)];
         assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(2.0)), want);
         // seconds of durations among steps
         let steps = Err(Reason::TimeSteps);
         let want = [Ok(4.0), Ok(1.0), steps, steps, steps, Ok(3.0), Ok(0.0), steps];
         assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
     }
+
+    #[test]
+    fn a_result_without_its_call_has_no_known_duration() {
+        use EventType::*;
+        let mut t = TestTrace::default();
+        t.event(Message, "user").at(0.0).to("a");
+        t.event(Message, "a").at(5.0);
+        t.event(ToolResult, "browser").at(900.0);
+        t.event(Message, "a").at(910.0);
+        t.edge(0, 1, EdgeType::Message).edge(1, 3, EdgeType::Temporal).edge(2, 3, EdgeType::Causal);
+        let want = [Ok(15.0), NONE, NONE, NONE, Ok(0.0), NONE, Ok(0.0), Ok(895.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
+        // Of which something is known, counts.
+        t.event(ToolCall, "a").at(910.0);
+        t.event(ToolResult, "browser").at(912.0);
+        t.edge(3, 4, EdgeType::Temporal).edge(4, 5, EdgeType::Return);
+        let want = [Ok(15.0), Ok(2.0), NONE, NONE, Ok(0.0), NONE, Ok(0.0), Ok(895.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+    }
+
+    #[test]
+    fn what_nobody_accounts_for_is_idle_beyond_the_longest_gap() {
+        use EventType::*;
+        let mut t = TestTrace::default();
+        t.event(ToolCall, "a").at(0.0);
+        t.event(Message, "user").at(90_000.0).to("a");
+        t.event(Message, "a").at(90_002.0);
+        t.edge(0, 2, EdgeType::Temporal).edge(1, 2, EdgeType::Message);
+        // The call was open, so nobody waited for the human; who worked is not known.
+        let want = [Ok(2.0), Ok(0.0), NONE, NONE, Ok(0.0), NONE, Ok(90_000.0), Ok(0.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        let want = [Ok(2.0), Ok(0.0), NONE, NONE, Ok(0.0), NONE, Ok(0.0), Ok(90_000.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Unlimited), want);
+    }
+
+    #[test]
+    fn a_root_waits_for_its_first_word_as_far_as_nobody_works() {
+        use EventType::*;
+        let mut t = TestTrace::default();
+        t.event(Message, "b").at(4.0).duration(1.0);
+        t.event(Message, "user").at(100.0).to("a");
+        t.event(Message, "a").at(105.0).to("user");
+        t.edge(1, 2, EdgeType::Message);
+        // From 3, when the first began, to 105: 1 of the other one, 96 of the human, 5 of the answer.
+        let want = [Ok(6.0), Ok(0.0), NONE, NONE, Ok(96.0), NONE, Ok(0.0), Ok(0.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        // And for more, if the human goes on before anybody has answered.
+        let said =
+            [(Message, "user", Some("a"), 0.0), (Message, "user", Some("a"), 3.0), (Message, "a", None, 4.0)];
+        let want = [Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), NONE, Ok(0.0), Ok(0.0)];
+        assert_eq!(told(&chain(&said), TimeBasis::Seconds, MaxGap::Auto), want);
+    }
+
+    #[test]
+    fn who_got_the_answer_of_its_child_waits() {
+        use EventType::*;
+        let mut t = TestTrace::default();
+        t.event(Message, "user").at(0.0).to("a");
+        t.event(Spawn, "a").at(2.0).to("b");
+        t.event(Return, "b").at(6.0).to("a");
+        t.event(Message, "user").at(26.0).to("a");
+        t.event(Return, "a").at(27.0).to("user");
+        t.edge(0, 1, EdgeType::Message).edge(1, 2, EdgeType::Spawn).edge(2, 4, EdgeType::Return);
+        t.edge(1, 4, EdgeType::Temporal).edge(3, 4, EdgeType::Message);
+        let want = [Ok(7.0), Ok(0.0), NONE, NONE, Ok(20.0), NONE, Ok(0.0), Ok(0.0)];
+        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+    }
+
     #[test]
     fn idle_time_is_that_of_the_clock() {
         use EventType::*;

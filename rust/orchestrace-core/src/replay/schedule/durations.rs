@@ -7,7 +7,8 @@
 //! `end` is `t`, or `t_end` where that defines the duration; t0 is the least `t`. What a human does takes no time here,
 //! nor what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than
 //! somebody allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a
-//! call counts what is left after the answer. The rule of the trace: `explicit` if every event of the others has one of
+//! call counts what is left after the answer. Of a result to which nothing leads, since its call is not recorded, nothing
+//! says when it began: without a recorded duration it takes no time that is known. The rule of the trace: `explicit` if every event of the others has one of
 //! the first two, else `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add.
 //! O(|V|+|E|).
 //!
@@ -136,6 +137,8 @@ pub struct Timing {
     pub aside: Vec<Option<AgentKind>>,
     /// Of each event the gap that is too long to be work, else 0.
     pub idle: Vec<f64>,
+    /// Results of which nothing says how long they took.
+    pub unknown: Vec<bool>,
     /// How long each event waited, after everything that it waits for had ended, before it began: known where its
     /// duration is recorded.
     pub queued: Vec<Option<f64>>,
@@ -214,6 +217,19 @@ impl Timing {
         }));
     }
 
+    /// Finds results without a recorded duration to which no recorded edge leads.
+    fn find_unknown(&mut self, view: &TraceView<'_>) {
+        self.unknown.clear();
+        for v in 0..view.len() {
+            let is_result = view.types[v] == EventType::ToolResult as u8;
+            let unknown = is_result && self.told(view, v).is_none();
+            self.unknown.push(unknown);
+        }
+        for &v in view.dst {
+            self.unknown[v as usize] = false;
+        }
+    }
+
     fn fill(
         &mut self,
         view: &TraceView<'_>,
@@ -231,6 +247,7 @@ impl Timing {
             column.clear();
         }
         self.queued.clear();
+        self.find_unknown(view);
         self.cut = 0;
         // Durations in seconds and times in steps have no axis in common.
         let axis = seconds || self.rule == Rule::Gap;
@@ -245,8 +262,9 @@ impl Timing {
             let told = if hands_over(view, inputs, v) { told.map(|d| d.min(left)) } else { told };
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
-            let idle = told.is_none() && gap > longest;
-            let began = told.map_or(if idle { end } else { earliest }, |d| end - d);
+            let unknown = self.unknown[v];
+            let idle = told.is_none() && !unknown && gap > longest;
+            let began = told.map_or(if idle || unknown { end } else { earliest }, |d| end - d);
             let room = (end - began.max(waited)).max(0.0);
             let overlap = told.is_some() && began < waited;
             let noticed = overlap && waited - began > ROUNDING * end.abs().max(waited.abs()).max(room);
@@ -278,6 +296,24 @@ impl Timing {
         let last = self.ends.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         self.makespan = axis.then_some(if n == 0 { 0.0 } else { last - origin + 0.0 });
     }
+}
+
+/// From when to when the clock of a run goes: from the earliest beginning that is recorded to the latest end. A human's
+/// word takes no time. Where times are steps, durations in seconds have no place among them. O(|V|).
+#[must_use]
+pub fn clock(view: &TraceView<'_>, owners: &Owners) -> (f64, f64) {
+    let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
+    (0..view.len()).fold((f64::INFINITY, f64::NEG_INFINITY), |(first, last), v| {
+        let t = view.t[v];
+        let is_human =
+            || owners.outsider(view, v) == Some(AgentKind::User) || is_given_by_human(view, owners, v);
+        let (from, to) = match (view.duration_s.get(v), view.t_end.get(v)) {
+            (Some(length), _) if seconds && !is_human() => (t - length.max(0.0), t),
+            (None, Some(end)) if seconds && !is_human() => (t, end.max(t)),
+            _ => (t, t),
+        };
+        (first.min(from), last.max(to))
+    })
 }
 
 /// The recorded duration of an event.

@@ -37,12 +37,12 @@ pub static USD: Reward = Reward {
     pay: Pay::Team(loss),
 };
 
-/// Cost of time from the first event to the last.
+/// Cost of time from the first beginning to the last end.
 pub static LATENCY: Reward = Reward {
     name: "latency",
     family: Family::Orchestration,
     unit: Unit::Team,
-    summary: "-weight · seconds from the first event to the last; null if times are steps",
+    summary: "-weight · seconds from the first beginning to the last end; null if times are steps",
     reference: "arXiv 2605.02801, family R7; D7",
     params: &[weight("cost of a second")],
     channels: &[],

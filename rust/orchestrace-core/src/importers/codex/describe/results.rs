@@ -1,6 +1,6 @@
 //! Results of calls, and ends of what the history has no call for.
 
-use super::super::line::{Line, What, is_collaboration};
+use super::super::line::{Line, What, is_collaboration, only_waits};
 use super::{Stream, seconds};
 use crate::importers::recording::{Call, CallResult, Party, Text};
 use crate::schema::EventType;
@@ -26,6 +26,10 @@ impl Stream<'_, '_> {
         }
         let began = asked.and_then(|(time, _)| time).zip(line.time);
         let duration_s = duration_s.or_else(|| began.map(|(start, end)| seconds(start, end)));
+        // What the result brings was said before it.
+        if matches!(tool.as_str(), "wait" | "wait_agent") {
+            self.deliver(line, statuses);
+        }
         let extras = self.extras();
         let id = if call.is_none() { self.id_of(line) } else { Text::default() };
         self.recording.result(
@@ -41,13 +45,10 @@ impl Stream<'_, '_> {
                 trusted: Some(is_trusted(&tool)),
                 launched: true,
                 by_user: false,
+                waits: only_waits(&tool),
                 extras,
             },
         );
-        // What the result brings was said before it.
-        if matches!(tool.as_str(), "wait" | "wait_agent") {
-            self.deliver(line, statuses);
-        }
     }
 
     /// An end whose call the history does not have is a call with its result.

@@ -67,19 +67,13 @@ impl Stream<'_, '_> {
             let whole = total.all().saturating_sub(inherited);
             if whole != spent && reported.is_none() {
                 reported = Some(whole);
-                self.recording.finding(
-                    FindingCode::UsageRepeated,
-                    self.last_response,
-                    format!("the thread's running total is {whole} tokens, but its requests sum to {spent}"),
-                );
+                let words = ("the thread's running total is", "its requests");
+                self.recording.other_total(self.last_response, Some(self.agent), whole, spent, words);
             }
         }
         if let Some((stated, sum)) = odd_turn {
-            self.recording.finding(
-                FindingCode::UsageRepeated,
-                self.last_response,
-                format!("the running total of a turn is {stated} tokens, but its requests sum to {sum}"),
-            );
+            let words = ("the running total of a turn is", "its requests");
+            self.recording.other_total(self.last_response, Some(self.agent), stated, sum, words);
         }
         if let Some((entry, n, tokens)) = unsplit {
             self.recording.finding(

@@ -28,7 +28,7 @@ fn threads_of_a_family_are_one_trace_in_any_order_of_files() {
     );
     assert_eq!(edges(&trace, "spawn"), set(&["A:6:d s1:s", "s1:s B:6:d", "B:6:d s2:s", "s2:s C:7"]));
     assert_eq!(edges(&trace, "aggregate"), set(&["B:13 A:16"]));
-    assert!(edges(&trace, "return").is_superset(&set(&["C:7 B:13", "B:13 e1"])));
+    assert!(edges(&trace, "return").is_superset(&set(&["C:7 w2:r", "B:13 w1:r"])));
     assert_eq!(event(&trace, "s1:s")["x_agent_id"], KID);
     assert_eq!(event(&trace, "s1:s")["role"], "explorer");
     assert_eq!(trace["costs"]["tokens"], json!(440 + 66 + 6));

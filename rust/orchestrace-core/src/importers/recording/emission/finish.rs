@@ -11,7 +11,7 @@ use crate::error::FindingCode;
 use crate::schema::{AgentKind, EdgeType, MeasureKind, TimeBasis};
 
 impl Emission<'_, '_, '_> {
-    fn resolve(&self, end: End) -> Option<u32> {
+    pub(super) fn resolve(&self, end: End) -> Option<u32> {
         let seq = match end {
             End::Event(seq) => seq,
             End::Entry(entry) => self.first[entry as usize],

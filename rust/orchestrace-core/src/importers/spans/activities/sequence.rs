@@ -6,7 +6,7 @@ use super::super::{NONE, Who, Work};
 use super::{Act, Describing, Row, began, ended};
 
 impl Describing<'_> {
-    /// Everything that somebody did, by time; nothing before what it follows from.
+    /// Everything that somebody did, and when; nothing before what it follows from.
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = Vec::new();
         let at_work = self.at_work();
@@ -100,7 +100,6 @@ impl Describing<'_> {
                 _ => {}
             }
         }
-        rows.sort_by_key(|row| row.key);
         rows
     }
 

@@ -1,0 +1,32 @@
+//! Calls that do nothing but wait for agents. Waiting is no work: their results take no time of their own, and what was
+//! answered meanwhile leads to them.
+
+use super::super::CallResult;
+use super::{Emission, End};
+
+impl Emission<'_, '_, '_> {
+    /// How long the work of a call took.
+    pub(super) fn duration_of(&self, result: &CallResult) -> Option<f64> {
+        if result.waits { self.order.timed.then_some(0.0) } else { result.duration_s }
+    }
+
+    /// Leads the answers of which the source says that they have reached an agent to the result of the call that waited
+    /// for them.
+    pub(super) fn answers_waited_for(&mut self, agent: u32, seq: u32) {
+        let mut waiting = std::mem::take(&mut self.agents[agent as usize].waiting);
+        waiting.retain(|&(src, edge_type)| {
+            let told = match src {
+                End::Event(_) => false,
+                End::Entry(_) => true,
+                End::ReturnOf(child) => self.plan.told[child as usize],
+            };
+            // What is not written yet comes later than the result.
+            let answered = told && self.resolve(src).is_some_and(|src| src < seq);
+            if answered {
+                self.edges.push((src, End::Event(seq), edge_type));
+            }
+            !answered
+        });
+        self.agents[agent as usize].waiting = waiting;
+    }
+}
