@@ -69,14 +69,19 @@ impl Spill {
             put(&mut head, *to);
         }
         for row in &piece.rows {
-            let ItemRow { trace, source, record, start, end, context, position, replaced, lost } = *row;
+            let ItemRow { trace, source, record, start, end, context, position, replaced, lost, identity } =
+                *row;
             for value in [u64::from(trace) << 32 | u64::from(source), record, start as u64, end as u64] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
             let Position { line, offset, length } = position;
-            for value in
-                [line, offset, length, u64::from(context) << 2 | u64::from(lost) << 1 | u64::from(replaced)]
-            {
+            for value in [
+                line,
+                offset,
+                length,
+                u64::from(context) << 2 | u64::from(lost) << 1 | u64::from(replaced),
+                identity,
+            ] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
         }
@@ -110,7 +115,7 @@ impl Spill {
             for _ in 0..rows {
                 let (codes, record, start, end) = (next()?, next()?, next()? as usize, next()? as usize);
                 let position = Position { line: next()?, offset: next()?, length: next()? };
-                let last = next()?;
+                let (last, identity) = (next()?, next()?);
                 piece.rows.push(ItemRow {
                     trace: (codes >> 32) as u32,
                     source: codes as u32,
@@ -121,6 +126,7 @@ impl Spill {
                     position,
                     replaced: last & 1 == 1,
                     lost: last & 2 == 2,
+                    identity,
                 });
             }
             Ok(piece)
@@ -130,7 +136,7 @@ impl Spill {
 }
 
 /// Bytes of a row in the file.
-const ROW: usize = 64;
+const ROW: usize = 72;
 
 fn put(head: &mut Vec<u8>, value: usize) {
     head.extend_from_slice(&(value as u64).to_le_bytes());
@@ -160,6 +166,7 @@ mod tests {
             position: Position { line: 3, offset: 1 << 50, length: 9 },
             replaced: true,
             lost: true,
+            identity: 1 << 63,
         };
         piece.push(row, "é first", Shared::Text("shared"));
         piece.push(ItemRow { trace: 8, replaced: false, lost: false, ..row }, "", Shared::Text(""));

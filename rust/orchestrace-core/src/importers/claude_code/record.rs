@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
 use super::empty_record::Aside;
@@ -13,6 +12,7 @@ use super::{agent_of, copies, run_of};
 use crate::columns::intern::Interner;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::json::identity::identity;
 use crate::json::keys::Keys;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
@@ -63,20 +63,20 @@ pub(super) struct Line {
     pub forked: bool,
     /// Where in its item is what it says, and a hash of that, once somebody asked.
     said: (u32, u32),
-    digest: OnceCell<u128>,
+    digest: OnceCell<u64>,
     pub what: What,
 }
 
 impl Line {
     /// Of what it says, to order what has no other order.
-    pub(super) fn digest(&self, items: &TraceItems<'_>) -> u128 {
+    pub(super) fn digest(&self, items: &TraceItems<'_>) -> u64 {
         *self.digest.get_or_init(|| digest(items, self.item, self.said))
     }
 }
 
-fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u128 {
+fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u64 {
     let text = items.as_slice()[item as usize].text;
-    xxh3_128(text.get(start as usize..end as usize).unwrap_or_default().as_bytes())
+    identity(text.get(start as usize..end as usize).unwrap_or_default())
 }
 
 #[derive(Debug)]
@@ -364,7 +364,7 @@ pub(super) struct Reader<'r> {
     /// Item and place of the first content of each id; most have one.
     first: Vec<Content>,
     /// All contents of the ids that came again.
-    contents: HashSet<(Code, u128)>,
+    contents: HashSet<(Code, u64)>,
     /// Lines of children that their parents' files repeat.
     copies: Vec<Line>,
     file: u32,

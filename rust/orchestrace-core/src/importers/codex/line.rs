@@ -1,8 +1,5 @@
 //! One line of a rollout, reduced to the values that the mapping needs.
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Text};
 use crate::json::tree::Value;
 
@@ -300,9 +297,4 @@ pub(super) fn is_collaboration(tool: &str) -> bool {
             | "close_agent"
             | "resume_agent"
     )
-}
-
-/// Hash of a line as it stands.
-pub(super) fn hash_of(item: &TraceItem<'_>) -> u64 {
-    xxh3_64(item.text.as_bytes())
 }
