@@ -185,8 +185,8 @@ mod tests {
         assert_eq!((content_hash(5, true), content_hash(5, false)), (5, ALONE | 5));
         assert!(!is_alone(content_hash(u64::MAX, true)));
         // Named after its file: whatever that is.
-        assert_eq!(index.see(2, 8, ALONE | 61), Seen::New { number: 10, reused: None });
-        assert_eq!(index.see(3, 9, ALONE | 61), Seen::Duplicate { number: 10, id: 8 });
+        assert_eq!(index.see(2, 8, ALONE | 0x3d), Seen::New { number: 10, reused: None });
+        assert_eq!(index.see(3, 9, ALONE | 0x3d), Seen::Duplicate { number: 10, id: 8 });
         assert!(index.nbytes() > 0);
         assert_eq!(TraceIndex::starting_at(3).see(0, 1, 10), Seen::New { number: 3, reused: None });
     }
