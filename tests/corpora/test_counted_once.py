@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import orchestrace as ot
@@ -47,14 +46,3 @@ def test_the_order_of_files_changes_no_trace(corpora: Path, name: str, tmp_path:
     files = copies.recordings(taken(corpora, name, tmp_path / "whole"))
     forward, backward = ot.read_traces(files), ot.read_traces(files[::-1])
     assert copies.per_trace(forward) == copies.per_trace(backward)
-
-
-def test_a_total_that_a_source_states_is_ours_or_told(corpora: Path) -> None:
-    corpus = ot.read_traces(corpora)
-    names = pl.col("name").cast(pl.String)
-    stated = corpus.measures.filter(pl.col("kind") == "metric", names == "reported_tokens")
-    ours = corpus.measures.filter(pl.col("kind") == "cost", names == "tokens").select("trace", ours="value")
-    both = stated.join(ours, on="trace", how="left").filter(pl.col("value").ne_missing(pl.col("ours")))
-    told = corpus.findings.filter(pl.col("code").cast(pl.String).str.starts_with("usage."))
-    assert stated.collect().height > 0
-    assert both.join(told, on="trace", how="anti").collect().is_empty()

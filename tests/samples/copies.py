@@ -70,9 +70,9 @@ def counted(corpus: ot.Corpus) -> dict[str, float]:
     types = pl.col("type").cast(pl.String)
     found |= dict(corpus.events.group_by(types).len().collect().rows())
     there = [name for name in TOKENS if name in corpus.events.collect_schema()]
-    found |= corpus.events.select(pl.col(there).sum()).collect().row(0, named=True)
+    found |= corpus.events.select(pl.col(there).sort().sum()).collect().row(0, named=True)
     names = pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("name").cast(pl.String))
-    sums = corpus.measures.group_by(names).agg(pl.col("value").sum(), n=pl.len()).collect()
+    sums = corpus.measures.group_by(names).agg(pl.col("value").sort().sum(), n=pl.len()).collect()
     for name, value, n in sums.rows():
         found |= {name: value, f"{name}, traces": n}
     return {name: round(value, 6) for name, value in found.items() if value}
