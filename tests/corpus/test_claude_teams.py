@@ -65,7 +65,7 @@ def test_a_team_is_one_run(tmp_path: Path) -> None:
     corpus = sessions(tmp_path, lead=lead(), ann=ann, bob=bob)
     assert corpus.traces.select("trace_id").collect()["trace_id"].to_list() == [LEAD]
     assert not is_partial(corpus)
-    assert codes(corpus) == {"safety.conservative": 1}
+    assert codes(corpus) == {"safety.conservative": 1, "trace.joined": 1}
     tokens = (
         corpus.events.filter(pl.col("tokens").is_not_null()).group_by("agent").agg(pl.col("tokens").sum())
     )

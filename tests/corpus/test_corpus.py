@@ -163,7 +163,7 @@ def test_measures_that_do_not_fit_are_said(corpus, given, error, message):
 
 
 def test_ambiguous_trace_ids_need_the_number():
-    corpus = read(document("x"), document("x"), document("y"))
+    corpus = read(document("x"), document("x", system="other"), document("y"))
     with pytest.raises(
         ot.ParameterError, match="not unique in the corpus: trace_id 'x'; give the column 'trace'"
     ):

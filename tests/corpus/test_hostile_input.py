@@ -294,7 +294,7 @@ BYTES: dict[str, tuple[bytes, list[str], list[str]]] = {
     "zeros before a record": (bytes(10) + ONE + TWO, BOTH, []),
     "zeros behind a record": (BEFORE + bytes(10) + b"\n" + TWO, BOTH, []),
     "carriage returns alone": (BEFORE + b"\r" + AFTER, BOTH, []),
-    "line separators of Unicode": ("\u2028".join([BEFORE.decode()] * 2).encode(), ["before"] * 2, []),
+    "line separators of Unicode": ("\u2028".join([BEFORE.decode(), AFTER.decode()]).encode(), BOTH, []),
     "form feeds": (ONE + b"\f\n" + TWO, BOTH, ["json.syntax"]),
     "keys that meet after unescaping": (
         member("/rewards", r'"t\u0065am": 2') + b"\n" + TWO,
@@ -669,6 +669,7 @@ def hostile_records(name: str) -> bytes:
         rewards={name: 2**53 + 1, "team": 1},
         metrics={name: 2**53 + 1},
     )
+    again = good.replace(b'"team": 1', b'"team": 2')  # one id, and another trace
     bad = [
         put(f"{at}/id", name, trace_id=name, edges=[{"src": name + "9", "dst": name, "type": "causal"}]),
         put(f"{at}/type", name),
@@ -679,7 +680,7 @@ def hostile_records(name: str) -> bytes:
         name.encode(),
         b"{" + name.encode(),
     ]
-    return b"\n".join(b"".join(line.splitlines()) for line in [good, good, *bad])
+    return b"\n".join(b"".join(line.splitlines()) for line in [good, again, *bad])
 
 
 def printable(text: str) -> bool:

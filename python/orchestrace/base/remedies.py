@@ -180,6 +180,14 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Nothing, if the function does not apply there: `missing='skip'` of `ot.credit` sums the others."
         " Else look why it gives no number.",
     ),
+    ("finding", "trace.joined"): Remedy(
+        "The session of a teammate, which is part of the run of its lead.",
+        "Nothing: rewards and arguments that name that id find this trace.",
+    ),
+    ("finding", "trace.conflict"): Remedy(
+        "Two lines of one rollout with the scores 1 and 0.",
+        "Look which of them the trainer used. If each line is a rollout, give each a name of its own.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

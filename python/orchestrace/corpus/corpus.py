@@ -19,6 +19,7 @@ from ..storage.addresses import is_address
 from .arrow_tables import arrow_table
 from .assemble import frame_of, tables_of
 from .display import as_html, as_text
+from .joined_ids import with_joined_ids
 from .measures import Measures, measures_of
 from .numpy_arrays import numpy_columns
 from .remote_inputs import read_again
@@ -600,6 +601,10 @@ class Corpus:
             cast_exactly(given[name], SCHEMAS["traces"][name], f"{what}.{name}") for name in key
         )
         traces = self._stored("traces").select("trace", "trace_id")
+        if key == ["trace_id"] and not given["trace_id"].is_in(traces["trace_id"].implode()).all():
+            given = given.with_columns(
+                trace_id=with_joined_ids(given["trace_id"], self._stored("findings"), traces)
+            )
         _check_keys(given.select(key).unique(maintain_order=True), traces.select(key), "trace")
         if "trace" not in key:
             given = given.join(traces, on="trace_id", how="left", maintain_order="left")

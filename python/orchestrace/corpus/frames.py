@@ -8,6 +8,7 @@ import polars as pl
 from .. import _core
 from ..base.errors import ParameterError
 from .corpus import Corpus
+from .joined_ids import joined_ids
 
 _NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
 
@@ -44,6 +45,12 @@ def one_trace(corpus: Corpus, trace: object) -> Corpus:
     if isinstance(trace, bool) or not isinstance(trace, Integral | str):
         raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
     one = corpus.filter(pl.col("trace_id" if isinstance(trace, str) else "trace") == trace)
+    if (
+        len(one) == 0
+        and isinstance(trace, str)
+        and (part := joined_ids(corpus.findings).get(trace)) is not None
+    ):
+        one = corpus.filter(pl.col("trace") == part)
     if len(one) == 0:
         raise ParameterError(f"unknown trace {trace!r}: corpus.traces lists them")
     if len(one) > 1:

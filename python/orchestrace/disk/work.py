@@ -209,7 +209,6 @@ class IngestWork:
             [(self._files.local(one.path), one.name, one.place) for one in inputs],
             gathered=0 if gathering is None else gathering.taken,
             formats=formats,
-            digests=True,
             **self._options,
         )
         numbers = pl.Series("input", [*todo, GATHERED], pl.UInt32)

@@ -21,6 +21,7 @@ from ..base.schema import unknown_name
 from ..base.text import plain
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
+from ..corpus.joined_ids import joined_ids
 from ..schedules.scheduling import Durations, timing_options
 from . import EXPORTS
 from .format import VIEWER_BYTES, Export, Request, Sink, check_folder
@@ -275,8 +276,12 @@ def only_traces(corpus: Corpus, trace_id: str | Iterable[str]) -> Corpus:
     for name in names:
         if not isinstance(name, str):
             raise ParameterError(f"trace_id is {name!r}, expected the name of a trace")
-    named = corpus.traces.filter(pl.col("trace_id").is_in(names)).select("trace", "trace_id")
-    found = named.collect(engine="streaming")
+    every = corpus.traces.select("trace", "trace_id")
+    found = every.filter(pl.col("trace_id").is_in(names)).collect(engine="streaming")
+    if unknown := set(names).difference(found["trace_id"]):
+        parts = {name: trace for name, trace in joined_ids(corpus.findings).items() if name in unknown}
+        other = pl.DataFrame({"trace": list(parts.values()), "trace_id": list(parts)}, schema=found.schema)
+        found = pl.concat([found, other])
     counts = dict(found.group_by("trace_id").len().rows())
     for name in names:
         if (count := counts.get(name, 0)) > 1:

@@ -86,6 +86,8 @@ codes!(
         AgentMerged = "agent.merged" => "Spans of different names are taken for one agent, by an id alone.",
         UsageIncomplete = "usage.incomplete" => "Some tokens are not recorded, or not counted; the sums are a floor.",
         RewardUnscored = "reward.unscored" => "The record names a reward and has no value of it.",
+        TraceJoined = "trace.joined" => "Another id of the source leads to this trace, too.",
+        TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; one of them is used.",
     ]
 );
 
@@ -122,7 +124,8 @@ impl FindingCode {
             | Self::ValueImpossible
             | Self::UsageUnknown
             | Self::AgentMerged
-            | Self::UsageIncomplete => "warning",
+            | Self::UsageIncomplete
+            | Self::TraceConflict => "warning",
             Self::FieldIgnored
             | Self::TracePartial
             | Self::UsageRepeated
@@ -130,7 +133,8 @@ impl FindingCode {
             | Self::UsageInherited
             | Self::TraceSetAside
             | Self::SafetyConservative
-            | Self::RewardUnscored => "note",
+            | Self::RewardUnscored
+            | Self::TraceJoined => "note",
         }
     }
 }

@@ -78,7 +78,6 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
                 })?;
             }
             "reward_scores" => options.records.reward_scores = value.extract()?,
-            "digests" => options.digests = value.extract()?,
             "unread_fields" => options.unread_fields = value.extract()?,
             other => return Err(bad_parameter(py, format!("unknown option '{other}'"))),
         }

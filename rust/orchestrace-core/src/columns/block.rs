@@ -49,7 +49,7 @@ pub(crate) struct BlockWriter {
     pub labels: Vec<LabelRow>,
     pub findings: Vec<(u32, Finding)>,
     pub quarantine: Vec<QuarantineRow>,
-    /// Hash of each trace's record, where they are asked for.
+    /// What the record of each trace says.
     pub digests: Vec<u64>,
     /// Places of ids, while a trace is written.
     pub(super) ids: IdMap,

@@ -391,6 +391,16 @@ impl TraceWriter<'_> {
         }
     }
 
+    /// Says that another id of the source leads to the trace: a row for each.
+    pub(crate) fn joined(&mut self, id: &str) {
+        let trace = self.block.facts.len() as u32;
+        let message =
+            crate::error::capped(format!("'{}' is part of this trace", crate::error::printable(id)));
+        self.block
+            .findings
+            .push((trace, Finding { code: FindingCode::TraceJoined, count: 1, seq: None, message }));
+    }
+
     /// The event id of a `seq`, for labels.
     #[must_use]
     pub fn event_id(&self, seq: u32) -> String {

@@ -4,7 +4,6 @@
 //! drawn where the injected text was found again in what the agent read, and where the agent then did what it asks for
 //! (docs/formats/agentdojo.md), whatever came of the attack. Nothing in a text is followed.
 
-use super::hex::hex;
 use super::items::{Items, TraceItems};
 use super::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Incoming, Mark, Party, Recording, Response, Saying, Text,
@@ -14,6 +13,7 @@ use super::shape::{expect_member, expect_object};
 use super::{ImporterInfo, Record, SpreadImporter, usage};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject};
+use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Kind};
 use crate::schema::{EdgeType, EventType, MeasureKind};
@@ -51,7 +51,7 @@ impl SpreadImporter for AgentDojo {
         }
         expect_member(run, "messages", Kind::Array)?;
         // Two runs of one name are two traces; a copy of a run is one.
-        let key = format!("{}\n{}", Ids::of(run).trace(), hex(&hash(record.text)[..16]));
+        let key = format!("{}\n{:016x}", Ids::of(run).trace(), identity(record.text));
         out.item(&key, record.text, "");
         Ok(())
     }

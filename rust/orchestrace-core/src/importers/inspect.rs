@@ -6,12 +6,15 @@
 //! its flat list of `events`; [`transcript`] finds out who did what in it, [`describe`] converts it, [`scores`] adds
 //! its scores.
 
+use std::borrow::Cow;
+
 use super::hex::hex;
 use super::object_text::ObjectText;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::importers::recording::{Recording, hash};
+use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Cursor, Fault, Kind, Limits, Parsed};
 
@@ -83,7 +86,8 @@ impl SpreadImporter for Inspect {
             recording.finding(FindingCode::Utf8Replaced, None, message);
         }
         recording.made_of(fullest as u32);
-        describe::describe(sample.root(), eval.root(), items.key(), items.limits(), &mut recording);
+        let name = name(items.key(), items.as_slice()[fullest].text);
+        describe::describe(sample.root(), eval.root(), &name, items.limits(), &mut recording);
         recording.write(out);
     }
 }
@@ -171,7 +175,7 @@ impl<'a> Found<'a> {
             let eval = head.ok().and_then(|head| head.eval);
             Eval::read(eval, out.limits()).sample(record.text, self, out);
         } else if self.has_events {
-            out.item(&format!("events/{}", short_hash(record.text)), record.text, "");
+            out.item(&format!("{EVENTS}{:016x}", identity(record.text)), record.text, "");
         } else {
             out.ignored("inspect.other");
         }
@@ -243,11 +247,25 @@ impl Eval {
         let prefix = if let Some(prefix) = &self.prefix {
             prefix
         } else {
-            own = format!("sample/{}", short_hash(text));
+            own = format!("{SAMPLE}{:016x}", identity(text));
             &own
         };
         out.item(&format!("{prefix}/{id}/{epoch}"), text, &self.context);
     }
+}
+
+/// What the keys of traces that nothing names begin with; then comes what their record says.
+const EVENTS: &str = "events/";
+const SAMPLE: &str = "sample/";
+
+/// The name of a trace: where nothing names it, by a hash of its record.
+fn name<'k>(key: &'k str, record: &str) -> Cow<'k, str> {
+    const DIGITS: usize = 16;
+    let Some(kind) = [EVENTS, SAMPLE].into_iter().find(|kind| key.starts_with(kind)) else {
+        return key.into();
+    };
+    let rest = key.get(kind.len() + DIGITS..).unwrap_or_default();
+    format!("{kind}{}{rest}", short_hash(record)).into()
 }
 
 /// An id for what has none: the same wherever the text lies.

@@ -6,8 +6,8 @@ mod claims;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
+use hashbrown::HashMap;
 use memchr::memchr_iter;
-use xxhash_rust::xxh3::xxh3_128;
 
 pub(crate) use claims::{Claim, Owners};
 
@@ -20,6 +20,7 @@ use crate::columns::intern::Interner;
 use crate::columns::quarantine::Position;
 use crate::error::Reject;
 use crate::json::Limits;
+use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
 
 /// Items of one block while they grow: text in one buffer, everything else by place in it.
@@ -60,6 +61,17 @@ pub(crate) struct RunResult {
     pub exception: Box<str>,
     /// Whether several runs are recorded in its folder, so that it is not known which of them it is of.
     pub several: bool,
+    /// All that the file says ([`identity`]).
+    pub said: u64,
+}
+
+impl RunResult {
+    /// The result of the run that a file records: that of the innermost folder which has one.
+    pub(crate) fn of_path<'r>(results: &'r HashMap<Box<str>, Self>, path: &str) -> Option<&'r Self> {
+        let folders =
+            std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(folder, _)| folder));
+        folders.skip(1).find_map(|folder| results.get(folder)).or_else(|| results.get(""))
+    }
 }
 
 /// Places in a record that an item does without.
@@ -141,6 +153,8 @@ pub(crate) struct ItemRow {
     pub replaced: bool,
     /// Whether it is no item, but stands where the trace lacks one.
     pub lost: bool,
+    /// What its text says ([`identity`]).
+    pub identity: u64,
 }
 
 pub(crate) const NO_CONTEXT: u32 = u32::MAX;
@@ -297,6 +311,13 @@ impl<'w> Items<'w> {
         self.put(key, text, Shared::Text(context));
     }
 
+    /// The key of a trace that no record names, which is distinguished by `key` within its file. The same in another file
+    /// is another trace, unless that whole file is a copy.
+    #[must_use]
+    pub fn in_file(&self, key: &str) -> String {
+        [key, IN_FILE, self.record.path].concat()
+    }
+
     /// Puts an item that shares what the item before it shares, of the same record.
     pub fn item_beside(&mut self, key: &str, text: &str) {
         self.put(key, text, Shared::AsBefore);
@@ -315,11 +336,13 @@ impl<'w> Items<'w> {
             position,
             replaced: self.record.replaced,
             lost: false,
+            identity: 0,
         };
         let (context, start) = self.columns.piece.share(shared);
         self.keep(text);
         let piece = &mut self.columns.piece;
-        piece.rows.push(ItemRow { start, end: piece.text.len(), context, ..row });
+        let identity = identity(&piece.text[start..]);
+        piece.rows.push(ItemRow { start, end: piece.text.len(), context, identity, ..row });
     }
 
     /// Says that a value of the next item is read by nobody ([`LeftOut::hash`]). A value is a slice of the record.
@@ -361,8 +384,8 @@ impl<'w> Items<'w> {
             if let (Some(before), Some(value)) = (text.get(at..from), text.get(from..to)) {
                 kept.push_str(before);
                 if hashed {
-                    let mut digits = [b'"'; 34];
-                    spell(&xxh3_128(value.as_bytes()).to_be_bytes(), &mut digits[1..33]);
+                    let mut digits = [b'"'; 18];
+                    spell(&identity(value).to_be_bytes(), &mut digits[1..17]);
                     kept.push_str(std::str::from_utf8(&digits).unwrap_or_default());
                 }
                 at = to;
@@ -413,6 +436,7 @@ impl<'w> Items<'w> {
             position: self.position,
             replaced: false,
             lost: true,
+            identity: 0,
         });
     }
 
@@ -525,6 +549,17 @@ const CONVERSATION: &str = " conversation ";
 /// What stands before the id of one that a whole trace is part of: less than the id of one within it.
 const OUTER: char = '\u{1}';
 
+/// What stands between a key that means something within its file and the path of that file.
+const IN_FILE: &str = "\u{2}";
+
+/// What a context begins with that says nothing but where its record lies.
+pub(crate) const WHERE: char = ' ';
+
+/// A key without the file that it means something in, and whether there is one.
+pub(crate) fn key_in_file(key: &str) -> (&str, bool) {
+    key.split_once(IN_FILE).map_or((key, false), |(key, _)| (key, true))
+}
+
 /// Bytes of a value that it is not worth to leave out.
 const LEAST_LEFT_OUT: usize = 128;
 
@@ -545,6 +580,8 @@ pub struct TraceItem<'a> {
     /// Whether the trace lacks what stood between this item and the one before it in its input: a record that was
     /// rejected.
     pub after_loss: bool,
+    /// The same for all items that say the same, however that is spelt.
+    pub identity: u64,
 }
 
 /// All items of one trace, in order of input, byte offset and place in the record.
@@ -656,7 +693,7 @@ impl<'a> TraceItems<'a> {
     #[must_use]
     pub fn key(&self) -> &'a str {
         let id = self.key.strip_prefix(CONVERSATION).map(|id| id.strip_prefix(OUTER).unwrap_or(id));
-        id.unwrap_or(self.key)
+        key_in_file(id.unwrap_or(self.key)).0
     }
 
     /// Number of items; at least one.
@@ -705,6 +742,11 @@ impl<'a> TraceItems<'a> {
     /// on by itself cannot be distinguished from what it copies without it, and yet is another run.
     pub fn another(&self) {
         self.another.set(true);
+    }
+
+    /// Whether these items make one trace, as far as those that were asked for say.
+    pub(crate) fn is_one(&self) -> bool {
+        self.part == 0 && !self.another.get()
     }
 
     /// Moves on to the next trace, if there is one.

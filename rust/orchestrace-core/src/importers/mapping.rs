@@ -6,6 +6,7 @@
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use super::items::WHERE;
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::mapping_counts::MappingCounts;
@@ -254,7 +255,7 @@ fn cut(
     let mut cut =
         Cut { spec, name, counts, record, root, place: &place, offset, beside: Vec::new(), put: false };
     let Some(steps) = &spec.steps else {
-        let key = cut.key(root)?;
+        let key = cut.key(root, out)?;
         cut.beside(root);
         cut.step(&key, root, root, out);
         return Ok(());
@@ -271,7 +272,7 @@ fn cut(
         if let Some((counts, way)) = counts.zip(spec.steps_way) {
             counts.note(way, counts.place(), &Found::Json(list));
         }
-        let key = match cut.key(up) {
+        let key = match cut.key(up, out) {
             Ok(key) if list.kind() == Some(Kind::Array) => key,
             judged => {
                 let (key, reject) = match judged {
@@ -334,10 +335,12 @@ impl<'a, 't> Cut<'a, 't> {
         Scope { here: step, step, slots, known: &self.spec.slots, counts: self.counts, place }
     }
 
-    fn key(&self, up: Value<'t>) -> std::result::Result<String, Reject> {
+    fn key(&self, up: Value<'t>, out: &Items<'_>) -> std::result::Result<String, Reject> {
         let Some(field) = self.spec.trace.get(Key::Id) else { return Ok(String::new()) };
         let found = field.find(self.scope(up, self.root));
         match found.word() {
+            // Where a record lies says nothing outside of its file.
+            Some(key) if !self.place.is_empty() && key.contains(self.place) => Ok(out.in_file(&key)),
             Some(key) => Ok(key.into_owned()),
             None => Err(missing(field, &found, "the id of a trace")),
         }
@@ -348,6 +351,9 @@ impl<'a, 't> Cut<'a, 't> {
         self.put = false;
         if !self.spec.travels() {
             return;
+        }
+        if self.spec.steps.is_none() {
+            self.beside.push(WHERE as u8);
         }
         let scope = self.scope(up, self.root);
         for (at, slot) in self.spec.slots.iter().enumerate() {

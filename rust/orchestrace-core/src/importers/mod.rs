@@ -176,6 +176,12 @@ pub trait Importer: Sync {
     /// Whether a record whose outermost object begins with these keys is of this format.
     fn sniff(&self, keys: &[&str]) -> Confidence;
 
+    /// Whether records say which trace they are, and two of one id are the same if their bytes are. Else the trace is named
+    /// after its file, and two that say the same are one.
+    fn has_ids(&self) -> bool {
+        true
+    }
+
     /// Where each event lies in a record that was read; nothing where an event is no part of its own.
     fn events(&self, _record: &Record<'_>, _limits: Limits) -> Vec<std::ops::Range<usize>> {
         Vec::new()

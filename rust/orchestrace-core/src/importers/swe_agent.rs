@@ -54,11 +54,12 @@ impl SpreadImporter for SweAgent {
         match Shape::of(tree.root()) {
             // A bare list of messages is a record a message: the file is what they have in common.
             Some(Shape::Message) => {
-                out.item(&format!("{}\n{}", task(record.stem), record.path), record.text, "");
+                let key = out.in_file(&format!("{}\n", task(record.stem)));
+                out.item(&key, record.text, "");
             }
             Some(_) => {
-                let key = format!("{}/{}", task(record.stem), short_hash(&[record.text]));
-                out.item(key.trim_start_matches('/'), record.text, "");
+                let key = out.in_file(&format!("{}\n{}", task(record.stem), short_hash(&[record.text])));
+                out.item(&key, record.text, "");
             }
             None => {
                 let message = "found neither 'trajectory', 'history' nor 'messages' with 'info'";
@@ -78,11 +79,8 @@ impl SpreadImporter for SweAgent {
             let message = "a surrogate without its other half was replaced by U+FFFD";
             recording.finding(FindingCode::Utf8Replaced, None, message);
         }
-        let (name, hashed) = match items.key().split_once('\n') {
-            Some((name, _)) => (name, short_hash(&texts)),
-            None => items.key().rsplit_once('/').map_or(("", items.key().into()), |(n, h)| (n, h.into())),
-        };
-        let mut run = Run::new(first, name, &hashed, &mut recording);
+        let name = items.key().split_once('\n').map_or("", |(name, _)| name);
+        let mut run = Run::new(first, name, &short_hash(&texts), &mut recording);
         match Shape::of(first) {
             Some(Shape::Steps) => run.steps(first),
             Some(Shape::Message) => {

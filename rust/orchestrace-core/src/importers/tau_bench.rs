@@ -5,7 +5,6 @@
 //! an agent of its own, whom the other answers. The older has no times and no tokens, the newer has both
 //! (`docs/formats/tau_bench.md`).
 
-use super::hex::hex;
 use super::items::{Items, TraceItems};
 use super::recording::{
     Agent, AgentInfo, Call, CallResult, Party, Recording, Response, Saying, Text, call_hash,
@@ -15,6 +14,7 @@ use super::shape::{expect_object, sure_by_keys};
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
+use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Kind, Limits};
 use crate::schema::{AgentKind, MeasureKind};
@@ -66,7 +66,7 @@ impl SpreadImporter for TauBench {
         let root = tree.root();
         expect_object(root, "")?;
         if root.get("simulations").is_absent() {
-            let key = check(root, "").map(|()| key(root, record))?;
+            let key = check(root, "").map(|()| out.in_file(&key(root, record)))?;
             out.item(&key, record.text, "");
             return Ok(());
         }
@@ -76,7 +76,7 @@ impl SpreadImporter for TauBench {
         }
         for (index, run) in root.get("simulations").elements().enumerate() {
             match check(run, &format!("/simulations/{index}")) {
-                Ok(()) => out.item(&key(run, record), run.raw(), root.get("info").raw()),
+                Ok(()) => out.item(&out.in_file(&key(run, record)), run.raw(), root.get("info").raw()),
                 Err(reject) => out.reject(run.raw(), reject),
             }
         }
@@ -125,11 +125,11 @@ fn id(value: Value<'_>) -> Option<&str> {
     value.some_str().or_else(|| value.i64().map(|_| value.raw()))
 }
 
-/// The key of a run: the name of its trace, and a key that distinguishes runs of one name that are not the same.
+/// The key of a run in its file: the name of its trace, and what distinguishes runs of one name that are not the same.
 fn key(run: Value<'_>, record: &Record<'_>) -> String {
     let task = id(run.get("task_id")).unwrap_or_default();
     let trial = id(run.get("trial")).unwrap_or("0");
-    [record.stem, task, trial, &hex(&hash(run.raw())[..16])].join("\n")
+    [record.stem, task, trial, &format!("{:016x}", identity(run.raw()))].join("\n")
 }
 
 /// What a run is called, out of its key.

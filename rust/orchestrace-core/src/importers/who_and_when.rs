@@ -37,6 +37,10 @@ impl Importer for WhoAndWhen {
         &INFO
     }
 
+    fn has_ids(&self) -> bool {
+        false
+    }
+
     fn sniff(&self, keys: &[&str]) -> Confidence {
         match INFO.evidence.iter().filter(|k| keys.contains(*k)).count() {
             2 => Confidence::Yes,

@@ -27,10 +27,12 @@ use crate::importers::{IMPORTERS, SpreadImporter};
 use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
 
+mod copies;
 mod rivals;
 mod spread;
 mod unused;
 
+use copies::{FileSum, copies};
 use rivals::Rival;
 use spread::{Scratch, Spread};
 use unused::HeldBack;
@@ -74,6 +76,8 @@ struct Collected {
     path: Arc<str>,
     /// Bytes of the items of each key.
     bytes: Vec<u64>,
+    /// What its records say together.
+    sum: FileSum,
     spilled: Option<Place>,
 }
 
@@ -112,6 +116,7 @@ impl Collecting {
     ) -> Result<()> {
         let nbytes = block.columns.piece.nbytes();
         let bytes = bytes_by_key(&block.columns);
+        let sum = FileSum::of(&block.columns, &path);
         let spilled = if self.held + nbytes > budget.bytes && nbytes > 0 {
             let spill = match &mut self.spill {
                 Some(spill) => spill,
@@ -123,7 +128,7 @@ impl Collecting {
             self.held += nbytes;
             None
         };
-        self.blocks.push(Collected { block, importer, path, bytes, spilled });
+        self.blocks.push(Collected { block, importer, path, bytes, sum, spilled });
         Ok(())
     }
 }
@@ -189,6 +194,11 @@ pub(super) struct Gathered {
     rivals: HashMap<u32, Vec<Rival>>,
     /// What rows call their source: inputs, or entries of archives, with the input that they are of.
     sources: Vec<(Arc<str>, usize)>,
+    /// Of each of these whether it is a copy of another one, and its place in the order of names.
+    copies: Vec<bool>,
+    places: Vec<u32>,
+    /// The keys of traces that several are gathered into.
+    joined: HashMap<u32, Vec<u32>>,
     buckets: VecDeque<Bucket>,
     open: Option<Ordered>,
     spill: Option<Spill>,
@@ -229,6 +239,9 @@ impl Collecting {
             set_aside: HashSet::new(),
             rivals: HashMap::new(),
             sources: Vec::new(),
+            copies: Vec::new(),
+            places: Vec::new(),
+            joined: HashMap::new(),
             buckets: VecDeque::new(),
             open: None,
             spill: None,
@@ -337,6 +350,15 @@ fn has_named_kind(tally: &Tally) -> bool {
     kind.split_once('.').is_some_and(|(name, word)| known(name) && !word.is_empty())
 }
 
+/// The place of each source in the order of their names.
+fn places(sources: &[(Arc<str>, usize)]) -> Vec<u32> {
+    let mut order: Vec<usize> = (0..sources.len()).collect();
+    order.sort_by_key(|at| &sources[*at]);
+    let mut places = vec![0; order.len()];
+    (0..).zip(order).for_each(|(place, at)| places[at] = place);
+    places
+}
+
 /// The first of the traces that one is gathered together with.
 fn top(first: &mut [u32], number: u32) -> u32 {
     let mut at = number;
@@ -358,6 +380,11 @@ impl Gathered {
         let mut first: Vec<u32> = Vec::new();
         let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
         let mut results: HashMap<Box<str>, RunResult> = HashMap::new();
+        for block in blocks.iter_mut().map(|collected| &mut collected.block) {
+            let told = block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
+            results.extend(told);
+        }
+        self.copies = copies(blocks, &results);
         for collected in blocks.iter_mut() {
             let Collected { block, importer, path, bytes, .. } = collected;
             if block.source != input {
@@ -374,6 +401,7 @@ impl Gathered {
                 self.importers.push(*importer);
                 self.importers.len() - 1
             }) as u32;
+            let is_copy = self.copies[self.sources.len() - 1];
             let mut traces = Vec::with_capacity(block.columns.keys.len());
             for (local, bytes) in block.columns.keys.names().zip(bytes) {
                 key.clear();
@@ -385,7 +413,7 @@ impl Gathered {
                     self.planned.push(Planned { importer, partial: false, bytes: 0, key: number });
                     first.push(number);
                 }
-                self.planned[number as usize].bytes += *bytes;
+                self.planned[number as usize].bytes += if is_copy { 0 } else { *bytes };
                 traces.push(number);
             }
             for (one, other) in &block.columns.together {
@@ -411,15 +439,15 @@ impl Gathered {
                 self.quarantine.entry(source).or_default().push(row);
             }
             claims.push(std::mem::take(&mut block.columns.claims));
-            let told = block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
-            results.extend(told);
             maps.push(Codes { traces, own: Vec::new(), source, records, lines: before });
             records += block.records;
         }
+        self.places = places(&self.sources);
         let first = self.join(first, &mut maps);
         (self.set_aside, self.rivals) = self.choose(&first);
-        let paths = blocks.iter().map(|collected| &*collected.path);
-        self.settle_results(&results, paths.zip(&maps));
+        let own = blocks.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
+        let own: Vec<_> = own.map(|(collected, map)| (&*collected.path, map)).collect();
+        self.settle_results(&results, own.into_iter());
         let claims = claims.iter().zip(&maps).flat_map(|(claims, map)| {
             claims.iter().map(|claim| Claim { trace: map.traces[claim.trace as usize], ..*claim })
         });
@@ -435,6 +463,7 @@ impl Gathered {
             let at = top(&mut first, number) as usize;
             first[number as usize] = at as u32;
             if at != number as usize {
+                self.joined.entry(at as u32).or_insert_with(|| vec![at as u32]).push(number);
                 let planned = self.planned[number as usize];
                 self.planned[number as usize] = Planned { partial: false, bytes: 0, ..planned };
                 self.planned[at].partial |= planned.partial;
@@ -461,10 +490,7 @@ impl Gathered {
         }
         let mut traces: HashMap<&str, BTreeSet<u32>> = HashMap::new();
         for (path, map) in blocks {
-            let folders =
-                std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(folder, _)| folder));
-            let result = folders.skip(1).find_map(|folder| results.get(folder)).or_else(|| results.get(""));
-            if let Some(result) = result {
+            if let Some(result) = RunResult::of_path(results, path) {
                 let used =
                     |trace: &u32| !self.set_aside.contains(trace) && self.planned[*trace as usize].bytes > 0;
                 traces.entry(&result.folder).or_default().extend(map.traces.iter().copied().filter(used));
@@ -500,6 +526,16 @@ impl Gathered {
 
     pub(super) fn is_done(&self) -> bool {
         self.looked_at == self.planned.len() as u64
+    }
+
+    /// Ids of the source that lead to a trace beside its own.
+    fn other_ids(&self, number: u32, own: &str) -> BTreeSet<&str> {
+        let keys = self.joined.get(&number).into_iter().flatten();
+        let id = |key: &u32| {
+            let importer = self.importers[self.planned[*key as usize].importer as usize];
+            importer.session(self.key(*key)).map(|(id, _)| id)
+        };
+        keys.filter_map(id).filter(|id| *id != own && !id.contains("team:")).collect()
     }
 
     /// Key of a trace.

@@ -1,8 +1,9 @@
 //! The index of traces: repeated exports, reused ids, and the number of each trace.
 //!
-//! A trace is known by two 64-bit hashes, of its `trace_id` and of its record's bytes. Both together identify a
+//! A trace is known by two 64-bit hashes, of its `trace_id` and of its record. Both together identify a
 //! repeated export (wrongly once in 2^128 pairs), the first alone a reused id (wrongly once in 2^64 pairs, which
-//! costs a finding and no data). Some 70 bytes a trace, whatever the ids and the records are.
+//! costs a finding and no data). Where the id is but the name of a file, the content alone identifies it. Some 70 bytes a
+//! trace, whatever the ids and the records are.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,9 +21,9 @@ pub struct IndexRow {
     pub trace: u32,
     /// The input that it came from, by the caller's numbering.
     pub input: u32,
-    /// Hash of its `trace_id`.
+    /// Hash of its `trace_id`; of a duplicate, that of the trace that it repeats.
     pub id: u64,
-    /// Hash of its record.
+    /// Hash of its record ([`content_hash`]).
     pub content: u64,
     /// Whether it was left out as a repeated export.
     pub duplicate: bool,
@@ -33,8 +34,8 @@ pub struct IndexRow {
 pub(crate) enum Seen {
     /// It gets this number; another trace may have its id.
     New { number: u32, reused: Option<u32> },
-    /// The same record under the same id is there already.
-    Duplicate(u32),
+    /// The same is there already, under this number and the hash of this id.
+    Duplicate { number: u32, id: u64 },
 }
 
 /// The traces of a corpus, by id and content.
@@ -47,8 +48,26 @@ pub struct TraceIndex {
     former: HashMap<(u32, u64), VecDeque<u32>>,
 }
 
+/// The bits that tell that a record has no id which distinguishes it.
+const ALONE: u64 = 0xFF << 56;
+
+/// The hash of a record as the index keeps it.
+pub(super) fn content_hash(hash: u64, has_id: bool) -> u64 {
+    match has_id {
+        false => hash | ALONE,
+        true if is_alone(hash) => hash & !(1 << 63),
+        true => hash,
+    }
+}
+
+/// Whether a trace is known by its content alone.
+fn is_alone(content: u64) -> bool {
+    content & ALONE == ALONE
+}
+
 /// Both hashes as one, hashed again: many records under one id, or one record under many, must not meet.
 fn both(id: u64, content: u64) -> u64 {
+    let id = if is_alone(content) { 0 } else { id };
     xxh3_64(&(u128::from(id) << 64 | u128::from(content)).to_le_bytes())
 }
 
@@ -91,9 +110,9 @@ impl TraceIndex {
 
     /// Looks a trace up and puts it in.
     pub(crate) fn see(&mut self, input: u32, id: u64, content: u64) -> Seen {
-        let known = self.contents.find(both(id, content), |(i, c, _)| *i == id && *c == content);
-        if let Some((_, _, number)) = known {
-            return Seen::Duplicate(*number);
+        let is_same = |(i, c, _): &(u64, u64, u32)| *c == content && (*i == id || is_alone(content));
+        if let Some((id, _, number)) = self.contents.find(both(id, content), is_same) {
+            return Seen::Duplicate { number: *number, id: *id };
         }
         let reused = self.ids.find(id, |(i, _)| *i == id).map(|(_, number)| *number);
         let former = self.former.get_mut(&(input, id)).and_then(VecDeque::pop_front);
@@ -117,13 +136,13 @@ impl TraceIndex {
             }
             let text = id.unwrap_or_default();
             let id = Self::id_hash(text);
-            let (trace, duplicate) = match self.see(input, id, *content) {
-                Seen::Duplicate(of) => (of, true),
+            let (trace, id, duplicate) = match self.see(input, id, *content) {
+                Seen::Duplicate { number, id } => (number, id, true),
                 Seen::New { number, reused } => {
                     if let Some(earlier) = reused {
                         chunk.findings.push((local as u32, reused_id(text, earlier)));
                     }
-                    (number, false)
+                    (number, id, false)
                 }
             };
             // What is left out needs a number of its own until it is.
@@ -157,12 +176,17 @@ mod tests {
     fn repeats_reuses_and_keeps_numbers() {
         let mut index = TraceIndex::default();
         assert_eq!(index.see(0, 1, 10), Seen::New { number: 0, reused: None });
-        assert_eq!(index.see(0, 1, 10), Seen::Duplicate(0));
-        assert_eq!(index.see(1, 1, 11), Seen::New { number: 1, reused: Some(0) });
+        assert_eq!(index.see(0, 1, 10), Seen::Duplicate { number: 0, id: 1 });
+        assert_eq!(index.see(1, 1, 12), Seen::New { number: 1, reused: Some(0) });
         index.insert_former(IndexRow { trace: 7, input: 2, id: 5, content: 50, duplicate: false });
         assert_eq!(index.see(2, 6, 60), Seen::New { number: 8, reused: None });
-        assert_eq!(index.see(2, 5, 51), Seen::New { number: 7, reused: None });
-        assert_eq!(index.see(2, 5, 52), Seen::New { number: 9, reused: Some(7) });
+        assert_eq!(index.see(2, 5, 52), Seen::New { number: 7, reused: None });
+        assert_eq!(index.see(2, 5, 54), Seen::New { number: 9, reused: Some(7) });
+        assert_eq!((content_hash(5, true), content_hash(5, false)), (5, ALONE | 5));
+        assert!(!is_alone(content_hash(u64::MAX, true)));
+        // Named after its file: whatever that is.
+        assert_eq!(index.see(2, 8, ALONE | 0x3d), Seen::New { number: 10, reused: None });
+        assert_eq!(index.see(3, 9, ALONE | 0x3d), Seen::Duplicate { number: 10, id: 8 });
         assert!(index.nbytes() > 0);
         assert_eq!(TraceIndex::starting_at(3).see(0, 1, 10), Seen::New { number: 3, reused: None });
     }

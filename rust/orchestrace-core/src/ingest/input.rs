@@ -418,7 +418,7 @@ pub(super) fn forced(options: &ReadOptions) -> Result<Option<Format>> {
 }
 
 /// File name without folders and without all of its extensions that say how it is stored.
-pub(super) fn stem(path: &Path) -> String {
+pub(crate) fn stem(path: &Path) -> String {
     let mut name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     for suffix in [".gz", ".zst", ".json", ".jsonl", ".ndjson"] {
         if let Some(short) = name.strip_suffix(suffix) {

@@ -31,6 +31,7 @@ mod work;
 pub use extract::copy_records;
 pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
+pub(crate) use input::stem;
 pub use input::{ReadPosition, formats};
 pub use reader::{Batch, SourcePart, TraceReader, read};
 pub use sought::{EventPlace, Sought, locate, record_bytes};
@@ -81,8 +82,6 @@ pub struct ReadOptions {
     pub max_decompressed: u64,
     /// What becomes one trace in formats that record conversations.
     pub trace_by: TraceBy,
-    /// Whether records are hashed, so that repeated exports can be detected.
-    pub digests: bool,
     /// Whether the fields are counted that no key of the mapping reads.
     pub unread_fields: bool,
     /// The one trace that is looked for; no other is kept.
@@ -105,7 +104,6 @@ impl Default for ReadOptions {
             max_expansion: 1000,
             max_decompressed: 1 << 40,
             trace_by: TraceBy::Trace,
-            digests: false,
             unread_fields: false,
             sought: None,
             gather_budget: 256 << 20,

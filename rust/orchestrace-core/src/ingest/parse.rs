@@ -8,6 +8,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::ReadOptions;
 use super::frame::bom;
 use super::gather::ItemBlock;
+use super::index::content_hash;
 use super::long_record::too_large;
 use super::source::{Block, HELD};
 use super::torn;
@@ -17,6 +18,7 @@ use crate::columns::quarantine::{Position, QuarantineRow, excerpt};
 use crate::error::{FindingCode, Reject, RejectCode, capped, printable};
 use crate::importers::{Confidence, Importer, Items, Record, SpreadImporter, outer_keys};
 use crate::json::END_OF_RECORD;
+use crate::json::identity::identity;
 use crate::json::tree::Tree;
 use crate::schema::EVENT_FIELDS;
 
@@ -51,7 +53,7 @@ trait RecordSink {
     fn forget(&mut self);
 
     /// Notes that the record that was taken is good.
-    fn accepted(&mut self, bytes: &[u8]);
+    fn accepted(&mut self, text: &str);
 
     /// Notes a record of which only the first bytes are there.
     fn missed(&mut self, parser: &BlockParser<'_>, head: &[u8], position: Position);
@@ -61,7 +63,6 @@ trait RecordSink {
 struct Traces<'a> {
     writer: &'a mut BlockWriter,
     importer: &'static dyn Importer,
-    digests: bool,
 }
 
 impl RecordSink for Traces<'_> {
@@ -104,9 +105,13 @@ impl RecordSink for Traces<'_> {
     /// What is rolled back leaves nothing.
     fn forget(&mut self) {}
 
-    fn accepted(&mut self, bytes: &[u8]) {
-        if self.digests {
-            self.writer.digests.push(xxh3_64(bytes));
+    fn accepted(&mut self, text: &str) {
+        // Of a trace that is not sought nothing was written.
+        if self.writer.digests.len() < self.writer.facts.len() {
+            // What bytes say takes as long to find out as reading them does.
+            let has_ids = self.importer.has_ids();
+            let said = if has_ids { xxh3_64(text.as_bytes()) } else { identity(text) };
+            self.writer.digests.push(content_hash(said, has_ids));
         }
     }
 
@@ -163,7 +168,7 @@ impl RecordSink for Parts<'_> {
         }
     }
 
-    fn accepted(&mut self, _bytes: &[u8]) {}
+    fn accepted(&mut self, _text: &str) {}
 
     /// The traces that it names go on without it.
     fn missed(&mut self, parser: &BlockParser<'_>, head: &[u8], position: Position) {
@@ -192,7 +197,7 @@ impl BlockParser<'_> {
         writer: &mut BlockWriter,
     ) -> Option<Segment> {
         let (traces, quarantined) = (writer.facts.len(), writer.quarantine.len());
-        let mut sink = Traces { writer, importer, digests: self.options.digests };
+        let mut sink = Traces { writer, importer };
         let (records, lines) = self.records(block, &mut sink);
         (records > 0 || lines > 0).then(|| Segment {
             source,
@@ -339,7 +344,7 @@ impl BlockParser<'_> {
         };
         let record = self.of(&text, replaced);
         let Err(mut reject) = sink.record(self, &record, position) else {
-            sink.accepted(bytes);
+            sink.accepted(&text);
             return 1;
         };
         // Where the next record stands in place of a value, its type may be what is wrong.

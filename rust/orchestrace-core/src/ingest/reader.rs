@@ -55,7 +55,8 @@ pub struct TraceReader {
     ahead: Vec<RawChunk>,
     /// Where each input stands, counting only what was handed on; behind them the traces that are gathered.
     parts: Vec<SourcePart>,
-    next_trace: u32,
+    /// The traces that were handed on, where the caller has no index of its own.
+    known: TraceIndex,
     /// Inputs of formats whose traces are spread, while they are read and when they all are.
     collecting: Collecting,
     gathered: Option<Gathered>,
@@ -138,7 +139,7 @@ impl TraceReader {
             options,
             ahead: Vec::new(),
             parts,
-            next_trace: 0,
+            known: TraceIndex::default(),
             collecting: Collecting::default(),
             gathered: None,
             spread: BTreeSet::new(),
@@ -167,12 +168,15 @@ impl TraceReader {
     /// Everything at once.
     pub(crate) fn all(mut self, run: &Run) -> Result<Store> {
         run.expect(self.size());
-        let chunks = self.take(usize::MAX, run)?;
+        let mut chunks = self.take(usize::MAX, run)?;
+        for chunk in &mut chunks {
+            self.known.number(chunk, &mut Vec::new())?;
+        }
         assemble(chunks, &self.names(), &self.options.records, run)
     }
 
     /// The next traces: whole blocks until their tables hold `limit` bytes, at least one. `None` after the last.
-    /// With an index, traces get its numbers and repeated exports are left out; without one they are numbered on.
+    /// Repeated exports are left out. Traces get the numbers of the index; without one they are numbered on.
     pub fn next(
         &mut self,
         limit: usize,
@@ -189,7 +193,6 @@ impl TraceReader {
         }
         let mut rows = Vec::new();
         for chunk in &mut chunks {
-            let traces = chunk.facts.len();
             chunk.count_lines(|segment| match self.sources.get_mut(segment.source) {
                 Some(source) => {
                     source.lines += segment.lines;
@@ -197,11 +200,9 @@ impl TraceReader {
                 }
                 None => 0,
             });
-            if let Some(index) = &mut index {
-                index.number(chunk, &mut rows)?;
-            } else {
-                chunk.numbers = Some((self.next_trace..self.next_trace + traces as u32).collect());
-                self.next_trace += traces as u32;
+            match &mut index {
+                Some(index) => index.number(chunk, &mut rows)?,
+                None => self.known.number(chunk, &mut Vec::new())?,
             }
             for (segment, traces, _) in chunk.parts() {
                 let part = &mut self.parts[segment.source];

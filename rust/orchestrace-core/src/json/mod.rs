@@ -14,6 +14,7 @@
 // Left to itself the compiler calls the short ways of the parser, and their results go through memory (measured).
 #![allow(clippy::inline_always)]
 
+pub(crate) mod identity;
 pub mod keys;
 mod scan;
 pub mod time;

@@ -239,7 +239,7 @@ fn every_position_is_one_to_go_on_from() {
     let begin = vec![ReadPosition::default(); paths.len()];
     let with_findings: Vec<&str> = TABLES.into_iter().chain(["findings"]).collect();
     for (block_size, limit) in [(700, 150_000), (8 << 10, 1), (64 << 10, 200_000), (4 << 20, 1)] {
-        let options = ReadOptions { block_size, digests: true, ..ReadOptions::default() };
+        let options = ReadOptions { block_size, ..ReadOptions::default() };
         let mut index = TraceIndex::default();
         let one = batches(from(&paths, &begin), &options, (WHOLE, 1), Some(&mut index));
         let whole = &one[0].store;

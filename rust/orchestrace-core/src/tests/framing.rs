@@ -52,7 +52,7 @@ fn an_empty_place_in_an_array_is_a_broken_element() {
     let one = document("a");
     for (text, accepted, rejected) in [
         (format!("[{one},]"), 1, 1),
-        (format!("[{one}, ,{one}]"), 2, 1),
+        (format!("[{one}, ,{}]", document("b")), 2, 1),
         (format!("[,{one}]"), 1, 1),
         ("[,]".to_owned(), 0, 2),
         ("[]".to_owned(), 0, 0),
@@ -73,12 +73,12 @@ fn text_after_an_array_is_told_with_its_place() {
 
 #[test]
 fn white_space_does_not_count_against_the_limit() {
-    let one = document("a");
-    let limit = one.len() as u64;
-    let spaced = |i: usize| format!("{}{one}{}\r\n", " ".repeat(i * 7), " ".repeat(i));
+    let one = |i: usize| document(&format!("{i:02}"));
+    let limit = one(0).len() as u64;
+    let spaced = |i: usize| format!("{}{}{}\r\n", " ".repeat(i * 7), one(i), " ".repeat(i));
     let lines = (0..30).map(spaced).collect::<Vec<_>>().concat();
     let long = document("a longer one than the limit");
-    let lines = format!("{lines}   {long}   \r\n{}\n{one}\n", " ".repeat(5000));
+    let lines = format!("{lines}   {long}   \r\n{}\n{}\n", " ".repeat(5000), one(30));
     let mut seen = None;
     for block_size in [16, 300, 1000, 5000, 4 << 20] {
         let options = ReadOptions { max_record: limit, block_size, ..ReadOptions::default() };
@@ -94,8 +94,8 @@ fn white_space_does_not_count_against_the_limit() {
 
 #[test]
 fn an_element_beyond_the_limit_costs_itself_alone() {
-    let (one, long) = (document("a"), document(&"b".repeat(3000)));
-    let text = format!("[{one},\n  {long}  ,{one}]");
+    let (one, long, other) = (document("a"), document(&"b".repeat(3000)), document("c"));
+    let text = format!("[{one},\n  {long}  ,{other}]");
     let limit = one.len() as u64;
     for block_size in [16, 500, 4 << 20] {
         let options = ReadOptions { max_record: limit, block_size, ..ReadOptions::default() };

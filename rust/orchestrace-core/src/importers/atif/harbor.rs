@@ -2,6 +2,7 @@
 //! how it was set up and tested.
 
 use crate::importers::items::{Items, RunResult};
+use crate::json::identity::identity;
 use crate::json::tree::Value;
 
 /// A file of a job.
@@ -61,6 +62,7 @@ impl HarborFile {
             tokens: count("n_input_tokens").zip(count("n_output_tokens")).map(|(a, b)| a.saturating_add(b)),
             exception: exception.str().unwrap_or_default().into(),
             several: false,
+            said: identity(document.raw()),
         });
     }
 }

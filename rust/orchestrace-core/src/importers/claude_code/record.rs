@@ -4,7 +4,6 @@ use std::cell::OnceCell;
 
 use hashbrown::{HashMap, HashSet};
 use sha2::{Digest, Sha256};
-use xxhash_rust::xxh3::xxh3_128;
 
 use super::super::recording::{Hash, Recording, Text, Usage, hash};
 use super::empty_record::Aside;
@@ -14,6 +13,7 @@ use super::{agent_of, copies, run_of};
 use crate::columns::intern::Interner;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::json::identity::identity;
 use crate::json::keys::Keys;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
@@ -65,20 +65,20 @@ pub(super) struct Line {
     pub from: Code,
     /// Where in its item is what it says, and a hash of that, once somebody asked.
     said: (u32, u32),
-    digest: OnceCell<u128>,
+    digest: OnceCell<u64>,
     pub what: What,
 }
 
 impl Line {
     /// Of what it says, to order what has no other order.
-    pub(super) fn digest(&self, items: &TraceItems<'_>) -> u128 {
+    pub(super) fn digest(&self, items: &TraceItems<'_>) -> u64 {
         *self.digest.get_or_init(|| digest(items, self.item, self.said))
     }
 }
 
-pub(super) fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u128 {
+pub(super) fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)) -> u64 {
     let text = items.as_slice()[item as usize].text;
-    xxh3_128(text.get(start as usize..end as usize).unwrap_or_default().as_bytes())
+    identity(text.get(start as usize..end as usize).unwrap_or_default())
 }
 
 #[derive(Debug)]
@@ -365,7 +365,7 @@ pub(super) struct Reader<'r> {
     /// Item and place of the first content of each id; most have one.
     pub(super) first: Vec<Content>,
     /// All contents of the ids that came again, and the line of each.
-    pub(super) contents: HashMap<(Code, u128), u32>,
+    pub(super) contents: HashMap<(Code, u64), u32>,
     /// Lines in place of which others are used.
     pub(super) replaced: HashSet<u32>,
     /// Lines of children that their parents' files repeat.

@@ -256,8 +256,8 @@ fn order(stream: &mut Stream, items: &TraceItems<'_>, records: &Records) {
         return;
     }
     // Latest time so far of each file, and what its first line of that time says.
-    let mut runs: HashMap<u32, (Option<i64>, u128)> = HashMap::new();
-    let mut keyed: Vec<((Option<i64>, u128), u32)> = Vec::with_capacity(stream.lines.len());
+    let mut runs: HashMap<u32, (Option<i64>, u64)> = HashMap::new();
+    let mut keyed: Vec<((Option<i64>, u64), u32)> = Vec::with_capacity(stream.lines.len());
     for at in &stream.lines {
         let line = &records.lines[*at as usize];
         let run = runs.entry(line.file).or_insert_with(|| (None, line.digest(items)));

@@ -1,8 +1,5 @@
 //! One line of a rollout, reduced to the values that the mapping needs.
 
-use xxhash_rust::xxh3::xxh3_64;
-
-use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Text};
 use crate::json::tree::Value;
 
@@ -305,9 +302,4 @@ pub(super) fn is_collaboration(tool: &str) -> bool {
 /// Of these tools, those whose call does nothing but wait until other agents have answered or are gone.
 pub(super) fn only_waits(tool: &str) -> bool {
     matches!(tool, "wait" | "wait_agent" | "close_agent")
-}
-
-/// Hash of a line as it stands.
-pub(super) fn hash_of(item: &TraceItem<'_>) -> u64 {
-    xxh3_64(item.text.as_bytes())
 }

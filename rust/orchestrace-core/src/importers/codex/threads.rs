@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::inherited::mark_copies;
-use super::line::{History, Line, Status, Sums, What, hash_of};
+use super::line::{History, Line, Status, Sums, What};
 use super::read::{Reader, Run};
 use super::{FILE, STREAMED};
 use crate::importers::items::TraceItems;
@@ -256,7 +256,7 @@ fn threads_of(
         let mut lines = stream.lines;
         if !stream.is_printed {
             lines.retain(|line| {
-                let is_new = known.lines.insert(hash_of(&items.as_slice()[line.item as usize]));
+                let is_new = known.lines.insert(items.as_slice()[line.item as usize].identity);
                 if !is_new {
                     items.duplicate(line.item as usize);
                 }
@@ -280,7 +280,7 @@ fn threads_of(
 #[derive(Default)]
 struct Known {
     n: usize,
-    /// Hashes of lines, and their numbers.
+    /// What lines say, and their numbers.
     lines: HashSet<u64>,
     numbers: HashSet<u64>,
 }
@@ -288,7 +288,7 @@ struct Known {
 /// Which streams are printed copies: of a thread whose rollout is there, or of a run that another stream has, too.
 fn printed_again(streams: &[Stream<'_>], ids: &[String], items: &TraceItems<'_>) -> Vec<bool> {
     let texts = |stream: &Stream<'_>| -> Vec<u64> {
-        stream.lines.iter().map(|line| hash_of(&items.as_slice()[line.item as usize])).collect()
+        stream.lines.iter().map(|line| items.as_slice()[line.item as usize].identity).collect()
     };
     let mut again = vec![false; streams.len()];
     if streams.iter().all(|stream| !stream.is_printed) {

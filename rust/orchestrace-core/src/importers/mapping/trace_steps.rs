@@ -63,6 +63,8 @@ pub(super) struct Telling<'a> {
     of_name: HashMap<(u8, String), usize>,
     reward_names: HashSet<String>,
     odd_measures: HashSet<String>,
+    /// What records disagree about; the task is nothing.
+    disputed: HashSet<String>,
     /// Whether the source says that the run is recorded to its end, or that it is not.
     complete: bool,
     cut_short: bool,
@@ -90,6 +92,7 @@ impl<'a> Telling<'a> {
             of_name: HashMap::new(),
             reward_names: HashSet::new(),
             odd_measures: HashSet::new(),
+            disputed: HashSet::new(),
             complete: false,
             cut_short: false,
             odd: HashSet::new(),
@@ -352,8 +355,13 @@ impl<'a> Telling<'a> {
         let spec = self.spec;
         let word = |key| spec.trace.find(key, scope);
         let (task, group, system) = (word(Key::Task), word(Key::Group), word(Key::System));
-        if self.recording.trace.task_id.is_none() {
+        let known = self.recording.read(self.recording.trace.task_id).to_owned();
+        if known.is_empty() {
             self.recording.trace.task_id = self.kept(&task);
+        } else if let Some(task) = task.word().filter(|task| **task != *known) {
+            self.disputes("", || {
+                format!("a record names the task '{task}', but an earlier one '{known}', which is used")
+            });
         }
         let known = self.recording.read(self.recording.trace.group_id).to_owned();
         if let Some(group) = group.word() {
@@ -395,8 +403,23 @@ impl<'a> Telling<'a> {
     fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
         let at = *self.of_name.entry((kind as u8, name.to_owned())).or_insert(self.measures.len());
         match self.measures.get_mut(at) {
-            Some(known) => known.2 = value,
+            Some(known) => {
+                let before = std::mem::replace(&mut known.2, value);
+                // Costs and metrics grow from record to record.
+                if kind == MeasureKind::Reward && before != value {
+                    self.disputes(name, || {
+                        format!("a record gives the reward '{name}' as {value}, but an earlier one as {before}; the last is used")
+                    });
+                }
+            }
             None => self.measures.push((kind, name.to_owned(), value)),
+        }
+    }
+
+    /// Says once that records disagree.
+    fn disputes(&mut self, what: &str, message: impl FnOnce() -> String) {
+        if self.disputed.insert(what.to_owned()) {
+            self.recording.finding(FindingCode::TraceConflict, None, message());
         }
     }
 

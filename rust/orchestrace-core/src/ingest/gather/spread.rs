@@ -1,10 +1,9 @@
 //! One gathered trace: duplicates removed from its items, importer called, records counted.
 
-use std::hash::BuildHasher;
+use std::borrow::Cow;
 
-use foldhash::quality::RandomState;
 use hashbrown::HashTable;
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Gathered, Made, Ordered};
 use crate::columns::block::BlockWriter;
@@ -15,7 +14,9 @@ use crate::importers::mapping::Counts;
 use crate::importers::recording::Beside;
 use crate::importers::{TraceItem, TraceItems};
 use crate::ingest::ReadOptions;
+use crate::ingest::index::content_hash;
 use crate::ingest::parse::quarantine_row;
+use crate::json::identity::{identity, mixed};
 use crate::schema::RecordStatus;
 
 /// Buffers of a worker.
@@ -23,7 +24,6 @@ use crate::schema::RecordStatus;
 pub(super) struct Scratch {
     /// Hashes and numbers of items.
     seen: HashTable<(u64, u32)>,
-    hasher: RandomState,
     /// What the mapping found, trace by trace.
     pub(super) counts: Counts,
 }
@@ -73,6 +73,9 @@ impl<'a> Spread<'a, '_> {
         let importer = self.gathered.importers[planned.importer as usize];
         let name = importer.info().name;
         let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
+        if items.is_empty() {
+            return;
+        }
         let mut trace =
             TraceItems::new(self.gathered.key(planned.key), &items, planned.partial, options.records.limits)
                 .owned_by(&self.gathered.owners)
@@ -93,6 +96,9 @@ impl<'a> Spread<'a, '_> {
                 });
             }
             importer.trace(&trace, &mut out);
+            if out.n_events() > 0 && trace.is_one() {
+                self.gathered.other_ids(self.number, &out.trace_id()).iter().for_each(|id| out.joined(id));
+            }
             let home = rows[trace.home()];
             if out.n_events() > 0 {
                 if let Err(fault) = out.judge() {
@@ -125,9 +131,7 @@ impl<'a> Spread<'a, '_> {
                     }
                     let committed = out.commit(name);
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
-                    if options.digests {
-                        writer.digests.push(digest(&items, trace.part()));
-                    }
+                    writer.digests.push(digest(self.gathered.key(planned.key), &items, trace.part()));
                     files.push(&*self.gathered.sources[home.source as usize].0);
                 }
             } else if out.has_labels() {
@@ -154,45 +158,58 @@ impl<'a> Spread<'a, '_> {
         );
     }
 
-    /// The items without those that repeat one of another record word for word, which are counted.
+    /// Its items in the order of the names of their inputs, so that nothing depends on which was read first.
+    fn in_order(&self) -> Cow<'_, [(u32, u32)]> {
+        let place = |row: &(u32, u32)| self.gathered.places[self.row(*row).1.source as usize];
+        if self.rows.is_sorted_by_key(place) {
+            return self.rows.into();
+        }
+        let mut rows = self.rows.to_vec();
+        rows.sort_by_key(place);
+        rows.into()
+    }
+
+    /// The items without those that say the same as one of another record, and those of files that are copies, which
+    /// are counted.
     pub(super) fn distinct(
         &self,
         scratch: &mut Scratch,
         name: &'static str,
         tallies: &mut Tallies,
     ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
-        let Scratch { seen, hasher, .. } = scratch;
+        let seen = &mut scratch.seen;
         seen.clear();
-        // What many items share is hashed once.
-        let mut beside = ("", hasher.hash_one(""));
+        // What many items share is looked at once.
+        let mut beside = ("", identity(""));
         let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
         let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
         // The input of which a record is lost, up to its next item.
         let mut lost = None;
-        for place in self.rows {
+        for place in self.in_order().iter() {
             let (piece, row) = self.row(*place);
+            let (path, input) = &self.gathered.sources[row.source as usize];
+            if self.gathered.copies[row.source as usize] {
+                tallies.add(*input, name, RecordStatus::Duplicate, u64::from(!row.lost));
+                continue;
+            }
             if row.lost {
                 lost = Some(row.source);
                 continue;
             }
             let (text, context) = (piece.text(row), piece.context(row));
-            let (path, input) = &self.gathered.sources[row.source as usize];
             if !std::ptr::eq(beside.0, context) {
-                beside = (context, hasher.hash_one(context));
+                beside = (context, identity(context));
             }
-            let hash = hasher.hash_one((text, beside.1));
-            let same = |(_, i): &(u64, u32)| {
-                let item = &items[*i as usize];
-                item.text == text && is_shared(item.context, context)
-            };
-            let known = seen.find(hash, same).map(|(_, i)| *i);
-            if known.is_some_and(|i| rows[i as usize].record != row.record) {
+            let hash = mixed(row.identity, beside.1);
+            let known = seen.find(hash, |(other, _)| *other == hash).map(|(_, i)| *i as usize);
+            if known.is_some_and(|known| rows[known].record != row.record) {
                 tallies.add(*input, name, RecordStatus::Duplicate, 1);
                 continue;
             }
             let number = items.len() as u32;
             let after_loss = lost.take() == Some(row.source);
-            items.push(TraceItem { text, context, path, line: row.position.line, after_loss });
+            let (line, identity) = (row.position.line, row.identity);
+            items.push(TraceItem { text, context, path, line, after_loss, identity });
             rows.push(row);
             if known.is_none() {
                 seen.insert_unique(hash, (hash, number), |(hash, _)| *hash);
@@ -202,29 +219,16 @@ impl<'a> Spread<'a, '_> {
     }
 }
 
-/// A hash of all that a trace is made of, and of which it is among those that are made of it.
-fn digest(items: &[TraceItem<'_>], part: usize) -> u64 {
-    let mut hash = Xxh3::with_seed(part as u64);
-    let mut before = "";
-    let mut put = |text: &str| {
-        hash.update(&(text.len() as u64).to_le_bytes());
-        hash.update(text.as_bytes());
-    };
+/// A hash of all that a trace is made of: its key, what its items say, and of which it is among those that are made of
+/// them.
+fn digest(key: &str, items: &[TraceItem<'_>], part: usize) -> u64 {
+    let mut beside = ("", identity(""));
+    let mut hash = mixed(xxh3_64(key.as_bytes()), part as u64);
     for item in items {
-        put(item.text);
-        // Wherever pieces were cut: an item that follows itself is marked as such.
-        if is_shared(before, item.context) {
-            put("=");
-        } else {
-            put("!");
-            put(item.context);
-            before = item.context;
+        if !std::ptr::eq(beside.0, item.context) {
+            beside = (item.context, identity(item.context));
         }
+        hash = mixed(hash, mixed(item.identity, beside.1));
     }
-    hash.digest()
-}
-
-/// Whether two items share the same text; mostly it is one text, which is not read for that.
-fn is_shared(one: &str, other: &str) -> bool {
-    std::ptr::eq(one, other) || one == other
+    content_hash(hash, true)
 }

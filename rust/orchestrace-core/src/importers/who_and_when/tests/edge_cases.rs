@@ -37,9 +37,9 @@ fn code_that_is_run_again_is_another_call() {
 }
 
 #[test]
-fn a_run_that_comes_twice_is_told() {
-    let line = line("q1", "x");
-    let store = ingest(&format!("{line}\n{line}\n"));
+fn a_run_that_comes_twice_counts_once_and_another_of_its_name_is_told() {
+    let (one, other) = (line("q1", "x"), line("q1", "y"));
+    let store = ingest(&format!("{one}\n{other}\n {one}\n"));
     assert_eq!(rows(&store, "traces", &["trace", "trace_id"]), ["0 q1", "1 q1"]);
     assert_eq!(rows(&store, "findings", &["trace", "code"]), ["1 trace.id_reused"]);
 }
