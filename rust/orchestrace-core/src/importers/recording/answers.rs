@@ -180,7 +180,9 @@ fn woken(recording: &Recording, order: &Order, plan: &Plan) -> HashMap<u32, usiz
             What::Response(_) => {
                 let (from, to) = plan.part_of[e as usize];
                 let parts = &plan.parts[from as usize..to as usize];
-                parts.iter().for_each(|part| asks(&recording.entries[*part as usize].what));
+                for part in parts {
+                    asks(&recording.entries[*part as usize].what);
+                }
             }
             What::Incoming(_) => drop(woken.insert(entry.agent.0, at)),
             what => asks(what),

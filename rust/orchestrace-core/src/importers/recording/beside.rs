@@ -52,9 +52,9 @@ impl Recording {
         for (at, aside) in beside.aside.iter().enumerate() {
             let alone = self.takes(aside, aside.format == beside.format);
             let and = if at > 0 { " and" } else { "" };
-            message.push_str(&format!("{and} is {}", aside.what));
+            message.extend([and, " is ", &aside.what]);
             if !alone.is_empty() {
-                message.push_str(&format!(", which alone states {}", alone.join(", ")));
+                message.extend([", which alone states ", &alone.join(", ")]);
             }
         }
         self.finding(FindingCode::TraceSetAside, None, message);
@@ -87,7 +87,7 @@ impl Recording {
                 _ => {}
             }
         }
-        stated.stopped_by = self.read(self.stopped_by).to_owned();
+        self.read(self.stopped_by).clone_into(&mut stated.stopped_by);
         stated.answer = self.root().filter(|root| !self.agents[root.0 as usize].open).and_then(|root| {
             let (of, content) = self.last_text(root)?;
             Some((self.read(of).to_owned(), content?))

@@ -117,7 +117,9 @@ impl<'a> Spread<'a, '_> {
         }
         let used = stated.iter().position(|stated| stated.n_responses > 0).unwrap_or(0);
         let best = stated.remove(used);
-        stated.iter_mut().for_each(|aside| aside.is_same &= best.is_same);
+        for aside in &mut stated {
+            aside.is_same &= best.is_same;
+        }
         let beside = Beside { used: best.what, format: best.format, aside: stated };
         for (_, (_, rows)) in rows.iter().enumerate().filter(|(at, _)| *at != used) {
             for (_, row) in rows.iter().map(|place| self.row(*place)).filter(|(_, row)| !row.lost) {
