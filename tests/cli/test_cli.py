@@ -56,7 +56,7 @@ def test_validate_says_where_and_why(bad, good):
     lines = run("validate", good, bad, code=1).stdout.splitlines()
     assert lines[0].startswith(f"{bad}:2: json.syntax")
     assert lines[1].startswith(f"{bad}:3: field.minimum /costs/tokens: ")
-    assert lines[2:] == ["4 records: 2 used, 2 quarantined; 2 traces"]
+    assert lines[2:] == ["4 records: 1 used, 1 duplicate, 2 quarantined; 1 trace"]
     rows = json.loads(run("validate", bad, "--json", code=1).stdout)
     assert [row["code"] for row in rows] == ["json.syntax", "field.minimum"]
 

@@ -19,14 +19,14 @@ from orchestrace.corpus.source import EventSource
 DATA = Path(__file__).resolve().parents[2] / "data/importers"
 
 
-def documents(n: int = 4) -> list[dict[str, Any]]:
+def documents(n: int = 4, task: str = "t") -> list[dict[str, Any]]:
     """Native traces with texts of two bytes a letter, and as many events as their number and two."""
     rest = {"edges": [], "rewards": {"team": 1.0}, "costs": {"tokens": 0, "wall_clock_s": 0}}
     said = {"type": "message", "agent": "ann", "x_text": "wörter"}
     return [
         {
             "trace_id": f"run {k}",
-            "task_id": "t",
+            "task_id": task,
             "events": [{"id": f"e{k}.{i}", "t": i, **said} for i in range(k + 2)],
         }
         | rest
@@ -34,8 +34,8 @@ def documents(n: int = 4) -> list[dict[str, Any]]:
     ]
 
 
-def lines(n: int = 4) -> bytes:
-    return "\n\n".join(json.dumps(d, ensure_ascii=False) for d in documents(n)).encode()
+def lines(n: int = 4, task: str = "t") -> bytes:
+    return "\n\n".join(json.dumps(d, ensure_ascii=False) for d in documents(n, task)).encode()
 
 
 def raw(source: EventSource, blob: bytes) -> bytes:
@@ -84,21 +84,21 @@ def test_a_large_file_that_workers_share(tmp_path: Path) -> None:
 def test_folders_and_archives(tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     (folder / "below").mkdir(parents=True)
-    (folder / "below/runs.jsonl").write_bytes(lines(3))
+    held = {3: lines(3, "file"), 4: lines(4, "ZIP"), 2: lines(2, "tar")}
+    (folder / "below/runs.jsonl").write_bytes(held[3])
     with zipfile.ZipFile(folder / "packed.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("notes.txt", "nothing")
-        archive.writestr("inner/runs.jsonl", lines(4))
+        archive.writestr("inner/runs.jsonl", held[4])
     with tarfile.open(folder / "packed.tar", "w") as tar:
         info = tarfile.TarInfo("inner/runs.jsonl")
-        info.size = len(lines(2))
-        tar.addfile(info, io.BytesIO(lines(2)))
+        info.size = len(held[2])
+        tar.addfile(info, io.BytesIO(held[2]))
     with pytest.warns(UserWarning, match="skipped 1 entry of an archive"):
         corpus = ot.read_traces(folder)
     assert len(corpus) == 9
     for file, own in corpus.traces.with_columns(pl.col("file").cast(pl.String)).collect().group_by("file"):
-        blob = lines(own.height)
         kept = corpus.filter(pl.col("trace").is_in(own["trace"].to_list()))
-        assert_native(kept, blob, str(file[0]))
+        assert_native(kept, held[own.height], str(file[0]))
     assert corpus.source(0, 0).file.endswith("below/runs.jsonl")
 
 

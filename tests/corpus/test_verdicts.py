@@ -158,8 +158,9 @@ def test_a_cycle_is_named(tmp_path: Path) -> None:
 
 
 def test_a_trace_id_may_come_again(tmp_path: Path) -> None:
-    corpus = ingest(tmp_path / "runs.jsonl", b"\n".join([BEFORE, AFTER, BEFORE]))
-    assert trace_ids(corpus) == ["before", "after", "before"]
+    other = BEFORE.replace(b'"task"', b'"another task"')
+    corpus = ingest(tmp_path / "runs.jsonl", b"\n".join([BEFORE, AFTER, other, BEFORE]))
+    assert trace_ids(corpus) == ["before", "after", "before"] and corpus.records["duplicate"] == 1
     (row,) = rows(corpus.findings)
     assert (row["trace"], row["code"]) == (2, "trace.id_reused")
 

@@ -196,7 +196,7 @@ def test_ids_are_unique_whatever_traces_are_called(tmp_path: Path) -> None:
         document("a#b", "c", "x"),
         document("a%23b", "c"),
         document("twice", "x"),
-        document("twice", "x"),
+        document("twice", "y"),
         document("twice%@4", "x"),
         document('</script>"\\\n\u202e', "<&>"),
     ]

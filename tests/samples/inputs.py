@@ -54,7 +54,7 @@ def reconcile(corpus: ot.Corpus) -> None:
     counts = corpus.records
     n_traces = corpus.traces.select(pl.len()).collect().item()
     n_quarantined = corpus.quarantine.select(pl.len()).collect().item()
-    assert counts["read"] == counts["used"] + counts["quarantined"]
+    assert counts["read"] == counts["used"] + counts["quarantined"] + counts["duplicate"]
     assert counts["read"] == corpus.record_counts.select(pl.col("count").sum()).collect().item()
     assert counts["used"] == n_traces
     assert counts["quarantined"] == n_quarantined

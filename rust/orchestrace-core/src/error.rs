@@ -218,6 +218,13 @@ pub struct Finding {
     pub message: String,
 }
 
+impl Finding {
+    /// Whether this and another one of a trace are one row: of a code there is one, but for the ids that lead to the trace.
+    pub(crate) fn is_row_of(&self, other: &Self) -> bool {
+        self.code == other.code && (self.code != FindingCode::TraceJoined || self.message == other.message)
+    }
+}
+
 /// The whole call fails.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -338,13 +338,12 @@ impl Builder<'_> {
             else {
                 continue;
             };
-            if let Some((_, known)) = out.block.findings[first..].iter_mut().find(|(_, f)| f.code == code) {
-                known.count = known.count.saturating_add(count);
-                continue;
-            }
             let message = findings.text("message", row).unwrap_or_default().to_owned();
             let finding = Finding { code, count, seq: findings.u32("seq", row), message };
-            out.block.findings.push((local, finding));
+            match out.block.findings[first..].iter_mut().find(|(_, known)| known.is_row_of(&finding)) {
+                Some((_, known)) => known.count = known.count.saturating_add(count),
+                None => out.block.findings.push((local, finding)),
+            }
         }
         Ok(())
     }

@@ -456,7 +456,7 @@ impl TraceWriter<'_> {
         for finding in findings {
             let found = &mut self.block.findings;
             let first = self.mark.findings;
-            let same = found[first..].iter().position(|(_, f)| f.code == finding.code);
+            let same = found[first..].iter().position(|(_, f)| f.is_row_of(&finding));
             match same {
                 Some(at) => found[first + at].1 = finding,
                 None => found.push((trace as u32, finding)),

@@ -62,6 +62,8 @@ pub struct CsrGraph {
     succ_at: Vec<u32>,
     succ: Vec<u32>,
     succ_weight: Vec<f64>,
+    /// Whether the order of an agent's events gave edges, too.
+    program_order: bool,
     successors_known: bool,
     ascending: bool,
     // where the latest edge from each source stands; stale entries are detected by what stands there
@@ -77,6 +79,7 @@ impl CsrGraph {
     pub fn build(&mut self, view: &TraceView<'_>, program: &[(u32, u32)], weights: Option<&[f64; N_TYPES]>) {
         self.n = view.len();
         self.successors_known = false;
+        self.program_order = !program.is_empty();
         let listing = Listing::of(view);
         self.ascending = listing.ascending && program.iter().all(|(s, d)| s < d);
         let sorted = listing.by_destination && program.is_empty();
@@ -238,6 +241,12 @@ impl CsrGraph {
     #[must_use]
     pub fn weights(&self) -> &[f64] {
         &self.pred_weight
+    }
+
+    /// Whether it has edges that nobody recorded: those of the order of an agent's events.
+    #[must_use]
+    pub fn has_program_order(&self) -> bool {
+        self.program_order
     }
 
     /// Number of distinct predecessors of an event.

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use memchr::memchr_iter;
+use xxhash_rust::xxh3::xxh3_64;
 
 pub(crate) use claims::{Claim, Owners};
 
@@ -153,8 +154,8 @@ pub(crate) struct ItemRow {
     pub replaced: bool,
     /// Whether it is no item, but stands where the trace lacks one.
     pub lost: bool,
-    /// What its text says ([`identity`]).
-    pub identity: u64,
+    /// Hash of its text.
+    pub hash: u64,
 }
 
 pub(crate) const NO_CONTEXT: u32 = u32::MAX;
@@ -336,13 +337,13 @@ impl<'w> Items<'w> {
             position,
             replaced: self.record.replaced,
             lost: false,
-            identity: 0,
+            hash: 0,
         };
         let (context, start) = self.columns.piece.share(shared);
         self.keep(text);
         let piece = &mut self.columns.piece;
-        let identity = identity(&piece.text[start..]);
-        piece.rows.push(ItemRow { start, end: piece.text.len(), context, identity, ..row });
+        let hash = xxh3_64(&piece.text.as_bytes()[start..]);
+        piece.rows.push(ItemRow { start, end: piece.text.len(), context, hash, ..row });
     }
 
     /// Says that a value of the next item is read by nobody ([`LeftOut::hash`]). A value is a slice of the record.
@@ -436,7 +437,7 @@ impl<'w> Items<'w> {
             position: self.position,
             replaced: false,
             lost: true,
-            identity: 0,
+            hash: 0,
         });
     }
 
@@ -580,7 +581,7 @@ pub struct TraceItem<'a> {
     /// Whether the trace lacks what stood between this item and the one before it in its input: a record that was
     /// rejected.
     pub after_loss: bool,
-    /// The same for all items that say the same, however that is spelt.
+    /// The same for all items of the trace that say the same, however other inputs spell that.
     pub identity: u64,
 }
 

@@ -254,7 +254,7 @@ impl Collecting {
             totals: Totals::default(),
             held_back: HeldBack::default(),
         };
-        let maps = out.number(&mut blocks);
+        let maps = out.number(&mut blocks, spill.as_ref(), run)?;
         out.held_back = HeldBack::new(&out);
         let pieces = blocks.iter_mut().zip(maps);
         let Some(spill) = spill else {
@@ -372,7 +372,7 @@ fn top(first: &mut [u32], number: u32) -> u32 {
 
 impl Gathered {
     /// Gives traces their numbers, and takes what blocks have beside items.
-    fn number(&mut self, blocks: &mut [Collected]) -> Vec<Codes> {
+    fn number(&mut self, blocks: &mut [Collected], spill: Option<&Spill>, run: &Run) -> Result<Vec<Codes>> {
         let (mut input, mut lines, mut records) = (usize::MAX, 0, 0);
         let mut key = String::new();
         let mut maps = Vec::with_capacity(blocks.len());
@@ -384,7 +384,7 @@ impl Gathered {
             let told = block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
             results.extend(told);
         }
-        self.copies = copies(blocks, &results);
+        self.copies = copies(blocks, spill, &results, run)?;
         for collected in blocks.iter_mut() {
             let Collected { block, importer, path, bytes, .. } = collected;
             if block.source != input {
@@ -454,7 +454,7 @@ impl Gathered {
         let claims = claims.filter(|claim| !self.set_aside.contains(&claim.trace));
         self.owners = Owners::of(claims, |number| self.key(self.planned[number as usize].key));
         self.gather_rivals(&mut maps);
-        maps
+        Ok(maps)
     }
 
     /// Gives what is gathered together to the first of the traces.

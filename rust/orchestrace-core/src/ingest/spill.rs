@@ -69,19 +69,8 @@ impl Spill {
             put(&mut head, *to);
         }
         for row in &piece.rows {
-            let ItemRow {
-                trace,
-                own,
-                source,
-                record,
-                start,
-                end,
-                context,
-                position,
-                replaced,
-                lost,
-                identity,
-            } = *row;
+            let ItemRow { trace, own, source, record, start, end, context, position, replaced, lost, hash } =
+                *row;
             for value in [u64::from(trace) << 32 | u64::from(source), record, start as u64, end as u64] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
@@ -92,7 +81,7 @@ impl Spill {
                 length,
                 u64::from(context) << 2 | u64::from(lost) << 1 | u64::from(replaced),
                 own.into(),
-                identity,
+                hash,
             ] {
                 head.extend_from_slice(&value.to_le_bytes());
             }
@@ -127,7 +116,7 @@ impl Spill {
             for _ in 0..rows {
                 let (codes, record, start, end) = (next()?, next()?, next()? as usize, next()? as usize);
                 let position = Position { line: next()?, offset: next()?, length: next()? };
-                let (last, own, identity) = (next()?, next()? as u32, next()?);
+                let (last, own, hash) = (next()?, next()? as u32, next()?);
                 piece.rows.push(ItemRow {
                     trace: (codes >> 32) as u32,
                     own,
@@ -139,7 +128,7 @@ impl Spill {
                     position,
                     replaced: last & 1 == 1,
                     lost: last & 2 == 2,
-                    identity,
+                    hash,
                 });
             }
             Ok(piece)
@@ -180,7 +169,7 @@ mod tests {
             position: Position { line: 3, offset: 1 << 50, length: 9 },
             replaced: true,
             lost: true,
-            identity: 1 << 63,
+            hash: 1 << 63,
         };
         piece.push(row, "é first", Shared::Text("shared"));
         piece.push(ItemRow { trace: 8, replaced: false, lost: false, ..row }, "", Shared::Text(""));

@@ -108,27 +108,42 @@ fn is_end(byte: u8) -> bool {
     matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b':' | b'"' | b'{' | b'[')
 }
 
-/// The hash of a string that begins here, and where the text goes on behind it.
+/// The hash of a string that begins here, and where the text goes on behind it. It is that of the text with its escapes, as
+/// nearly all writers spell them.
 fn string(bytes: &[u8], start: usize, way: u64, scratch: &mut Vec<u8>) -> Option<(u64, usize)> {
-    let end = start + memchr2(b'"', b'\\', &bytes[start..])?;
-    if bytes[end] == b'"' {
-        return Some((xxh3_64_with_seed(&bytes[start..end], way), end + 1));
-    }
-    scratch.clear();
     let mut at = start;
     loop {
-        let stop = at + memchr2(b'"', b'\\', &bytes[at..])?;
+        let stop = at + memchr2(b'"', b'\\', bytes.get(at..)?)?;
+        if bytes[stop] == b'"' {
+            return Some((xxh3_64_with_seed(&bytes[start..stop], way), stop + 1));
+        }
+        if matches!(bytes.get(stop + 1)?, b'u' | b'/') {
+            return respelt(bytes, start, stop, way, scratch);
+        }
+        at = stop + 2;
+    }
+}
+
+/// The same of a string with an escape at `at` that others spell otherwise.
+#[cold]
+fn respelt(
+    bytes: &[u8],
+    start: usize,
+    mut at: usize,
+    way: u64,
+    scratch: &mut Vec<u8>,
+) -> Option<(u64, usize)> {
+    scratch.clear();
+    scratch.extend_from_slice(&bytes[start..at]);
+    loop {
+        let stop = at + memchr2(b'"', b'\\', bytes.get(at..)?)?;
         scratch.extend_from_slice(&bytes[at..stop]);
         if bytes[stop] == b'"' {
             return Some((xxh3_64_with_seed(scratch, way), stop + 1));
         }
         at = stop + 2;
         match *bytes.get(stop + 1)? {
-            b'n' => scratch.push(b'\n'),
-            b't' => scratch.push(b'\t'),
-            b'r' => scratch.push(b'\r'),
-            b'b' => scratch.push(8),
-            b'f' => scratch.push(12),
+            b'/' => scratch.push(b'/'),
             b'u' => {
                 let unit = unit(bytes, at)?;
                 at += 4;
@@ -141,13 +156,29 @@ fn string(bytes: &[u8], start: usize, way: u64, scratch: &mut Vec<u8>) -> Option
                     }
                     _ => u32::from(unit),
                 };
-                let mut utf8 = [0; 4];
-                let char = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-                scratch.extend_from_slice(char.encode_utf8(&mut utf8).as_bytes());
+                put(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER), scratch);
             }
-            other => scratch.push(other),
+            other => scratch.extend_from_slice(&[b'\\', other]),
         }
     }
+}
+
+/// A character as it is spelt in a string.
+fn put(char: char, out: &mut Vec<u8>) {
+    let short = match char {
+        '"' | '\\' => char as u8,
+        '\n' => b'n',
+        '\r' => b'r',
+        '\t' => b't',
+        '\u{8}' => b'b',
+        '\u{c}' => b'f',
+        '\0'..' ' => return out.extend_from_slice(format!("\\u{:04x}", char as u32).as_bytes()),
+        _ => {
+            let mut utf8 = [0; 4];
+            return out.extend_from_slice(char.encode_utf8(&mut utf8).as_bytes());
+        }
+    };
+    out.extend_from_slice(&[b'\\', short]);
 }
 
 fn unit(bytes: &[u8], at: usize) -> Option<u16> {
@@ -193,6 +224,11 @@ mod tests {
         assert_eq!(identity(r#"["\ud83d\ude00"]"#), identity("[\"\u{1F600}\"]"));
         assert_eq!(identity("word"), identity(" word\n"));
         assert_eq!(identity(r#""\u00e9""#), identity("\"é\""));
+        assert_eq!(
+            identity(r#""\u0022\u005C\u005c\u000A\u0009\u000d\u0008\u000C""#),
+            identity(r#""\"\\\\\n\t\r\b\f""#)
+        );
+        assert_eq!(identity(r#""\/\u001B[1m\u00e9""#), identity(r#""/\u001b[1mé""#));
     }
 
     #[test]

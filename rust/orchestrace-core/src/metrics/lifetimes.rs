@@ -9,12 +9,12 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 
 use super::group::{Count, Metric, Options};
-use super::groups::scale::ends;
 use super::subject::Subject;
 use super::table::{Rows, Worker, of_members};
 use crate::error::Result;
 use crate::graph::order::canonical_cmp;
 use crate::graph::slots::Slots;
+use crate::replay::schedule::durations::ends;
 use crate::run::Run;
 use crate::schema::{Dict, EventType};
 use crate::store::Store;

@@ -131,7 +131,7 @@ impl<'a> Spread<'a, '_> {
                     }
                     let committed = out.commit(name);
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
-                    writer.digests.push(digest(self.gathered.key(planned.key), &items, trace.part()));
+                    writer.digests.push(digest(self.gathered.key(planned.key), &items, &rows, trace.part()));
                     files.push(&*self.gathered.sources[home.source as usize].0);
                 }
             } else if out.has_labels() {
@@ -179,13 +179,19 @@ impl<'a> Spread<'a, '_> {
     ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
         let seen = &mut scratch.seen;
         seen.clear();
+        let rows_of = self.in_order();
+        // One writer spells the same always in one way.
+        let mut sources = rows_of.iter().map(|place| self.row(*place).1.source);
+        let first = sources.next();
+        let by_bytes = sources.all(|source| Some(source) == first);
+        let number = |text: &str| if by_bytes { xxh3_64(text.as_bytes()) } else { identity(text) };
         // What many items share is looked at once.
-        let mut beside = ("", identity(""));
+        let mut beside = ("", number(""));
         let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
         let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
         // The input of which a record is lost, up to its next item.
         let mut lost = None;
-        for place in self.in_order().iter() {
+        for place in rows_of.iter() {
             let (piece, row) = self.row(*place);
             let (path, input) = &self.gathered.sources[row.source as usize];
             if self.gathered.copies[row.source as usize] {
@@ -198,9 +204,10 @@ impl<'a> Spread<'a, '_> {
             }
             let (text, context) = (piece.text(row), piece.context(row));
             if !std::ptr::eq(beside.0, context) {
-                beside = (context, identity(context));
+                beside = (context, number(context));
             }
-            let hash = mixed(row.identity, beside.1);
+            let identity = if by_bytes { row.hash } else { number(text) };
+            let hash = mixed(identity, beside.1);
             let known = seen.find(hash, |(other, _)| *other == hash).map(|(_, i)| *i as usize);
             if known.is_some_and(|known| rows[known].record != row.record) {
                 tallies.add(*input, name, RecordStatus::Duplicate, 1);
@@ -208,8 +215,7 @@ impl<'a> Spread<'a, '_> {
             }
             let number = items.len() as u32;
             let after_loss = lost.take() == Some(row.source);
-            let (line, identity) = (row.position.line, row.identity);
-            items.push(TraceItem { text, context, path, line, after_loss, identity });
+            items.push(TraceItem { text, context, path, line: row.position.line, after_loss, identity });
             rows.push(row);
             if known.is_none() {
                 seen.insert_unique(hash, (hash, number), |(hash, _)| *hash);
@@ -219,16 +225,15 @@ impl<'a> Spread<'a, '_> {
     }
 }
 
-/// A hash of all that a trace is made of: its key, what its items say, and of which it is among those that are made of
-/// them.
-fn digest(key: &str, items: &[TraceItem<'_>], part: usize) -> u64 {
-    let mut beside = ("", identity(""));
+/// A hash of all that a trace is made of: its key, its items, and of which it is among those that are made of them.
+fn digest(key: &str, items: &[TraceItem<'_>], rows: &[&ItemRow], part: usize) -> u64 {
+    let mut beside = ("", xxh3_64(b""));
     let mut hash = mixed(xxh3_64(key.as_bytes()), part as u64);
-    for item in items {
+    for (item, row) in items.iter().zip(rows) {
         if !std::ptr::eq(beside.0, item.context) {
-            beside = (item.context, identity(item.context));
+            beside = (item.context, xxh3_64(item.context.as_bytes()));
         }
-        hash = mixed(hash, mixed(item.identity, beside.1));
+        hash = mixed(hash, mixed(row.hash, beside.1));
     }
     content_hash(hash, true)
 }

@@ -183,8 +183,3 @@ impl Worker {
         (depth, self.sizes.iter().copied().max().unwrap_or(0) as usize)
     }
 }
-
-/// First and last time.
-pub(in crate::metrics) fn ends(t: &[f64]) -> (f64, f64) {
-    t.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(first, last), &t| (first.min(t), last.max(t)))
-}

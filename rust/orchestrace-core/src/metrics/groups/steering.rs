@@ -13,11 +13,11 @@
 
 use std::ops::ControlFlow;
 
-use super::scale::ends;
 use crate::error::Reason;
 use crate::graph::{Order, Outcome};
 use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
 use crate::metrics::subject::Subject;
+use crate::replay::schedule::durations::ends;
 use crate::replay::structural::Absences;
 use crate::surrogate::Cost as Visits;
 

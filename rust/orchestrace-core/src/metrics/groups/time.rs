@@ -207,8 +207,9 @@ impl Measure for Worker {
                     let of_tool = subject.is(v, &[EventType::ToolResult])
                         || subject.owners.outsider(view, v) == Some(AgentKind::Environment);
                     *(if of_tool { &mut tool } else { &mut model }) += duration;
-                    known |= of_tool && !timing.unknown[v];
-                    unknown |= timing.unknown[v];
+                    let is_unknown = of_tool && timing.unknown.binary_search(&(v as u32)).is_ok();
+                    known |= of_tool && !is_unknown;
+                    unknown |= is_unknown;
                     clock.add(end - duration, end, false);
                 }
             }

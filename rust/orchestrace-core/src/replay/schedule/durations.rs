@@ -7,10 +7,10 @@
 //! `end` is `t`, or `t_end` where that defines the duration; t0 is the least `t`. What a human does takes no time here,
 //! nor what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than
 //! somebody allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a
-//! call counts what is left after the answer. Of a result to which nothing leads, since its call is not recorded, nothing
-//! says when it began: without a recorded duration it takes no time that is known. The rule of the trace: `explicit` if every event of the others has one of
-//! the first two, else `mixed` if times are in seconds, else `gap` for all, since seconds and steps do not add.
-//! O(|V|+|E|).
+//! call counts what is left after the answer. Of a result to which nothing leads, since its call is not recorded,
+//! nothing says when it began: without a recorded duration it takes no time that is known. The rule of the trace:
+//! `explicit` if every event of the others has one of the first two, else `mixed` if times are in seconds, else `gap`
+//! for all, since seconds and steps do not add. O(|V|+|E|).
 //!
 //! A recorded event may begin before what it waits for has ended (edges say what was used, not when). A replay that is
 //! to return every recorded time takes the overlap off its duration; how often is counted.
@@ -137,11 +137,13 @@ pub struct Timing {
     pub aside: Vec<Option<AgentKind>>,
     /// Of each event the gap that is too long to be work, else 0.
     pub idle: Vec<f64>,
-    /// Results of which nothing says how long they took.
-    pub unknown: Vec<bool>,
+    /// Results of which nothing says how long they took, in order.
+    pub unknown: Vec<u32>,
     /// How long each event waited, after everything that it waits for had ended, before it began: known where its
     /// duration is recorded.
     pub queued: Vec<Option<f64>>,
+    /// Whether a recorded edge leads to an event.
+    entered: Vec<bool>,
 }
 
 impl Timing {
@@ -217,19 +219,6 @@ impl Timing {
         }));
     }
 
-    /// Finds results without a recorded duration to which no recorded edge leads.
-    fn find_unknown(&mut self, view: &TraceView<'_>) {
-        self.unknown.clear();
-        for v in 0..view.len() {
-            let is_result = view.types[v] == EventType::ToolResult as u8;
-            let unknown = is_result && self.told(view, v).is_none();
-            self.unknown.push(unknown);
-        }
-        for &v in view.dst {
-            self.unknown[v as usize] = false;
-        }
-    }
-
     fn fill(
         &mut self,
         view: &TraceView<'_>,
@@ -247,7 +236,14 @@ impl Timing {
             column.clear();
         }
         self.queued.clear();
-        self.find_unknown(view);
+        self.unknown.clear();
+        // Where the order of an agent's events counts as edges, too, those that are recorded are looked at.
+        let ordered = graph.has_program_order();
+        if ordered {
+            self.entered.clear();
+            self.entered.resize(n, false);
+            view.dst.iter().for_each(|&v| self.entered[v as usize] = true);
+        }
         self.cut = 0;
         // Durations in seconds and times in steps have no axis in common.
         let axis = seconds || self.rule == Rule::Gap;
@@ -262,7 +258,12 @@ impl Timing {
             let told = if hands_over(view, inputs, v) { told.map(|d| d.min(left)) } else { told };
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
-            let unknown = self.unknown[v];
+            let unknown = (inputs.is_empty() || ordered && !self.entered[v])
+                && view.types[v] == EventType::ToolResult as u8
+                && told.is_none();
+            if unknown {
+                self.unknown.push(v as u32);
+            }
             let idle = told.is_none() && !unknown && gap > longest;
             let began = told.map_or(if idle || unknown { end } else { earliest }, |d| end - d);
             let room = (end - began.max(waited)).max(0.0);
@@ -302,18 +303,26 @@ impl Timing {
 /// word takes no time. Where times are steps, durations in seconds have no place among them. O(|V|).
 #[must_use]
 pub fn clock(view: &TraceView<'_>, owners: &Owners) -> (f64, f64) {
-    let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
-    (0..view.len()).fold((f64::INFINITY, f64::NEG_INFINITY), |(first, last), v| {
-        let t = view.t[v];
-        let is_human =
-            || owners.outsider(view, v) == Some(AgentKind::User) || is_given_by_human(view, owners, v);
-        let (from, to) = match (view.duration_s.get(v), view.t_end.get(v)) {
-            (Some(length), _) if seconds && !is_human() => (t - length.max(0.0), t),
-            (None, Some(end)) if seconds && !is_human() => (t, end.max(t)),
-            _ => (t, t),
-        };
-        (first.min(from), last.max(to))
-    })
+    let (mut first, mut last) = ends(view.t);
+    if !matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial)) {
+        return (first, last);
+    }
+    let is_human =
+        |v| owners.outsider(view, v) == Some(AgentKind::User) || is_given_by_human(view, owners, v);
+    for (v, t) in view.t.iter().enumerate() {
+        match (view.duration_s.get(v), view.t_end.get(v)) {
+            (Some(length), _) if t - length < first && !is_human(v) => first = t - length,
+            (None, Some(end)) if end > last && !is_human(v) => last = end,
+            _ => {}
+        }
+    }
+    (first, last)
+}
+
+/// The least and the greatest of times.
+#[must_use]
+pub fn ends(t: &[f64]) -> (f64, f64) {
+    t.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(first, last), &t| (first.min(t), last.max(t)))
 }
 
 /// The recorded duration of an event.
