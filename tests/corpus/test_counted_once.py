@@ -178,3 +178,30 @@ def test_lines_of_one_trl_rollout_that_disagree_are_told(tmp_path: Path) -> None
     assert len(corpus) == 1
     told = corpus.findings.filter(pl.col("code") == "trace.conflict").collect()["message"].to_list()
     assert told[0].startswith("a record gives the reward 'accuracy' as 0, but an earlier one as 1; ")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "runs"),
+    [
+        (["v", "w"], ["v", "w", "x"], 5),
+        (["v", "w"], ["v", "w", "x cut"], 4),
+        (["v", "w", "y cut"], ["v", "w", "x cut"], 4),
+        (["v", "w", "x cut"], ["v", "w", "x cut"], 2),
+    ],
+)
+def test_files_that_differ_in_what_is_broken_are_no_copies(
+    tmp_path: Path, one: list[str], other: list[str], runs: int
+) -> None:
+    """Equal rollouts in two files that differ elsewhere both count: nobody can tell."""
+    for name, said in (("a", one), ("b", other)):
+        rows = [
+            json.dumps({"input": "q", "output": what[0], "score": 1.0, "step": 1})[
+                : -9 if "cut" in what else None
+            ]
+            for what in said
+        ]
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    files = [tmp_path / "a/1.jsonl", tmp_path / "b/1.jsonl"]
+    for order in (files, files[::-1]):
+        assert len(ot.read_traces(order, format="verl")) == runs

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
 import orchestrace as ot
 
@@ -90,3 +91,32 @@ def test_the_session_itself_is_used_where_it_is_read_too(tmp_path: Path) -> None
     assert "trace.set_aside" in codes(corpus)
     counts = corpus.record_counts.group_by("status").agg(pl.col("count").sum()).collect()
     assert dict(counts.rows()) == {"used": 2, "duplicate": 2}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "price"),
+    [
+        # each call states its own: what both read is what the lines sum to
+        ((0.5, 100), (0.2, 100), 0.7),
+        ((0.5, 100), (0.7, 100), 1.2),
+        # one program that answers twice states what it took so far
+        ((0.5, 100), (0.7, 200), 0.7),
+        # nothing says what was read: a price that falls is no sum so far
+        ((0.5, None), (0.2, None), 0.7),
+        ((0.5, None), (0.7, None), 0.7),
+    ],
+)
+def test_several_results_of_a_session(
+    tmp_path: Path, first: tuple[float, int | None], second: tuple[float, int | None], price: float
+) -> None:
+    lines = [response(1, 4, said("one")), response(2, 4, said("two"))]
+    for at, (cost, told) in enumerate((first, second)):
+        usage = {} if told is None else {"usage": {"input_tokens": told, "output_tokens": 4 * (told // 100)}}
+        lines.insert(
+            2 * at + 1, line("result", 10 + at, subtype="success", total_cost_usd=cost, num_turns=1, **usage)
+        )
+    corpus = read(tmp_path, lines)
+    (total,) = corpus.measures.filter(name="cost_usd").collect()["value"]
+    assert total == pytest.approx(price)
+    assert ot.metrics(corpus)["tokens"].to_list() == [208]
+    assert not corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.conflict").collect().height

@@ -292,6 +292,7 @@ def test_a_message_may_hold_the_results_of_several_calls() -> None:
     answers = [
         {"ticket": "b", "out": "y", "fine": False, "at": "2026-01-05T09:00:03Z"},
         {"ticket": "a", "out": "x", "fine": True},
+        None,
     ]
     log = [
         {"form": "says", "at": "2026-01-05T09:00:01Z", "who": "alpha", "requests": calls},

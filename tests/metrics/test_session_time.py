@@ -1,5 +1,6 @@
 """Where the time of a session went: hand-worked values, and that the columns add up to the clock."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -184,3 +185,62 @@ def test_time_that_is_not_accounted_for_has_a_reason(corpora: Path) -> None:
             if row["trace"] not in codes["trace"] and not unknown:
                 assert row["unaccounted"] <= 0.01 * row["elapsed"], (folder.name, row["trace"])
     assert timed > 190
+
+
+def test_what_closes_a_run_follows_the_last_result() -> None:
+    """A grader's sample: 2 s to the call, 1 s of queue, 3 s of the tool, 1 s until the sample ends."""
+    golden = Path(__file__).resolve().parents[2] / "data/importers/inspect/input.json"
+    corpus = ot.read_traces(golden).filter(pl.col("trace") == 1)
+    assert times(corpus) == {"model_time": 3, "tool_time": 3, "queue_time": 1}
+
+
+def test_time_of_tools_alone(tmp_path: Path) -> None:
+    """SWE-agent records how long commands took, and nothing of the model's time."""
+    commands = [("ls", 10.0), ("submit", 30.0)]
+    steps = [
+        {"action": action, "observation": "x", "response": f"```\n{action}\n```", "thought": "t"}
+        | {"execution_time": seconds, "state": {}}
+        for action, seconds in commands
+    ]
+    info = {"exit_status": "submitted", "submission": "diff"}
+    path = tmp_path / "one.traj"
+    path.write_text(json.dumps({"environment": "main", "trajectory": steps, "history": [], "info": info}))
+    row = ot.metrics(ot.read_traces(path), groups=["time", "scale"]).row(0, named=True)
+    assert (row["elapsed"], row["model_time"], row["tool_time"]) == (40, 0, 40)
+
+
+def test_a_word_of_the_environment_that_nothing_leads_to(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = [
+        {"id": "a", "t": 0.0, "type": "message", "agent": "user", "to": "main"},
+        {"id": "b", "t": 4.0, "type": "message", "agent": "main"},
+        {"id": "c", "t": 100.0, "type": "message", "agent": "env", "role": "environment", "to": "main"},
+        {"id": "d", "t": 110.0, "type": "return", "agent": "main", "to": "user"},
+    ]
+    edges = [{"src": one, "dst": two, "type": "message"} for one, two in (("a", "b"), ("b", "d"), ("c", "d"))]
+    run = {"trace_id": "r", "task_id": "t", "events": events, "edges": edges, "rewards": {}}
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps(run | {"costs": {"tokens": 0, "wall_clock_s": 110}}))
+    row = ot.metrics(ot.read_traces(path, time_basis="seconds"), groups=["time"]).row(0, named=True)
+    assert (row["model_time"], row["tool_time"], row["unaccounted"]) == (14, None, 96)
+
+
+def test_a_human_who_goes_on_after_a_refusal_beside_an_agent(tmp_path: Path) -> None:
+    """That the agent answered leaves no call open."""
+    events: list[dict[str, Any]] = [
+        {"id": "u", "t": 0.0, "type": "message", "agent": "user", "to": "main"},
+        {"id": "s", "t": 4.0, "type": "spawn", "agent": "main", "to": "x"},
+        {"id": "r", "t": 20.0, "type": "return", "agent": "x", "to": "main"},
+        {"id": "sr", "t": 20.0, "type": "tool_result", "agent": "Agent", "tool": "Agent"},
+        {"id": "c", "t": 24.0, "type": "tool_call", "agent": "main", "tool": "Bash"},
+        {"id": "cr", "t": 25.0, "type": "tool_result", "agent": "Bash", "tool": "Bash"},
+        {"id": "v", "t": 45.0, "type": "message", "agent": "user", "to": "main"},
+        {"id": "e", "t": 55.0, "type": "return", "agent": "main", "to": "user"},
+    ]
+    told = [("u", "s"), ("s", "r"), ("r", "sr"), ("sr", "c"), ("c", "cr"), ("cr", "e"), ("v", "e")]
+    kinds = {("s", "r"): "spawn", ("r", "sr"): "return", ("c", "cr"): "return", ("v", "e"): "message"}
+    edges = [{"src": a, "dst": b, "type": kinds.get((a, b), "causal")} for a, b in told]
+    run = {"trace_id": "r", "task_id": "t", "events": events, "edges": edges, "rewards": {}}
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps(run | {"costs": {"tokens": 0, "wall_clock_s": 55}}))
+    row = ot.metrics(ot.read_traces(path, time_basis="seconds"), groups=["time"]).row(0, named=True)
+    assert (row["human_wait"], row["unaccounted"]) == (20, 0)

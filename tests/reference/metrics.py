@@ -301,11 +301,14 @@ class Measured:
         return spoke and (said["to"] is None or said["to"] in self.trace.outside)
 
     def hears(self, v: int) -> str | None:
-        """Whom a return reaches by itself, with no result that brings it."""
+        """Whom a return reaches by itself, with no result of its own that brings it."""
         event, trace = self.events[v], self.trace
         if event["type"] != "return" or event["to"] not in trace.agents or event["to"] == trace.owner[v]:
             return None
-        brought = any(u == v and self.events[w]["type"] == "tool_result" for u, w in self.graph.edges)
+        brought = any(
+            u == v and self.events[w]["type"] == "tool_result" and trace.owner[w] == event["to"]
+            for u, w in self.graph.edges
+        )
         return None if brought else str(event["to"])
 
     def lifetimes(self) -> dict[str, tuple[float, float]]:

@@ -89,10 +89,16 @@ class Timed:
                 left = max(0.0, self.end[v] - (self.waited[v] or 0.0)) if seconds or rule == "gap" else 0.0
                 recorded[v] = min(length, left)
         gap = [self._gap(v) for v in range(n)]
-        #: Nothing says when a result began whose call is not recorded.
+        #: Nothing says when a result or a word of the environment began to which nothing leads.
         led = {w for _, w in trace.edges}
         self.unknown = [
-            events[v]["type"] == "tool_result" and recorded[v] is None and v not in led for v in range(n)
+            recorded[v] is None
+            and v not in led
+            and (
+                events[v]["type"] == "tool_result"
+                or (gap[v] > 0.0 and trace.outside.get(events[v]["agent"]) == "environment")
+            )
+            for v in range(n)
         ]
         gap = [0.0 if unknown else g for unknown, g in zip(self.unknown, gap, strict=True)]
         longest = longest_gap(max_gap, basis)

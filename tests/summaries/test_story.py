@@ -103,6 +103,14 @@ def test_tokens_of_one_side_are_not_all(left_out: str | None, said: str) -> None
     assert said in " ".join(told(document).text("runs/").split())
 
 
+def test_of_some_runs_one_side_is_not_recorded() -> None:
+    written = run("written")
+    for event in written["events"]:
+        event.pop("tokens_in", None)
+    said = "1,060 in all: 940 fresh, 120 out. What 1 run read is not recorded."
+    assert said in " ".join(told(run(), written).text("runs/").split())
+
+
 def test_a_model_that_stands_in_for_the_user_is_no_human() -> None:
     simulated = run("simulated")
     for event in simulated["events"]:

@@ -71,7 +71,8 @@ class Story:
     tokens
         Sums over the team's events: ``fresh``, ``cached`` and ``cache_write`` in, ``out``, ``reasoning``
         (part of ``out``), ``total``. None where nothing says it. ``n_counted`` traces have a total, that of
-        ``n_floor`` is a floor (`usage.incomplete`); ``scorer_tokens`` are those of graders.
+        ``n_floor`` is a floor (`usage.incomplete`), of ``n_unread`` only what was written is recorded, of
+        ``n_unwritten`` only what was read; ``scorer_tokens`` are those of graders.
     cost_usd
         What is recorded, in USD, of ``n_priced`` traces.
     seconds
@@ -108,6 +109,8 @@ class Story:
     tokens: dict[str, int | None]
     n_counted: int
     n_floor: int
+    n_unread: int
+    n_unwritten: int
     scorer_tokens: int | None
     cost_usd: float | None
     n_priced: int
@@ -251,6 +254,8 @@ class Story:
         rest = told["total"] - sum(told[name] or 0 for name in words)
         untold = f", {rest:,} not broken down" if parts and rest > 0 else ""
         some = self._of_runs(self.n_counted)
+        sides = [(self.n_unread, "read"), (self.n_unwritten, "wrote")]
+        lack = "".join(f" What {counted(n, 'run')} {what} is not recorded." for n, what in sides if n)
         least, floor = "", ""
         if self.n_floor:
             least = "At least "
@@ -259,7 +264,7 @@ class Story:
         side = self._one_side(rest)
         if side:
             return f"{least}{', '.join(parts)}{thought}{some}. {side}{floor}{graders}"
-        return f"{least}{told['total']:,} in all{detail}{untold}{some}.{floor}{graders}"
+        return f"{least}{told['total']:,} in all{detail}{untold}{some}.{lack}{floor}{graders}"
 
     def _one_side(self, rest: int) -> str:
         """What is said where only what was read is recorded, or only what was written."""
@@ -426,6 +431,8 @@ def story(
     tainted = taint(corpus, **named, **common)
     paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
     timed = rows.filter(pl.col("time_unit") == "seconds")
+    read = pl.any_horizontal(pl.col(f"tokens_{name}").is_not_null() for name in TOKENS[:3])
+    written = pl.col("tokens_out").is_not_null()
     clocked = rows.filter(pl.col("wall_clock_s") > 0)
     unit = "seconds" if timed.height else "steps"
     unreached = _unreached(members, rows)
@@ -451,6 +458,8 @@ def story(
         },
         n_counted=rows["tokens"].count(),
         n_floor=_floors(corpus),
+        n_unread=rows.filter(written & ~read).height,
+        n_unwritten=rows.filter(read & ~written).height,
         scorer_tokens=_whole(rows, "scorer_tokens"),
         cost_usd=_sum(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),

@@ -116,7 +116,7 @@ impl Collecting {
     ) -> Result<()> {
         let nbytes = block.columns.piece.nbytes();
         let bytes = bytes_by_key(&block.columns);
-        let sum = FileSum::of(&block.columns, &path);
+        let sum = FileSum::of(&block, &path);
         let spilled = if self.held + nbytes > budget.bytes && nbytes > 0 {
             let spill = match &mut self.spill {
                 Some(spill) => spill,

@@ -106,6 +106,26 @@ impl Total {
         Self { cost_usd, read, written: usage.get("output_tokens").i64(), stopped_by }
     }
 
+    /// What the results of a session say together. A call of the program that goes on with a session states what it took
+    /// itself; one that answers several prompts may state what it took so far. `sum` is what the lines record, read and
+    /// written: what was read tells which of both, and where it tells nothing, a price below the one before it is one's own.
+    pub(super) fn of_all(totals: &[Self], sum: (i64, i64)) -> Option<Self> {
+        let last = totals.last()?;
+        let of_each = |count: fn(&Self) -> Option<i64>| -> Option<i64> {
+            totals.iter().map(count).try_fold(0, |sum: i64, one| Some(sum.saturating_add(one?)))
+        };
+        let read = of_each(|total| total.read);
+        let falls = totals.windows(2).any(|pair| match (pair[0].cost_usd, pair[1].cost_usd) {
+            (Some(before), Some(after)) => after < before,
+            _ => false,
+        });
+        if totals.len() == 1 || last.read == Some(sum.0) || read != Some(sum.0) && !falls {
+            return Some(last.clone());
+        }
+        let cost_usd = totals.iter().filter_map(|total| total.cost_usd).reduce(|sum, one| sum + one);
+        Some(Self { cost_usd, read, written: of_each(|total| total.written), ..last.clone() })
+    }
+
     /// Says the price, and how far the lines of the main stream fall short: each was printed when its response began, so
     /// that what it says of the output is a floor. `sum` is what they record, read and written.
     pub(super) fn compare(&self, (read, written): (i64, i64), recording: &mut Recording) {

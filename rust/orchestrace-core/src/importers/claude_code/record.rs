@@ -32,7 +32,7 @@ pub(super) struct Records {
     pub metas: Vec<Meta>,
     pub journal: Vec<Journal>,
     /// What the program printed at the end.
-    pub total: Option<Total>,
+    pub totals: Vec<Total>,
     /// Which call an agent was seen to work for: call, agent.
     pub works_for: Vec<(Code, Code)>,
     /// The session of the agent that leads.
@@ -495,7 +495,7 @@ impl Reader<'_> {
                 };
                 records.journal.push(entry);
             }
-            printed::RESULT => records.total = Some(Total::of(root)),
+            printed::RESULT => records.totals.push(Total::of(root)),
             "progress" => {
                 let copy = root.path(&["data", "message"]);
                 let agent = records.code_of(root.path(&["data", "agentId"]));

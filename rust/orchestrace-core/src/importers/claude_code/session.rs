@@ -9,6 +9,7 @@ use super::super::recording::{
 };
 use super::helped::Helped;
 use super::printed;
+use super::printed::Total;
 use super::record::{Act, Assistant, Block, Code, Ends, Line, Outcome, Records, Use, User, What};
 use super::streams::Streams;
 use super::texts::Said;
@@ -70,8 +71,8 @@ pub(super) fn tell(
     teller.totals();
     teller.beside();
     teller.inherited();
-    if let Some(total) = &records.total {
-        let sum = teller.main_sum;
+    let sum = teller.main_sum;
+    if let Some(total) = Total::of_all(&records.totals, sum) {
         total.compare(sum, teller.recording);
     }
 }

@@ -769,6 +769,11 @@ impl<'r> Emission<'r, '_, '_> {
         };
         let stem = if saying.id.is_none() { stem } else { recording.read(saying.id) };
         let seq = self.act(event_type, agent, stem, "");
+        if last && !self.opening {
+            // What closes the run follows what came in since its response began, which no model read.
+            let came = self.agents[at].read.iter().filter(|(_, kind)| *kind == EdgeType::Causal);
+            self.edges.extend(came.map(|(src, kind)| (End::Event(*src), End::Event(seq), *kind)));
+        }
         self.open(agent, seq);
         self.unrecorded(e, agent);
         self.out.set(EventField::Trusted, Value::Bool(true));

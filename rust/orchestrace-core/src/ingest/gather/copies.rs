@@ -13,8 +13,8 @@ use hashbrown::HashMap;
 use rayon::prelude::*;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::Collected;
-use crate::error::Result;
+use super::{Collected, ItemBlock};
+use crate::error::{Reject, Result};
 use crate::importers::items::{ItemColumns, NO_CONTEXT, Piece, RunResult, WHERE, key_in_file};
 use crate::ingest::spill::{Place, Spill};
 use crate::ingest::stem;
@@ -30,6 +30,8 @@ pub(super) struct FileSum {
     /// With the names of traces as they stand, without the name of the file in them, and without that of its stem: what
     /// a record takes from these is nothing that it says.
     sums: [u64; 3],
+    /// What else the file has: records that are rejected or ignored. Of files that differ in these nobody can tell.
+    rest: u64,
 }
 
 /// How texts are known.
@@ -52,9 +54,17 @@ impl By {
 
 impl FileSum {
     /// The sum of a block by the bytes of its texts.
-    pub(super) fn of(columns: &ItemColumns, path: &str) -> Self {
+    pub(super) fn of(block: &ItemBlock, path: &str) -> Self {
+        let columns = &block.columns;
         let quotes = memchr::memchr_iter(b'"', columns.piece.text.as_bytes()).count() as u64;
-        Self { quotes, ..Self::by(By::Bytes, &keys_of(columns, path), &columns.piece, path) }
+        let rejected =
+            columns.rejected.iter().map(|(place, reject, text)| rejected(reject, text, place.length));
+        let quarantined =
+            block.quarantine.iter().map(|row| self::rejected(&row.reject, &row.excerpt, row.position.length));
+        let kinds: Vec<u64> = columns.kinds.names().map(|kind| xxh3_64(kind.as_bytes())).collect();
+        let ignored = columns.ignored.iter().map(|kind| mixed(kinds[*kind as usize], 0));
+        let rest = rejected.chain(quarantined).chain(ignored).fold(0, u64::wrapping_add);
+        Self { quotes, rest, ..Self::by(By::Bytes, &keys_of(columns, path), &columns.piece, path) }
     }
 
     fn by(by: By, keys: &[[u64; 3]], piece: &Piece, path: &str) -> Self {
@@ -80,8 +90,19 @@ impl FileSum {
     fn and(&mut self, other: Self) {
         self.items += other.items;
         self.quotes += other.quotes;
+        self.rest = self.rest.wrapping_add(other.rest);
         self.sums.iter_mut().zip(other.sums).for_each(|(sum, other)| *sum = sum.wrapping_add(other));
     }
+}
+
+/// What a rejected record says: of JSON why it is rejected, else how it begins and how long it is.
+fn rejected(reject: &Reject, begins: &str, length: u64) -> u64 {
+    let said = if reject.code.as_str().starts_with("field.") {
+        [reject.code.as_str(), &reject.path, &reject.message].join("\n")
+    } else {
+        format!("{begins}\n{length}")
+    };
+    xxh3_64(said.as_bytes())
 }
 
 /// What a text may have of the name of its file: nothing, the name without folders, and without its endings.
@@ -173,7 +194,8 @@ pub(super) fn copies(
     let mut copies = vec![false; files.len()];
     mark(&files, &order, &mut copies);
     // Files that are spelt otherwise have as many items and quotation marks.
-    let alike = |file: &File<'_>| (file.importer, file.beside, file.sum.items, file.sum.quotes);
+    let alike =
+        |file: &File<'_>| (file.importer, file.beside, file.sum.items, file.sum.quotes, file.sum.rest);
     let mut known: HashMap<_, u32> = HashMap::new();
     order.retain(|at| !copies[*at]);
     for at in &order {
@@ -200,18 +222,18 @@ pub(super) fn copies(
         Ok(whole)
     };
     let said: Vec<FileSum> = run.pool().install(|| parts.into_par_iter().map(said).collect::<Result<_>>())?;
-    order.iter().zip(said).for_each(|(at, sum)| files[*at].sum = sum);
+    order.iter().zip(said).for_each(|(at, sum)| files[*at].sum.sums = sum.sums);
     mark(&files, &order, &mut copies);
     Ok(copies)
 }
 
 /// Marks files that say what one before them in order says.
 fn mark(files: &[File<'_>], order: &[usize], copies: &mut [bool]) {
-    let mut known: HashSet<(usize, &str, u64, u64, u64)> = HashSet::new();
+    let mut known: HashSet<(usize, &str, u64, [u64; 3])> = HashSet::new();
     for &at in order {
-        let File { importer, beside, sum: FileSum { items, sums, .. }, .. } = &files[at];
+        let File { importer, beside, sum: FileSum { items, sums, rest, .. }, .. } = &files[at];
         for (kind, sum) in sums.iter().enumerate() {
-            copies[at] |= !known.insert((kind, importer, *beside, *items, *sum));
+            copies[at] |= !known.insert((kind, importer, *beside, [*items, *sum, *rest]));
         }
     }
 }

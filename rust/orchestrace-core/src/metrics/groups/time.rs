@@ -325,14 +325,14 @@ impl Worker {
     }
 }
 
-/// Whom a return reaches by itself, with no result that brings it.
+/// Whom a return reaches by itself, with no result of its own that brings it.
 fn receiver(subject: &Subject<'_>, v: usize) -> Option<u32> {
-    let brought = |w: &u32| subject.is(*w as usize, &[EventType::ToolResult]);
-    let by_itself =
-        subject.is(v, &[EventType::Return]) && !subject.graph.successors_of(v).iter().any(brought);
-    let to = by_itself.then(|| subject.view.to.get(v)).flatten()?;
+    let to = subject.is(v, &[EventType::Return]).then(|| subject.view.to.get(v)).flatten()?;
     let to = subject.owners.name_index(to)?;
-    (to != subject.owner(v) && subject.owners.names()[to as usize].is_agent()).then_some(to)
+    let brings =
+        |w: &u32| subject.is(*w as usize, &[EventType::ToolResult]) && subject.owner(*w as usize) == to;
+    let is_other = to != subject.owner(v) && subject.owners.names()[to as usize].is_agent();
+    (is_other && !subject.graph.successors_of(v).iter().any(brings)).then_some(to)
 }
 
 /// Whether the last that an agent got is a human's word or an answer.

@@ -7,8 +7,8 @@
 //! `end` is `t`, or `t_end` where that defines the duration; t0 is the least `t`. What a human does takes no time here,
 //! nor what a scorer does: it happens when it was recorded, and is no work of the team. A gap that is longer than
 //! somebody allows is no work either, nor is what a call waited for an agent that answers it: of the result of such a
-//! call counts what is left after the answer. Of a result to which nothing leads, since its call is not recorded,
-//! nothing says when it began: without a recorded duration it takes no time that is known. The rule of the trace:
+//! call counts what is left after the answer. Of a result or a word of the environment to which nothing leads,
+//! since its call is not recorded, nothing says when it began: without a recorded duration it takes no time that is known. The rule of the trace:
 //! `explicit` if every event of the others has one of the first two, else `mixed` if times are in seconds, else `gap`
 //! for all, since seconds and steps do not add. O(|V|+|E|).
 //!
@@ -191,7 +191,7 @@ impl Timing {
         self.steps = !seconds && self.rule != Rule::Explicit;
         self.recorded = if self.rule == Rule::Gap { 0 } else { recorded as u32 };
         self.find_ends(view);
-        self.fill(view, graph, lengths, release, seconds);
+        self.fill(view, owners, graph, lengths, release, seconds);
         if self.duration.iter().all(|d| d.is_finite()) && self.makespan.is_none_or(f64::is_finite) {
             Ok(())
         } else {
@@ -222,6 +222,7 @@ impl Timing {
     fn fill(
         &mut self,
         view: &TraceView<'_>,
+        owners: &Owners,
         graph: &CsrGraph,
         lengths: Lengths,
         release: Release,
@@ -259,8 +260,9 @@ impl Timing {
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
             let unknown = (inputs.is_empty() || ordered && !self.entered[v])
-                && view.types[v] == EventType::ToolResult as u8
-                && told.is_none();
+                && told.is_none()
+                && (view.types[v] == EventType::ToolResult as u8
+                    || gap > 0.0 && owners.outsider(view, v) == Some(AgentKind::Environment));
             if unknown {
                 self.unknown.push(v as u32);
             }

@@ -209,7 +209,8 @@ impl Telling<'_> {
         let mut results = 0;
         for (k, here) in elements(parts, scope).enumerate() {
             let fields = &parts.fields;
-            if parts.each.is_none() && !fields.find(Key::Content, here).is_there() {
+            let is_one = parts.each.is_some() || fields.find(Key::Content, here).is_there();
+            if !is_one || here.here.is_null() {
                 continue;
             }
             results += 1;
