@@ -106,7 +106,9 @@ def test_a_resumed_session_has_its_own_part_only(tmp_path: Path, how: dict[str, 
     assert codes["message"].to_list() == [
         f"2 responses (320 tokens as recorded here) repeat those of trace '{PARENT}', where they count"
     ]
-    events = corpus.events.join(corpus.traces, on="trace").filter(pl.col("trace_id") == COPY).collect()
+    events = (
+        corpus.events.join(corpus.traces, on="trace").filter(pl.col("trace_id") == COPY).collect().sort("seq")
+    )
     assert events.height == 6, "the history keeps its place"
     copied = events["extras"].str.json_path_match("$.x_copied").to_list()
     assert copied == [PARENT] * 4 + [None] * 2

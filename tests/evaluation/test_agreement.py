@@ -160,7 +160,11 @@ def test_intervals_are_those_of_means_over_tasks(corpus):
     rows = a.join(b, on=["trace", "unit_id"], suffix="_b").drop_nulls(["credit", "credit_b", "unit_id"])
     rows = rows.sort("trace", "unit_id")
     values = statistics(*(rows[name].to_numpy() for name in ("credit", "credit_b")), *_starts(rows), 1)  # type: ignore[call-arg]
-    tasks = rows.select("trace").unique(maintain_order=True).join(corpus.traces.collect(), on="trace")
+    tasks = (
+        rows.select("trace")
+        .unique(maintain_order=True)
+        .join(corpus.traces.collect(), on="trace", maintain_order="left")
+    )
     task = tasks["task_id"].rank("dense").cast(pl.Int64).to_numpy()
     for metric, within in RANGES.items():
         mean = mean_interval(values[metric], task, confidence=0.9, within=within)

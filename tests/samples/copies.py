@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import math
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -70,11 +71,12 @@ def counted(corpus: ot.Corpus) -> dict[str, float]:
     types = pl.col("type").cast(pl.String)
     found |= dict(corpus.events.group_by(types).len().collect().rows())
     there = [name for name in TOKENS if name in corpus.events.collect_schema()]
-    found |= corpus.events.select(pl.col(there).sort().sum()).collect().row(0, named=True)
+    values = corpus.events.select(pl.col(there)).collect()
+    found |= {name: math.fsum(values[name].drop_nulls()) for name in there}
     names = pl.concat_str(pl.col("kind").cast(pl.String), pl.lit(" "), pl.col("name").cast(pl.String))
-    sums = corpus.measures.group_by(names).agg(pl.col("value").sort().sum(), n=pl.len()).collect()
-    for name, value, n in sums.rows():
-        found |= {name: value, f"{name}, traces": n}
+    measured = corpus.measures.group_by(names).agg("value").collect()
+    for name, stated in measured.rows():
+        found |= {name: math.fsum(stated), f"{name}, traces": len(stated)}
     return {name: round(value, 6) for name, value in found.items() if value}
 
 
@@ -86,11 +88,7 @@ def per_trace(corpus: ot.Corpus) -> list[tuple[Any, ...]]:
         pl.col("tool").is_not_null().sum().alias("calls"),
         types=pl.col("type").sort(),
     )
-    cost = (
-        corpus.measures.filter(pl.col("kind") == "cost")
-        .group_by("trace")
-        .agg(cost=pl.col("value").sum().round(6))
-    )
+    cost = corpus.measures.filter(pl.col("kind") == "cost").group_by("trace").agg(cost=pl.col("value").sort())
     both = corpus.traces.select("trace", "trace_id", "task_id", "group_id", "partial")
     both = both.join(own, on="trace", how="left").join(cost, on="trace", how="left").drop("trace")
     return sorted(both.collect().rows(), key=repr)

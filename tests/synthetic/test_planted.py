@@ -131,7 +131,7 @@ def test_siblings_tell_the_effect_of_an_action() -> None:
 def test_rewards_by_event_are_contributions_where_these_are_additive() -> None:
     corpus, truth = ot.synthetic.planted(traces=24, seed=5, decisive=0.0, dense=True)
     reward = corpus.events.select("trace", "seq", "reward", "value").collect()
-    both = reward.join(truth.contributions, on=["trace", "seq"])
+    both = reward.join(truth.contributions, on=["trace", "seq"]).sort("trace", "seq")
     assert both.height == 2400 and (both["reward"] - both["contribution"]).abs().max() < 1e-12
     after = pl.col("value").shift(-1).over("trace")
     change = both.select((after - pl.col("value") - pl.col("contribution")).abs().max())

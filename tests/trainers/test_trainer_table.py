@@ -169,7 +169,7 @@ def test_returns_are_given_or_follow_from_values(corpus: ot.Corpus) -> None:
     table = ot.trainers.trainer_table(valued, gae)
     critic = valued.events.select("trace", "seq", "value").collect()
     first = table.select("trace", seq=pl.col("seqs").list.first()).join(
-        critic, on=["trace", "seq"], how="left"
+        critic, on=["trace", "seq"], how="left", maintain_order="left"
     )
     assert table["returns"].to_list() == (table["advantages"] + first["value"]).to_list()
     to_go = ot.credit(valued, method="return_to_go", unit="turn")

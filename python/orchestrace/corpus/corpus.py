@@ -641,13 +641,14 @@ class _Unusable(Corpus):
 
 def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:
     """Every key given is one of those known, once on either side."""
-    unknown = given.join(known, on=given.columns, how="anti", nulls_equal=True)
+    unknown = given.join(known, on=given.columns, how="anti", nulls_equal=True, maintain_order="left")
     if unknown.height:
         more = f" and {unknown.height - 3} more" if unknown.height > 3 else ""
         raise ParameterError(f"unknown {what}: {_shown(unknown.head(3))}{more}")
     if given.is_duplicated().any():
         raise ParameterError(f"{what} given twice: {_shown(given.filter(given.is_duplicated()).head(1))}")
-    ambiguous = known.filter(known.is_duplicated()).join(given, on=given.columns, how="semi")
+    twice = known.filter(known.is_duplicated())
+    ambiguous = twice.join(given, on=given.columns, how="semi", maintain_order="left")
     if ambiguous.height:
         by = "'trace'" if what == "trace" else "'seq'"
         raise ParameterError(
