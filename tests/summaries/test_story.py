@@ -9,7 +9,8 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.corpus.samples import samples_path
-from orchestrace.summaries.narrative import HOUR, Story, span
+from orchestrace.summaries.figures import span
+from orchestrace.summaries.narrative import HOUR, Story
 from samples.random_runs import Document, jsonl
 
 EVENTS: list[dict[str, Any]] = [

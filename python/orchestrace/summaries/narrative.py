@@ -3,7 +3,7 @@
 import json
 import shlex
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from html import escape
 from typing import Any, Final, NamedTuple
@@ -20,28 +20,30 @@ from ..metrics.verb import metrics
 from ..safety.tracking import taint
 from ..schedules.bottlenecks import critical_path
 from ..schedules.scheduling import MaxGap
+from .figures import (
+    agents_without_effect,
+    answers_by_agent,
+    any_event_has,
+    critical_shares,
+    exposed_runs,
+    n_floors,
+    runs_to_open,
+    span,
+    sum_of,
+    what_waits_were_for,
+    whole_sum_of,
+)
 
 TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
 TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle", "unaccounted")
 HOUR: Final = 3600.0
 """Seconds: the longest gap that is work where nothing is said, as in `schedule`."""
 
-RUNS: Final = 3
-"""Runs that are named as worth opening."""
-
 _TIME_COLUMNS: Final = {
     **{name: f"{name}_time" for name in ("model", "tool", "queue", "scorer", "idle")},
     "permission": "permission_wait",
     "human": "human_wait",
     "unaccounted": "unaccounted",
-}
-_RUNS: Final[dict[str, Any]] = {"trace": pl.UInt32, "trace_id": pl.String, "why": pl.String}
-_AGENTS: Final[dict[str, Any]] = {
-    "trace": pl.UInt32,
-    "trace_id": pl.String,
-    "agent": pl.String,
-    "n_events": pl.Int64,
-    "tokens": pl.Int64,
 }
 _MARGIN: Final = 17
 
@@ -346,15 +348,6 @@ class Story:
         )
 
 
-def span(seconds: float) -> str:
-    """A length of time in the two largest units that it has."""
-    for unit, name, small, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= unit:
-            whole, left = divmod(round(seconds / small), unit // small)
-            return f"{whole} {name} {left} {rest}" if left else f"{whole} {name}"
-    return f"{seconds:.3g} s"
-
-
 def _columns(first: str, others: list[str]) -> str:
     return ",".join([first, *others])
 
@@ -435,9 +428,9 @@ def story(
     written = pl.col("tokens_out").is_not_null()
     clocked = rows.filter(pl.col("wall_clock_s") > 0)
     unit = "seconds" if timed.height else "steps"
-    unreached = _unreached(members, rows)
-    exposed = _exposed(tainted)
-    answered = _answered(corpus, tainted)
+    unreached = agents_without_effect(members, rows)
+    exposed = exposed_runs(tainted)
+    answered = answers_by_agent(corpus, tainted)
     return Story(
         records=dict(corpus.records),
         formats=dict(
@@ -453,167 +446,28 @@ def story(
         n_answered=sum(answered.values()),
         answered_by=answered,
         tokens={
-            **{name: _whole(rows, f"tokens_{name}") for name in TOKENS},
-            "total": _whole(rows, "tokens"),
+            **{name: whole_sum_of(rows, f"tokens_{name}") for name in TOKENS},
+            "total": whole_sum_of(rows, "tokens"),
         },
         n_counted=rows["tokens"].count(),
-        n_floor=_floors(corpus),
+        n_floor=n_floors(corpus),
         n_unread=rows.filter(written & ~read).height,
         n_unwritten=rows.filter(read & ~written).height,
-        scorer_tokens=_whole(rows, "scorer_tokens"),
-        cost_usd=_sum(rows, "cost_usd"),
+        scorer_tokens=whole_sum_of(rows, "scorer_tokens"),
+        cost_usd=sum_of(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),
-        seconds={name: _sum(timed, _TIME_COLUMNS[name]) for name in TIMES},
+        seconds={name: sum_of(timed, _TIME_COLUMNS[name]) for name in TIMES},
         n_timed=timed.height,
-        wall_clock_s=_sum(clocked, "wall_clock_s"),
+        wall_clock_s=sum_of(clocked, "wall_clock_s"),
         n_clocked=clocked.height,
-        waits=_waits(corpus),
+        waits=what_waits_were_for(corpus),
         max_gap=HOUR if max_gap == "auto" else max_gap,
-        critical=_critical(paths, unit),
+        critical=critical_shares(paths, unit),
         time_unit=unit,
         unreached=unreached,
         exposed=exposed,
         n_followed=int((tainted["n_tainted"] - tainted["n_seeds"]).sum()),
-        knows_privileged=bool(tools["privileged"]) or _says(corpus, "privileged"),
+        knows_privileged=bool(tools["privileged"]) or any_event_has(corpus, "privileged"),
         tools=tools,
-        runs=_runs(rows, exposed),
+        runs=runs_to_open(rows, exposed),
     )
-
-
-def _says(corpus: Corpus, name: str) -> bool:
-    """Whether any event has a value in a column."""
-    return bool(corpus.events.select(pl.col(name).is_not_null().any()).collect(engine="streaming").item())
-
-
-def _floors(corpus: Corpus) -> int:
-    """Traces whose recorded usage is a floor."""
-    incomplete = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete")
-    return int(incomplete.select(pl.col("trace").n_unique()).collect().item())
-
-
-def _waits(corpus: Corpus) -> dict[str, str]:
-    """What agents waited for: whom, and what of them."""
-    kind, agent, role = (pl.col(name).cast(pl.String) for name in ("type", "agent", "role"))
-    is_user = agent == "user"
-    answers = ((kind == "tool_result") & (pl.col("from").cast(pl.String) == "user")).fill_null(False)
-    found = corpus.events.select(
-        humans=(is_user & (kind == "message")).any(),
-        stand_ins=(~is_user & (role == "user")).fill_null(False).any(),
-        answers=answers.any(),
-    ).collect(engine="streaming")
-    [(humans, stand_ins, answered)] = found.iter_rows()
-    calls = corpus.events.filter(kind == "tool_call").select("trace", src="seq")
-    decided = (
-        corpus.events.filter(kind == "human_intervention")
-        .select("trace", dst="seq")
-        .join(corpus.edges.select("trace", "src", "dst"), on=["trace", "dst"])
-        .join(calls, on=["trace", "src"], how="semi")
-        .head(1)
-        .collect()
-        .height
-    )
-    users = ["humans"] * bool(humans or not stand_ins) + ["simulated users"] * bool(stand_ins)
-    told = "permissions and answers" if answered and decided else "waiting for answers"
-    return {"permission": told if answered else "permissions", "human": " and ".join(users)}
-
-
-def _sum(frame: pl.DataFrame, name: str) -> float | None:
-    """The sum of a column, None where no row has it."""
-    return float(frame[name].sum()) if frame[name].count() else None
-
-
-def _whole(frame: pl.DataFrame, name: str) -> int | None:
-    return int(frame[name].sum()) if frame[name].count() else None
-
-
-def _critical(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
-    held = (
-        paths.filter(pl.col("unit") == unit, pl.col("critical") > 0.0)
-        .group_by("agent")
-        .agg(pl.col("critical").sum())
-        .sort(["critical", "agent"], descending=[True, False], nulls_last=True)
-    )
-    total = pl.col("critical").sum()
-    return held.with_columns(share=pl.when(total > 0).then(pl.col("critical") / total))
-
-
-def _unreached(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Agents with events of which none leads to the answer, where that is known."""
-    known = rows.filter(pl.col("dead_events").is_not_null()).select("trace")
-    return (
-        members.join(known, on="trace", how="semi")
-        .filter(pl.col("agent").is_not_null(), pl.col("utilization") == 0.0, pl.col("n_events") > 0)
-        .select(pl.col(name).cast(kind) for name, kind in _AGENTS.items())
-        .sort(["tokens", "n_events", "trace"], descending=[True, True, False], nulls_last=True)
-    )
-
-
-def _exposed(tainted: pl.DataFrame) -> pl.DataFrame | None:
-    # who calls its own messages trusted has said nothing of what came back from tools
-    said = tainted["n_untrusted"].sum() or (
-        tainted["n_untrusted"].count() and not tainted["n_trust_unknown"].sum()
-    )
-    if not said and not (tainted["n_seeds"].fill_null(0) > 0).any():
-        return None
-    actions = {"privileged call": "privileged_call", "spawn": "spawn", "decision": "decision"}
-    event = pl.coalesce(f"first_{name}" for name in actions.values())
-    kind = pl.coalesce(
-        pl.when(pl.col(f"first_{name}").is_not_null()).then(pl.lit(word)) for word, name in actions.items()
-    )
-    return (
-        tainted.with_columns(event=event, action=kind)
-        .filter(pl.col("event").is_not_null())
-        .sort(["n_tainted", "trace"], descending=[True, False])
-        .select("trace", "trace_id", "action", "event", "n_tainted", "path")
-    )
-
-
-def _answered(corpus: Corpus, tainted: pl.DataFrame) -> dict[str, int]:
-    """How many runs each agent answered."""
-    outcomes = tainted.select("trace", id="outcome").drop_nulls().lazy()
-    by = (
-        corpus.events.select("trace", "id", agent=pl.col("agent").cast(pl.String))
-        .join(outcomes, on=["trace", "id"], how="semi")
-        .group_by("agent")
-        .len()
-        .collect(engine="streaming")
-        .sort(["len", "agent"], descending=[True, False])
-    )
-    return {"nobody" if agent is None else agent: count for agent, count in by.iter_rows()}
-
-
-def _runs(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFrame:
-    """The runs that are most worth opening, each for the first reason that names it."""
-    all_tokens = rows["tokens"].sum()
-    table = rows.with_columns(
-        lost=pl.col("tokens") * pl.col("dead_tokens"),
-        took=pl.when(pl.col("time_unit") == "seconds").then(pl.sum_horizontal("model_time", "tool_time")),
-    )
-    if exposed is not None:
-        table = table.join(
-            exposed.select("trace", "n_tainted", "action"), on="trace", how="left", suffix="_by"
-        )
-        table = table.with_columns(ways=pl.when(pl.col("action").is_not_null()).then("n_tainted"))
-    questions: dict[str, Callable[[dict[str, Any], str], str]] = {
-        "ways": lambda row, _: (
-            f"untrusted content has ways to {counted(row['ways'], 'event')}, a {row['action']} among them"
-        ),
-        "lost": lambda row, _: f"{round(row['lost']):,} tokens went into work that reached no answer",
-        "tokens": lambda row, among: (
-            f"most tokens{among}, {row['tokens']:,}, {row['tokens'] / all_tokens:.0%} of all"
-        ),
-        "took": lambda row, among: f"the longest{among}, {span(row['took'])} of models and tools",
-        "n_tool_errors": lambda row, among: f"most errors of tools{among}, {row['n_tool_errors']:,}",
-        "n_events": lambda row, among: f"most events{among}, {row['n_events']:,}",
-    }
-    ranked: list[tuple[int, str, str]] = []
-    for name, told in questions.items():
-        if name not in table.columns or len(ranked) == RUNS or (name == "n_events" and ranked):
-            continue
-        taken = [trace for trace, _, _ in ranked]
-        known = table.filter(pl.col(name) > 0).sort([name, "trace"], descending=[True, False])
-        left = known.filter(~pl.col("trace").is_in(taken))
-        among = " of the others" if known["trace"].head(1).is_in(taken).any() else ""
-        for row in left.head(1).iter_rows(named=True):
-            ranked.append((row["trace"], row["trace_id"], told(row, among)))
-    return pl.DataFrame(ranked, schema=_RUNS, orient="row")
