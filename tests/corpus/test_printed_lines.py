@@ -120,3 +120,22 @@ def test_several_results_of_a_session(
     assert total == pytest.approx(price)
     assert ot.metrics(corpus)["tokens"].to_list() == [208]
     assert not corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.conflict").collect().height
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_another_session_repeats_is_paid_once(tmp_path: Path, reverse: bool) -> None:
+    """A stream, and the file of a session that was forked from it and has its responses again."""
+    stream = [response(1, 4, said("one")), response(2, 4, said("two"))]
+    fork = [
+        {"type": "assistant", "uuid": f"f{at}", "sessionId": "fork", "requestId": line_["request_id"]}
+        | {"timestamp": f"2026-01-01T00:00:0{at}Z", "message": line_["message"]}
+        for at, line_ in enumerate([*stream, response(3, 4, said("three"))])
+    ]
+    files = []
+    for name, lines in (("stream", stream), ("fork", fork)):
+        files.append(tmp_path / f"{name}.jsonl")
+        files[-1].write_text("".join(json.dumps(row) + "\n" for row in lines))
+    corpus = ot.read_traces(files[::-1] if reverse else files)
+    assert ot.metrics(corpus)["tokens"].fill_null(0).sum() == 3 * 104
+    inherited = corpus.measures.filter(name="tokens_inherited").collect()["value"]
+    assert inherited.to_list() == [208]

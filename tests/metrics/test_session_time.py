@@ -244,3 +244,38 @@ def test_a_human_who_goes_on_after_a_refusal_beside_an_agent(tmp_path: Path) -> 
     path.write_text(json.dumps(run | {"costs": {"tokens": 0, "wall_clock_s": 55}}))
     row = ot.metrics(ot.read_traces(path, time_basis="seconds"), groups=["time"]).row(0, named=True)
     assert (row["human_wait"], row["unaccounted"]) == (20, 0)
+
+
+def test_time_of_an_agent_that_is_asked_again_is_its_own(tmp_path: Path) -> None:
+    """What it answered first is a message: the result that brings it took no time beside it."""
+    events: list[dict[str, Any]] = [
+        {"id": "u", "t": 0.0, "type": "message", "agent": "user", "to": "main"},
+        {"id": "s", "t": 4.0, "type": "spawn", "agent": "main", "to": "x"},
+        {"id": "m", "t": 20.0, "type": "message", "agent": "x", "to": "main"},
+        {"id": "mr", "t": 20.0, "type": "tool_result", "agent": "Agent", "tool": "Agent", "duration_s": 16.0},
+        {"id": "e", "t": 24.0, "type": "return", "agent": "main", "to": "user"},
+    ]
+    kinds = {("u", "s"): "message", ("s", "m"): "spawn", ("m", "mr"): "message", ("mr", "e"): "causal"}
+    edges = [{"src": a, "dst": b, "type": kind} for (a, b), kind in kinds.items()]
+    run = {"trace_id": "r", "task_id": "t", "events": events, "edges": edges, "rewards": {}}
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps(run | {"costs": {"tokens": 0, "wall_clock_s": 24}}))
+    row = ot.metrics(ot.read_traces(path, time_basis="seconds"), groups=["time"]).row(0, named=True)
+    assert (row["model_time"], row["tool_time"], row["unaccounted"]) == (24, 0, 0)
+
+
+def test_time_of_an_adviser_is_a_model_s(tmp_path: Path) -> None:
+    """4 s to the call, 20 s of the other model, 6 s to the text: what it said is no work of a tool."""
+    usage = {
+        **{"input_tokens": 30, "output_tokens": 25},
+        "iterations": [{"type": "advisor_message", "model": "big", "input_tokens": 100, "output_tokens": 50}],
+    }
+    call = {"type": "server_tool_use", "id": "sv", "name": "advisor", "input": {}}
+    advice = {"type": "advisor_result", "text": "use it"}
+    back = {"type": "advisor_tool_result", "tool_use_id": "sv", "content": advice}
+    lines = [asks(0, "go")]
+    for at, block in ((4, call), (24, back), (30, {"type": "text", "text": "done"})):
+        line = says(at, "m1", "")
+        line["message"] |= {"content": [block], "usage": usage}
+        lines.append(line)
+    assert times(read(tmp_path, lines)) == {"model_time": 30}

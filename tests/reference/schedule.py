@@ -81,12 +81,13 @@ class Timed:
         self.end = [self._end(v) for v in range(n)]
         self.waited = [max((self.end[u] for u, w in self.edges if w == v), default=None) for v in range(n)]
         recorded = [self._recorded(v) for v in range(n)]
+        axis = seconds or rule == "gap"
         for v, length in enumerate(recorded):
-            inputs = {u for u, w in self.edges if w == v}
-            answered = any(events[u]["type"] == "return" for u in inputs)
+            given = [u for u, w in trace.edges if w == v]
+            answered = any(events[u]["type"] == "return" or (axis and self._says_to(u, v)) for u in given)
             if length is not None and events[v]["type"] == "tool_result" and answered:
                 # the rest is the work of the agent that answered
-                left = max(0.0, self.end[v] - (self.waited[v] or 0.0)) if seconds or rule == "gap" else 0.0
+                left = max(0.0, self.end[v] - (self.waited[v] or 0.0)) if axis else 0.0
                 recorded[v] = min(length, left)
         gap = [self._gap(v) for v in range(n)]
         #: Nothing says when a result or a word of the environment began to which nothing leads.
@@ -161,6 +162,11 @@ class Timed:
         if kind not in ("user", "scorer") and self.is_given_by_human(v):
             kind = "user"
         return kind if kind in ("user", "scorer") else None
+
+    def _says_to(self, u: int, v: int) -> bool:
+        """Whether an agent of the team says something to the result of another agent's call."""
+        says = self.trace.events[u]["type"] == "message" and "message" in self.trace.edges[u, v]
+        return says and self.aside[u] is None and self.trace.owner[u] != self.trace.owner[v]
 
     def _end(self, v: int) -> float:
         event = self.trace.events[v]

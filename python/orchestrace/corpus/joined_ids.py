@@ -6,8 +6,8 @@ import polars as pl
 def joined_ids(findings: pl.DataFrame | pl.LazyFrame) -> dict[str, int]:
     """The number of the trace of each such id; one that leads to several traces is no name of any."""
     named = pl.col("message").str.extract(r"^'(.*)' is part of this trace$").alias("id")
-    told = findings.lazy().filter(pl.col("code").cast(pl.String) == "trace.joined")
-    rows = told.select(named, "trace").drop_nulls().unique().collect(engine="streaming")
+    joined = findings.lazy().filter(pl.col("code").cast(pl.String) == "trace.joined")
+    rows = joined.select(named, "trace").drop_nulls().unique().collect(engine="streaming")
     return dict(rows.filter(~pl.col("id").is_duplicated()).rows())
 
 

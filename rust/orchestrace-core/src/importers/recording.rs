@@ -270,6 +270,8 @@ pub struct CallResult {
     pub by_user: bool,
     /// Whether its call did nothing but wait for agents: what they answered meanwhile is what it gave back (R5).
     pub waits: bool,
+    /// The response of another model that it brings, whose time its call took.
+    pub brings: Option<Entry>,
     /// `x_` fields.
     pub extras: Text,
 }

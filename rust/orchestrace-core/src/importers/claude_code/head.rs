@@ -66,7 +66,7 @@ enum Member {
     Later,
 }
 
-static MEMBERS: Meanings<Member, 26> = Meanings::new([
+static MEMBERS: Meanings<Member, 27> = Meanings::new([
     ("type", Member::Kind),
     ("subtype", Member::Subtype),
     ("sessionId", Member::Session),
@@ -83,6 +83,7 @@ static MEMBERS: Meanings<Member, 26> = Meanings::new([
     ("key", Member::Key),
     ("timestamp", Member::Time),
     ("requestId", Member::Request),
+    ("request_id", Member::Request),
     ("forkedFrom", Member::Forked),
     ("session_id", Member::Printed),
     ("isMeta", Member::Later),

@@ -3,11 +3,11 @@
 
 use hashbrown::HashMap;
 
-use super::super::recording::{Agent, Response, Text, Usage};
+use super::super::recording::{Agent, Entry, Response, Text, Usage};
 use super::record::{Assistant, Block, Code, Side, What};
 use super::session::{Running, Teller, join};
 
-/// What other models did for a response, as far as that is known before it is told.
+/// What other models did for a response that is still to be written.
 #[derive(Default)]
 pub(super) struct Helped {
     sides: Vec<(Code, Text, Usage)>,
@@ -47,8 +47,8 @@ impl Teller<'_> {
         helped
     }
 
-    /// What other models did for a response: responses of their own, before what it made of them. That is what comes
-    /// back within it (`at_result`), else the response as a whole.
+    /// Writes what other models did for a response: responses of their own, before what it made of them. That is what comes
+    /// back within it (`at_result`), else the response as a whole. Gives the last of them.
     pub(super) fn help(
         &mut self,
         agent: Agent,
@@ -56,10 +56,11 @@ impl Teller<'_> {
         (time, extras): (Option<i64>, Text),
         running: &mut Running,
         at_result: bool,
-    ) {
+    ) -> Option<Entry> {
         let of = &assistant.response;
         let is_here = running.helped.get(of).is_some_and(|help| help.is_back == at_result);
-        let Some(helped) = is_here.then(|| running.helped.remove(of)).flatten() else { return };
+        let helped = is_here.then(|| running.helped.remove(of)).flatten()?;
+        let mut last = None;
         for (at, (kind, model, usage)) in helped.sides.into_iter().enumerate() {
             let kind = self.records.names.name(kind);
             let id = [self.records.names.name(assistant.id), ":", kind, &at.to_string()].concat();
@@ -73,7 +74,8 @@ impl Teller<'_> {
             }
             let response =
                 Response { id, time, model, usage, extras, helps: !at_result, ..Response::default() };
-            self.recording.response(agent, response);
+            last = Some(self.recording.response(agent, response));
         }
+        last
     }
 }

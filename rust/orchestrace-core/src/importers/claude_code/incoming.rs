@@ -1,6 +1,6 @@
 //! Inputs of an agent: prompts, results, messages from others, and messages that arrived during its work.
 
-use super::super::recording::{Agent, CallResult, Hash, Incoming, Mark, Party, Text, hash};
+use super::super::recording::{Agent, CallResult, Entry, Hash, Incoming, Mark, Party, Text, hash};
 use super::record::{Act, Block, Code, Line, Outcome, Use, User};
 use super::session::{By, Last, Returned, Running, Teller};
 use crate::schema::EventType;
@@ -46,7 +46,7 @@ impl Teller<'_> {
                 Block::Outcome(outcome) => {
                     running.asked.remove(&outcome.call);
                     running.accepted(outcome, line);
-                    self.outcome(agent, line, outcome, told);
+                    self.outcome(agent, line, outcome, told, None);
                     running.last = if outcome.refused { Last::Stopped } else { Last::Result };
                     told += 1;
                 }
@@ -132,7 +132,15 @@ impl Teller<'_> {
         }
     }
 
-    pub(super) fn outcome(&mut self, agent: Agent, line: &Line, outcome: &Outcome, k: u32) {
+    /// Writes what a call gave back; `brings` is the response of another model that it is.
+    pub(super) fn outcome(
+        &mut self,
+        agent: Agent,
+        line: &Line,
+        outcome: &Outcome,
+        k: u32,
+        brings: Option<Entry>,
+    ) {
         let called = self.streams.calls.get(&outcome.call).copied();
         let call = called.map(|called| &self.records.blocks[called.block as usize]);
         let tool = called.map_or(0, |called| called.tool);
@@ -161,6 +169,7 @@ impl Teller<'_> {
             launched: outcome.launched,
             by_user: BY_USER.contains(&name) && !outcome.failed && !outcome.refused,
             waits: of_agent.is_some() || call.is_some_and(|call| self.waits_for_agents(call)),
+            brings,
             extras,
         };
         // What the user decided comes before what the call gave back.

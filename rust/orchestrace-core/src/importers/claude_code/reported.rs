@@ -10,11 +10,11 @@ use super::session::{By, Last, Returned, Running, Teller};
 impl Teller<'_> {
     /// What notices say that an agent answered, in order of time.
     pub(super) fn notices(&self, agent: Agent) -> Vec<Returned> {
-        let told = self.returned.get(&agent).map_or(&[][..], Vec::as_slice);
-        let says = |back: &&Returned| back.by != By::Result && back.is_said && back.time.is_some();
-        let mut told: Vec<Returned> = told.iter().filter(says).copied().collect();
-        told.sort_by_key(|back| back.time);
-        told
+        let returned = self.returned.get(&agent).map_or(&[][..], Vec::as_slice);
+        let is_notice = |back: &&Returned| back.by != By::Result && back.is_said && back.time.is_some();
+        let mut notices: Vec<Returned> = returned.iter().filter(is_notice).copied().collect();
+        notices.sort_by_key(|back| back.time);
+        notices
     }
 
     /// A notice comes before the next lines of its agent. If the agent had not answered, its answer is what those lines say

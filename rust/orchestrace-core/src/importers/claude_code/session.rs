@@ -486,11 +486,11 @@ impl Teller<'_> {
                     };
                 }
                 Block::Outcome(outcome) => {
-                    self.help(agent, assistant, (now, extras), running, true);
+                    let brings = self.help(agent, assistant, (now, extras), running, true);
                     running.asked.remove(&outcome.call);
                     running.accepted(outcome, line);
                     running.open[place].is_back = true;
-                    self.outcome(agent, line, outcome, 0);
+                    self.outcome(agent, line, outcome, 0, brings);
                 }
                 _ => {}
             }

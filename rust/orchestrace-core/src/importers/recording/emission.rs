@@ -887,6 +887,9 @@ impl<'r> Emission<'r, '_, '_> {
         if result.waits {
             self.answers_waited_for(agent, seq);
         }
+        if let Some(src) = result.brings.map(|help| self.first[help.0 as usize]).filter(|src| *src != NONE) {
+            self.edges.push((End::Event(src), End::Event(seq), EdgeType::Message));
+        }
         match (child.filter(|_| brought.is_none()), call) {
             _ if earlier.is_some() => {
                 self.edges.extend(earlier.map(|said| (said, End::Event(seq), EdgeType::Message)));

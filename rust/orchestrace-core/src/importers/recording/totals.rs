@@ -25,13 +25,14 @@ impl Recording {
         (whole, parts): (&str, &str),
     ) {
         let silent = self.usages(agent).filter(|usage| usage.total().unwrap_or(0) <= 0).count();
-        let said = format!("{whole} {stated} tokens, but {parts} sum to {sum}");
+        let difference = format!("{whole} {stated} tokens, but {parts} sum to {sum}");
         if stated > sum && silent > 0 {
             let verb = if silent == 1 { "states" } else { "state" };
-            let message = format!("{said}, and {silent} of the responses {verb} nothing; the sum is a floor");
+            let message =
+                format!("{difference}, and {silent} of the responses {verb} nothing; the sum is a floor");
             self.finding(FindingCode::UsageIncomplete, at, message);
         } else {
-            self.finding(FindingCode::UsageRepeated, at, said);
+            self.finding(FindingCode::UsageRepeated, at, difference);
         }
     }
 }

@@ -71,7 +71,7 @@ impl FileSum {
         let names = Names::of(path);
         let contexts = piece.contexts.iter().map(|(from, to)| match &piece.text[*from..*to] {
             context if context.starts_with(WHERE) => [0; 3],
-            context => names.said(context, by),
+            context => names.numbers(context, by),
         });
         let contexts: Vec<[u64; 3]> = contexts.collect();
         let mut sum = Self::default();
@@ -97,12 +97,12 @@ impl FileSum {
 
 /// What a rejected record says: of JSON why it is rejected, else how it begins and how long it is.
 fn rejected(reject: &Reject, begins: &str, length: u64) -> u64 {
-    let said = if reject.code.as_str().starts_with("field.") {
+    let reason = if reject.code.as_str().starts_with("field.") {
         [reject.code.as_str(), &reject.path, &reject.message].join("\n")
     } else {
         format!("{begins}\n{length}")
     };
-    xxh3_64(said.as_bytes())
+    xxh3_64(reason.as_bytes())
 }
 
 /// What a text may have of the name of its file: nothing, the name without folders, and without its endings.
@@ -118,7 +118,7 @@ impl<'p> Names<'p> {
     }
 
     /// The numbers of a text without each of them.
-    fn said(&self, text: &str, by: By) -> [u64; 3] {
+    fn numbers(&self, text: &str, by: By) -> [u64; 3] {
         let text = without(text, self.path);
         self.shorter.each_ref().map(|name| by.number(&without(&text, name)))
     }
@@ -129,7 +129,7 @@ fn keys_of(columns: &ItemColumns, path: &str) -> Vec<[u64; 3]> {
     let names = Names::of(path);
     let keys = columns.keys.names().map(|key| match key_in_file(key) {
         (_, true) => [0; 3],
-        (key, false) => names.said(key, By::Bytes),
+        (key, false) => names.numbers(key, By::Bytes),
     });
     keys.collect()
 }
@@ -210,7 +210,7 @@ pub(super) fn copies(
         blocks.map(|one| (part(one), &one.block.columns.piece, &*one.path)).collect()
     });
     let parts: Vec<Vec<(Part, &Piece, &str)>> = parts.collect();
-    let said = |blocks: Vec<(Part, &Piece, &str)>| -> Result<FileSum> {
+    let sum_of = |blocks: Vec<(Part, &Piece, &str)>| -> Result<FileSum> {
         let mut whole = FileSum::default();
         for (Part { keys, spilled }, piece, path) in blocks {
             let read = match (spilled, spill) {
@@ -221,8 +221,9 @@ pub(super) fn copies(
         }
         Ok(whole)
     };
-    let said: Vec<FileSum> = run.pool().install(|| parts.into_par_iter().map(said).collect::<Result<_>>())?;
-    order.iter().zip(said).for_each(|(at, sum)| files[*at].sum.sums = sum.sums);
+    let sums: Vec<FileSum> =
+        run.pool().install(|| parts.into_par_iter().map(sum_of).collect::<Result<_>>())?;
+    order.iter().zip(sums).for_each(|(at, sum)| files[*at].sum.sums = sum.sums);
     mark(&files, &order, &mut copies);
     Ok(copies)
 }

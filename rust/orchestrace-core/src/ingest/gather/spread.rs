@@ -179,22 +179,24 @@ impl<'a> Spread<'a, '_> {
     ) -> (Vec<TraceItem<'a>>, Vec<&'a ItemRow>) {
         let seen = &mut scratch.seen;
         seen.clear();
-        let rows_of = self.in_order();
-        // One writer spells the same always in one way.
-        let mut sources = rows_of.iter().map(|place| self.row(*place).1.source);
+        let in_order = self.in_order();
+        let is_copy = |row: &ItemRow| self.gathered.copies[row.source as usize];
+        // What one file spells twice it spells the same way.
+        let mut sources =
+            in_order.iter().map(|place| self.row(*place).1).filter(|row| !is_copy(row)).map(|row| row.source);
         let first = sources.next();
         let by_bytes = sources.all(|source| Some(source) == first);
-        let number = |text: &str| if by_bytes { xxh3_64(text.as_bytes()) } else { identity(text) };
+        let hash_of = |text: &str| if by_bytes { xxh3_64(text.as_bytes()) } else { identity(text) };
         // What many items share is looked at once.
-        let mut beside = ("", number(""));
+        let mut beside = ("", hash_of(""));
         let mut items: Vec<TraceItem<'a>> = Vec::with_capacity(self.rows.len());
         let mut rows: Vec<&'a ItemRow> = Vec::with_capacity(self.rows.len());
         // The input of which a record is lost, up to its next item.
         let mut lost = None;
-        for place in rows_of.iter() {
+        for place in in_order.iter() {
             let (piece, row) = self.row(*place);
             let (path, input) = &self.gathered.sources[row.source as usize];
-            if self.gathered.copies[row.source as usize] {
+            if is_copy(row) {
                 tallies.add(*input, name, RecordStatus::Duplicate, u64::from(!row.lost));
                 continue;
             }
@@ -204,11 +206,15 @@ impl<'a> Spread<'a, '_> {
             }
             let (text, context) = (piece.text(row), piece.context(row));
             if !std::ptr::eq(beside.0, context) {
-                beside = (context, number(context));
+                beside = (context, hash_of(context));
             }
-            let identity = if by_bytes { row.hash } else { number(text) };
+            let identity = if by_bytes { row.hash } else { hash_of(text) };
             let hash = mixed(identity, beside.1);
-            let known = seen.find(hash, |(other, _)| *other == hash).map(|(_, i)| *i as usize);
+            let is_same = |(other, i): &(u64, u32)| {
+                let item = &items[*i as usize];
+                *other == hash && (!by_bytes || (item.text == text && item.context == context))
+            };
+            let known = seen.find(hash, is_same).map(|(_, i)| *i as usize);
             if known.is_some_and(|known| rows[known].record != row.record) {
                 tallies.add(*input, name, RecordStatus::Duplicate, 1);
                 continue;

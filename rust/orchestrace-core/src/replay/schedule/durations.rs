@@ -16,7 +16,7 @@
 //! to return every recorded time takes the overlap off its duration; how often is counted.
 
 use crate::graph::{CsrGraph, Owners};
-use crate::schema::{AgentKind, EventType, Reason, TimeBasis};
+use crate::schema::{AgentKind, EdgeType, EventType, Reason, TimeBasis};
 use crate::store::view::TraceView;
 
 /// The source of durations.
@@ -89,12 +89,6 @@ pub enum Rule {
     Gap,
 }
 
-/// Whether an event is the result of a call that another agent answered.
-fn hands_over(view: &TraceView<'_>, inputs: &[u32], v: usize) -> bool {
-    let is = |v: usize, what: EventType| view.types[v] == what as u8;
-    is(v, EventType::ToolResult) && inputs.iter().any(|&u| is(u as usize, EventType::Return))
-}
-
 /// Whether a human gave the result of a call: answered a question, approved a plan.
 #[must_use]
 pub fn is_given_by_human(view: &TraceView<'_>, owners: &Owners, v: usize) -> bool {
@@ -144,6 +138,8 @@ pub struct Timing {
     pub queued: Vec<Option<f64>>,
     /// Whether a recorded edge leads to an event.
     entered: Vec<bool>,
+    /// Whether an event is the result of a call that another agent answered.
+    answered: Vec<bool>,
 }
 
 impl Timing {
@@ -211,6 +207,26 @@ impl Timing {
         }
     }
 
+    /// Results of calls that another agent answered. Its last answer is a return; to the result of an agent that
+    /// answers again later leads what it said.
+    fn find_answered(&mut self, view: &TraceView<'_>, owners: &Owners, axis: bool) {
+        self.answered.clear();
+        self.answered.resize(view.len(), false);
+        let agents = owners.codes();
+        for ((&u, &v), &edge) in view.src.iter().zip(view.dst).zip(view.edge_types) {
+            let (u, v) = (u as usize, v as usize);
+            if view.types[v] != EventType::ToolResult as u8 {
+                continue;
+            }
+            let said = axis
+                && edge == EdgeType::Message as u8
+                && view.types[u] == EventType::Message as u8
+                && self.aside[u].is_none()
+                && agents[u] != agents[v];
+            self.answered[v] |= said || view.types[u] == EventType::Return as u8;
+        }
+    }
+
     fn find_ends(&mut self, view: &TraceView<'_>) {
         self.ends.clear();
         self.ends.extend(view.t.iter().enumerate().map(|(v, &t)| {
@@ -248,6 +264,7 @@ impl Timing {
         self.cut = 0;
         // Durations in seconds and times in steps have no axis in common.
         let axis = seconds || self.rule == Rule::Gap;
+        self.find_answered(view, owners, axis);
         let mut origin = f64::INFINITY;
         let longest = lengths.max_gap.limit(view.time_basis);
         for v in 0..n {
@@ -256,7 +273,7 @@ impl Timing {
             let waited = inputs.iter().map(|&u| self.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
             let left = if axis { (end - waited).max(0.0) } else { 0.0 };
             let told = self.told(view, v);
-            let told = if hands_over(view, inputs, v) { told.map(|d| d.min(left)) } else { told };
+            let told = if self.answered[v] { told.map(|d| d.min(left)) } else { told };
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
             let unknown = (inputs.is_empty() || ordered && !self.entered[v])

@@ -46,6 +46,7 @@ impl Stream<'_, '_> {
                 launched: true,
                 by_user: false,
                 waits: only_waits(&tool),
+                brings: None,
                 extras,
             },
         );

@@ -15,13 +15,13 @@ impl Emission<'_, '_, '_> {
     pub(super) fn answers_waited_for(&mut self, agent: u32, seq: u32) {
         let mut waiting = std::mem::take(&mut self.agents[agent as usize].waiting);
         waiting.retain(|&(src, edge_type)| {
-            let told = match src {
+            let arrived = match src {
                 End::Event(_) => false,
                 End::Entry(_) => true,
                 End::ReturnOf(child) => self.plan.told[child as usize],
             };
             // What is not written yet comes later than the result.
-            let answered = told && self.resolve(src).is_some_and(|src| src < seq);
+            let answered = arrived && self.resolve(src).is_some_and(|src| src < seq);
             if answered {
                 self.edges.push((src, End::Event(seq), edge_type));
             }
