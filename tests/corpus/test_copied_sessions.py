@@ -326,3 +326,52 @@ def test_the_help_of_another_model_is_paid_once_too(tmp_path: Path) -> None:
     corpus = ot.read_traces(tmp_path)
     assert by_trace(corpus) == {PARENT: 110 + 55 + 340, COPY: 1_010}
     assert inherited(corpus) == {COPY: 110 + 55 + 340}
+
+
+def spans(trace: str, responses: list[tuple[str, int]]) -> str:
+    """What Claude Code exports of responses: request and input."""
+
+    def span(number: int, parent: int, name: str, **attributes: object) -> dict[str, object]:
+        at = 1_789_376_400_000_000_000 + number * 1_000_000_000
+        return {
+            "traceId": trace,
+            "spanId": f"{number:016x}",
+            "parentSpanId": f"{parent:016x}" if parent else "",
+            "name": f"claude_code.{name}",
+            "startTimeUnixNano": str(at),
+            "endTimeUnixNano": str(at + 500_000_000),
+            "attributes": [{"key": k, "value": {"stringValue": str(v)}} for k, v in attributes.items()],
+        }
+
+    lines = [span(1, 0, "interaction", **{"session.id": PARENT})]
+    lines += [
+        span(n + 2, 1, "llm_request", request_id=f"req_{name}", input_tokens=read, output_tokens=10)
+        for n, (name, read) in enumerate(responses)
+    ]
+    return json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": lines}]}]}) + "\n"
+
+
+def test_spans_of_a_session_repeat_its_responses(tmp_path: Path) -> None:
+    """A program that records its session and exports spans says each response twice, with its request."""
+    trace = "5f0c1d2e3a4b5c6d7e8f901122334455"
+    (tmp_path / "spans.jsonl").write_text(spans(trace, [("1", 100), ("2", 200), ("elsewhere", 7)]))
+    alone = ot.read_traces(tmp_path)
+    assert by_trace(alone) == {trace: 337}
+    parent().write(tmp_path / f"{PARENT}.jsonl")
+    for first, second in ((".", ""), ("", ".")):
+        for path in list(tmp_path.iterdir()):
+            path.rename(path.with_name((first if "spans" in path.name else second) + path.name.lstrip(".")))
+        both = ot.read_traces([str(path) for path in sorted(tmp_path.iterdir())])
+        assert by_trace(both) == {PARENT: 320, trace: 17}
+        assert inherited(both) == {trace: 320}
+        events = both.events.join(both.traces, on="trace").filter(pl.col("trace_id") == trace).collect()
+        copied = events.sort("t")["extras"].str.json_path_match("$.x_copied").drop_nulls().to_list()
+        assert copied == [PARENT] * 2
+    # What is no id of a provider may be of any request.
+    (tmp_path / "spans.jsonl").write_text(spans(trace, [("1", 100)]).replace("req_1", "1"))
+    resumed = parent()
+    for line in resumed.lines:
+        line |= {"requestId": "1"} if "requestId" in line else {}
+    resumed.write(tmp_path / f"{PARENT}.jsonl")
+    paths = [tmp_path / "spans.jsonl", tmp_path / f"{PARENT}.jsonl"]
+    assert by_trace(ot.read_traces(paths)) == {PARENT: 320, trace: 110}

@@ -1,6 +1,7 @@
 """Job folders of Harbor: a run counts once, however often it is recorded, and has what its result says."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,21 @@ def test_atif_that_holds_more_sessions_than_one_is_kept(job: Path) -> None:
     put(job / "a/agent/trajectory.json", both)
     importers = ot.read_traces(job).traces.collect()["importer"].cast(pl.String).to_list()
     assert sorted(importers) == ["atif", "claude_code", "claude_code"]
+
+
+def test_trials_that_call_their_run_the_same_have_no_result(job: Path) -> None:
+    """Recordings of one session are one run, and two trials say different things of it."""
+    for folder, reward in (("c", 1.0), ("d", 0.0)):
+        put(job / folder / "agent/trajectory.json", atif("constant", 2 + int(reward)))
+        put(
+            job / folder / "result.json",
+            result(folder, (200, 10), verifier_result={"rewards": {"reward": reward}}),
+        )
+    corpus = ot.read_traces(job)
+    assert measures(corpus, "team") == {FIRST: 1.0, SECOND: 0.0}
+    [told] = messages(corpus, "trace.conflict")
+    assert "c' and" not in told and "c', " in told and "d' differ" in told
+    assert told.endswith("call the run the same, so that they are one; no result is used")
+    # A copy of a trial says the same of it.
+    shutil.copytree(job / "a", job / "e")
+    assert measures(ot.read_traces(job), "team") == {FIRST: 1.0, SECOND: 0.0}

@@ -87,7 +87,7 @@ codes!(
         UsageIncomplete = "usage.incomplete" => "Some tokens are not recorded, or not counted; the sums are a floor.",
         RewardUnscored = "reward.unscored" => "The record names a reward and has no value of it.",
         TraceJoined = "trace.joined" => "Another id of the source leads to this trace, too.",
-        TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; one of them is used.",
+        TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; the message says which is used.",
     ]
 );
 

@@ -6,6 +6,7 @@
 //! `record` and `content`, who said it to whom is found in `branches` and `streams`, and told in `telling`, with `cast`,
 //! `heard` and `ends`.
 
+use super::items::request_identity;
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
@@ -210,7 +211,7 @@ fn claim(head: &Head<'_>, key: &str, out: &mut Items<'_>) {
     if let Some(response) = copies::identity(message, request) {
         let time = head.time.as_deref().and_then(parse_timestamp);
         let from = head.forked_from.as_deref();
-        out.claim(key, response, head.forked, from, time.unwrap_or(i64::MAX));
+        out.claim(key, (response, request_identity(request)), head.forked, from, time.unwrap_or(i64::MAX));
     }
 }
 

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use memchr::memchr_iter;
 use xxhash_rust::xxh3::xxh3_64;
 
-pub(crate) use claims::{Claim, Owners};
+pub(crate) use claims::{Claim, Owners, request_identity};
 
 use super::Record;
 use super::TraceBy;
@@ -60,10 +60,21 @@ pub(crate) struct RunResult {
     pub tokens: Option<i64>,
     /// The kind of exception that stopped it; empty if none did.
     pub exception: Box<str>,
-    /// Whether several runs are recorded in its folder, so that it is not known which of them it is of.
-    pub several: bool,
+    /// Whose it is.
+    pub of: ResultOf,
     /// All that the file says ([`identity`]).
     pub said: u64,
+}
+
+/// Whether a result and a run belong to each other.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum ResultOf {
+    #[default]
+    OneRun,
+    /// Several runs are recorded in its folder, so that it is not known which of them it is of.
+    SeveralRuns,
+    /// Other results are of the run, too: all their folders. Recordings of several trials call the run the same.
+    OneOf(Vec<Box<str>>),
 }
 
 impl RunResult {
@@ -451,16 +462,23 @@ impl<'w> Items<'w> {
     }
 
     /// Says that the trace `key` has a response, which other traces may repeat: it counts in one of them
-    /// ([`TraceItems::owner`]). `from` is the session that it says to repeat it from.
-    pub(crate) fn claim(&mut self, key: &str, response: u64, forked: bool, from: Option<&str>, time: i64) {
+    /// ([`TraceItems::owner`]). It is known by its message and request, or by its request alone. `from` is the session that it says to repeat it from.
+    pub(crate) fn claim(
+        &mut self,
+        key: &str,
+        (response, request): (u64, u64),
+        forked: bool,
+        from: Option<&str>,
+        time: i64,
+    ) {
         let trace = self.columns.keys.code(key);
         let from = from.map_or(0, claims::session);
-        let claim = Claim { response, trace, forked, time, session: claims::session(key), from };
+        let claim = Claim { response, request, trace, forked, time, session: claims::session(key), from };
         // Most responses are several records in a row.
         match self.columns.claims[self.mark.claims.saturating_sub(1)..].last_mut() {
             Some(last)
-                if (last.response, last.trace, last.forked, last.from)
-                    == (response, claim.trace, forked, from) => {}
+                if (last.response, last.request, last.trace, last.forked, last.from)
+                    == (response, request, claim.trace, forked, from) => {}
             _ => self.columns.claims.push(claim),
         }
     }
@@ -678,6 +696,11 @@ impl<'a> TraceItems<'a> {
     /// The key of the trace that a response counts in, if that is another one than this.
     pub(crate) fn owner(&self, response: u64) -> Option<&'a str> {
         self.owners.and_then(|owners| owners.owner(response)).filter(|key| *key != self.key)
+    }
+
+    /// The same of the response to a request.
+    pub(crate) fn owner_by_request(&self, request: u64) -> Option<&'a str> {
+        self.owners.and_then(|owners| owners.owner_by_request(request)).filter(|key| *key != self.key)
     }
 
     /// What a mapping counted so far: to be given back to [`TraceItems::count`].

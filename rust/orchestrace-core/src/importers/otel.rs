@@ -5,6 +5,7 @@
 //! ([`attributes`]), and [`super::spans`] makes one recording of all spans of a trace. An item is a span; its key is
 //! the trace id as 32 hexadecimal digits; its context is the resource and the scope that it shares with others.
 
+use super::items::request_identity;
 use super::recording::{Label, Text};
 use super::spans::{Fate, Spans};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
@@ -116,6 +117,7 @@ impl SpreadImporter for Otel {
             let (one, other) = (&all[one as usize], &all[other as usize]);
             one.text == other.text && one.context == other.context
         };
+        spans.leave_usage_to(&|request| items.owner_by_request(request));
         spans.describe(&same, &mut |item, fate| match fate {
             Fate::Duplicate => items.duplicate(item as usize),
             Fate::Ignored(kind) => items.ignored(item as usize, kind),
@@ -139,7 +141,8 @@ fn cut(root: Value<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         Some(Container::Nested) => nested::items(root, out),
         Some(Container::Sdk) => {
             let ids = sdk::ids(root);
-            conversation(ids.0.as_deref(), sdk::parent(root).is_none(), root.get("attributes"), out);
+            let is_root = sdk::parent(root).is_none();
+            belongs(ids.0.as_deref(), is_root, root.get("name"), root.get("attributes"), out);
             put(root.raw(), ids, "", out);
         }
         Some(Container::Rows) => rows::items(root, out),
@@ -195,10 +198,11 @@ fn put(text: &str, ids: (Option<String>, Option<&str>), context: &str, out: &mut
     }
 }
 
-/// Says which conversation a trace is part of, by the attributes of a span: a list of keys and values, or an object.
-/// That of a root is around that of what is within it.
-fn conversation(trace: Option<&str>, root: bool, attributes: Value<'_>, out: &mut Items<'_>) {
-    let Some(trace) = trace.filter(|_| out.by_conversation()) else { return };
+/// Says which conversation a trace is part of, and which responses of the session it repeats, by the attributes of a
+/// span: a list of keys and values, or an object. The conversation of a root is around that of what is within it.
+fn belongs(trace: Option<&str>, root: bool, name: Value<'_>, attributes: Value<'_>, out: &mut Items<'_>) {
+    let repeats = name.str() == Some(attributes::claude_code::REQUEST);
+    let Some(trace) = trace.filter(|_| repeats || out.by_conversation()) else { return };
     let text = |value: Value<'_>| {
         let typed = value.first(&["stringValue", "intValue"]);
         let value = if typed.exists() { typed } else { value };
@@ -210,6 +214,10 @@ fn conversation(trace: Option<&str>, root: bool, attributes: Value<'_>, out: &mu
         let mut values = pairs.chain(attributes.members()).filter(|(key, _)| *key == name);
         values.find_map(|(_, value)| text(value))
     };
+    let request = if repeats { named("request_id").map_or(0, |id| request_identity(&id)) } else { 0 };
+    if request != 0 {
+        out.claim(trace, (0, request), true, None, i64::MAX);
+    }
     if let Some(id) = named("gen_ai.conversation.id").or_else(|| named("session.id")) {
         if root {
             out.conversation(trace, &id);

@@ -15,7 +15,7 @@ use crate::columns::gate::Bound;
 use crate::columns::usage::Counts;
 use crate::columns::writer;
 use crate::error::FindingCode;
-use crate::importers::items::RunResult;
+use crate::importers::items::{ResultOf, RunResult};
 use crate::json::tree::{Tree, Value, canonical};
 use crate::json::{Limits, write_string};
 use crate::schema::{AgentKind, EdgeType, EventField, EventType, MeasureKind, TimeBasis, Topology};
@@ -29,7 +29,7 @@ mod plan;
 mod tests;
 mod totals;
 
-pub(crate) use beside::{Beside, Stated};
+pub(crate) use beside::{Beside, Stated, set_aside, shown_path};
 
 /// Members that events have of what is described in other words.
 pub(super) const OWN_EXTRAS: [&str; 2] = ["x_agent_id", "x_gen"];
@@ -146,6 +146,8 @@ pub struct Usage {
     pub cache_write: Option<i64>,
     /// Of what was written, reasoning.
     pub reasoning: Option<i64>,
+    /// The total that the source states beside parts that sum to another number.
+    pub stated: Option<i64>,
     /// US dollars.
     pub cost_usd: Option<f64>,
 }
@@ -169,13 +171,30 @@ impl Usage {
 
     /// The first count or price below 0, or a price that is no number.
     fn impossible(&self) -> Option<(EventField, writer::Value<'static>)> {
-        let Self { tokens_in, fresh, tokens_out, tokens, cached, cache_write, reasoning, cost_usd } = *self;
+        let Self {
+            tokens_in,
+            fresh,
+            tokens_out,
+            tokens,
+            cached,
+            cache_write,
+            reasoning,
+            stated: _,
+            cost_usd,
+        } = *self;
         let counts = [tokens_in, fresh, cached, cache_write, tokens_out, reasoning, tokens];
         let mut told = EventField::TOKENS.into_iter().zip(counts);
         let count =
             told.find_map(|(field, count)| Some((field, writer::Value::I64(count.filter(|n| *n < 0)?))));
         let price = cost_usd.filter(|cost| !Bound::of_field(EventField::CostUsd).holds(*cost));
         count.or(price.map(|cost| (EventField::CostUsd, writer::Value::F64(cost))))
+    }
+
+    /// With the total that its source states, where that is another one.
+    #[must_use]
+    pub fn beside_total(self, total: Option<i64>) -> Self {
+        let sum = self.total();
+        Self { stated: total.filter(|total| sum.is_some_and(|sum| sum != *total)), ..self }
     }
 
     /// All its tokens (D18).
@@ -634,9 +653,22 @@ impl Recording {
     /// is the only one, or is called `reward`, is the outcome of the task (R8).
     pub(crate) fn result_of_run(&mut self, result: Option<&RunResult>) {
         let Some(result) = result else { return };
-        if result.several {
-            let message = "several runs are recorded in the folder of one result; it is not used";
-            return self.finding(FindingCode::FieldIgnored, None, message);
+        match &result.of {
+            ResultOf::OneRun => {}
+            ResultOf::SeveralRuns => {
+                let message = "several runs are recorded in the folder of one result; it is not used";
+                return self.finding(FindingCode::FieldIgnored, None, message);
+            }
+            ResultOf::OneOf(folders) => {
+                let shown: Vec<String> = folders.iter().take(3).map(|folder| shown_path(folder)).collect();
+                let more = folders.len() - shown.len();
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                let message = format!(
+                    "results in {}{more} differ, but their recordings call the run the same, so that they are one; no result is used",
+                    shown.join(", "),
+                );
+                return self.finding(FindingCode::TraceConflict, None, message);
+            }
         }
         if self.trace.task_id.is_none() {
             self.trace.task_id = self.text(&result.task);

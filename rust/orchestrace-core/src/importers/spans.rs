@@ -17,6 +17,7 @@
 use super::recording::{Agent, Entry, Hash, Recording, Text, Usage};
 
 mod activities;
+mod copied;
 mod forest;
 mod matching;
 mod owners;
@@ -108,6 +109,8 @@ pub struct Generation {
     pub text: Option<Hash>,
     /// Dense reward paid here.
     pub reward: Option<f64>,
+    /// Its request, where another recording may know it by that; else 0.
+    pub request: u64,
     /// `x_` fields, as [`Recording::extra`] writes them.
     pub extras: Text,
 }

@@ -430,9 +430,10 @@ impl<'r> Run<'r> {
             if let (Some(sent), Some(received)) = (sent, received) {
                 self.out.measure(MeasureKind::Cost, "tokens", sent + received);
             }
-            if let Some(cost) = number("instance_cost") {
-                self.out.measure(MeasureKind::Cost, "cost_usd", cost);
-            }
+        }
+        if let Some(cost) = number("instance_cost").filter(|cost| *cost > 0.0 || !self.counted) {
+            let parts = self.out.usages(None).filter_map(|usage| usage.cost_usd).sum();
+            self.out.price_of_run("instance_cost", cost, ("cost_usd", parts));
         }
         if self.ended {
             return;

@@ -138,7 +138,7 @@ impl Counts {
         let by_total = total.and_then(|total| ways.into_iter().find(|way| sum(way) == total));
         let (beside_input, beside_output) = by_total.unwrap_or(by_spelling);
         let split = input.is_some() || output.is_some();
-        let usage = Usage {
+        let counts = Usage {
             tokens_in: input.map(|_| read.saturating_add(beside_input)),
             tokens_out: output.map(|_| written.saturating_add(beside_output)),
             tokens: total.filter(|_| !split),
@@ -147,7 +147,8 @@ impl Counts {
             reasoning,
             ..Usage::default()
         };
-        (usage, total.filter(|_| split))
+        let total = total.filter(|_| split);
+        (counts.beside_total(total), total)
     }
 }
 

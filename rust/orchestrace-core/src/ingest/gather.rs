@@ -21,7 +21,9 @@ use crate::columns::quarantine::QuarantineRow;
 use crate::columns::tally::{Tallies, Tally};
 use crate::columns::writer::{BlockWriter, RawChunk};
 use crate::error::{Error, Result};
-use crate::importers::items::{Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, RunResult, Shared};
+use crate::importers::items::{
+    Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, ResultOf, RunResult, Shared,
+};
 use crate::importers::mapping::Totals;
 use crate::importers::{IMPORTERS, SpreadImporter};
 use crate::run::Run;
@@ -488,7 +490,7 @@ impl Gathered {
         if results.is_empty() {
             return;
         }
-        let mut traces: HashMap<&str, BTreeSet<u32>> = HashMap::new();
+        let mut traces: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
         for (path, map) in blocks {
             if let Some(result) = RunResult::of_path(results, path) {
                 let used =
@@ -496,12 +498,23 @@ impl Gathered {
                 traces.entry(&result.folder).or_default().extend(map.traces.iter().copied().filter(used));
             }
         }
-        for (folder, traces) in traces {
-            let several = traces.len() > 1;
+        let mut folders: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
+        for (folder, traces) in &traces {
             for trace in traces {
-                let result = RunResult { several, ..results[folder].clone() };
-                self.results.insert(trace, result);
+                folders.entry(*trace).or_default().insert(*folder);
             }
+        }
+        for (trace, folders) in folders {
+            // Of results that say the same any is right.
+            let Some(first) = folders.first().map(|folder| &results[*folder]) else { continue };
+            let of = if folders.iter().any(|folder| results[*folder].said != first.said) {
+                ResultOf::OneOf(folders.iter().map(|folder| (*folder).into()).collect())
+            } else if folders.iter().any(|folder| traces[folder].len() > 1) {
+                ResultOf::SeveralRuns
+            } else {
+                ResultOf::OneRun
+            };
+            self.results.insert(trace, RunResult { of, ..first.clone() });
         }
     }
 

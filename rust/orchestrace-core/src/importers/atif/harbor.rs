@@ -1,7 +1,7 @@
 //! Files that Harbor writes beside the recordings of a trial: `result.json` says what became of the run, the others
 //! how it was set up and tested.
 
-use crate::importers::items::{Items, RunResult};
+use crate::importers::items::{Items, ResultOf, RunResult};
 use crate::json::identity::identity;
 use crate::json::tree::Value;
 
@@ -61,7 +61,7 @@ impl HarborFile {
             cost_usd: agent.get("cost_usd").f64(),
             tokens: count("n_input_tokens").zip(count("n_output_tokens")).map(|(a, b)| a.saturating_add(b)),
             exception: exception.str().unwrap_or_default().into(),
-            several: false,
+            of: ResultOf::default(),
             said: identity(document.raw()),
         });
     }

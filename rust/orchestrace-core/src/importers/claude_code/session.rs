@@ -15,7 +15,6 @@ use super::streams::Streams;
 use super::texts::Said;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
-use crate::schema::MeasureKind;
 
 /// Describes a session.
 pub(super) fn tell(
@@ -354,20 +353,9 @@ impl Teller<'_> {
 
     /// Says what the session took over from others.
     fn inherited(&mut self) {
-        let inherited = std::mem::take(&mut self.inherited);
-        let tokens: i64 = inherited.values().map(|(_, tokens)| tokens).sum();
-        if !inherited.is_empty() {
-            self.recording.measure(MeasureKind::Cost, "tokens_inherited", tokens as f64);
-        }
-        let mut by_name: Vec<_> =
-            inherited.into_iter().map(|(origin, sums)| (self.records.names.name(origin), sums)).collect();
-        by_name.sort_unstable();
-        for (name, (responses, tokens)) in by_name {
-            let message = format!(
-                "{responses} responses ({tokens} tokens as recorded here) repeat those of trace '{name}', where they count"
-            );
-            self.recording.finding(FindingCode::UsageInherited, None, message);
-        }
+        let inherited = std::mem::take(&mut self.inherited).into_iter();
+        let by_name = inherited.map(|(origin, sums)| (self.records.names.name(origin), sums));
+        self.recording.inherits(by_name.collect());
     }
 
     /// Tells the texts and the usage of all responses, and whether the stream goes on beyond its records.

@@ -18,6 +18,7 @@ use crate::importers::recording::{
 use crate::schema::EventType;
 
 mod agents;
+mod printed;
 mod results;
 mod usage;
 
@@ -171,6 +172,7 @@ impl<'a, 'i> Stream<'a, 'i> {
             );
         }
         self.compare_totals();
+        self.beside_printed();
     }
 
     /// `<thread>:<line>`, in further files of the thread `<thread>:<page>:<line>`.

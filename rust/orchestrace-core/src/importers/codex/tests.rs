@@ -4,7 +4,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::importers::testing::{
-    content_ref, edges_of, event, fates, is_partial, lines, read_bytes, read_texts, set, traces, with,
+    column, content_ref, edges_of, event, fates, is_partial, lines, read_bytes, read_texts, set, traces, with,
 };
 use crate::importers::{Format, detect};
 use crate::ingest::ReadOptions;
@@ -427,12 +427,13 @@ fn times_that_are_none_fall_back_and_are_told() {
 }
 
 fn finding(store: &Store, code: &str) -> bool {
-    use arrow_array::cast::AsArray;
-    let wanted = crate::error::FINDING_CODES.iter().position(|known| *known == code).unwrap();
-    store.table("findings").unwrap().iter().any(|batch| {
-        let codes = batch.column_by_name("code").unwrap().as_dictionary::<arrow_array::types::UInt8Type>();
-        codes.keys().values().iter().any(|code| usize::from(*code) == wanted)
-    })
+    !messages(store, code).is_empty()
+}
+
+/// What the findings of a code say.
+fn messages(store: &Store, code: &str) -> Vec<String> {
+    let rows = column(store, "findings", "code").into_iter().zip(column(store, "findings", "message"));
+    rows.filter(|(found, _)| found == code).map(|(_, message)| message).collect()
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Threads: their lines and their parents.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::inherited::mark_copies;
-use super::line::{History, Line, Status, Sums, What};
+use super::line::{By, History, Line, Status, Sums, What};
 use super::read::{Reader, Run};
 use super::{FILE, STREAMED};
 use crate::importers::items::TraceItems;
-use crate::importers::recording::{Recording, Text};
+use crate::importers::recording::{Hash, Recording, Text};
 use crate::json::tree::Value;
 
 /// The ids in a `session_meta`.
@@ -51,6 +51,39 @@ pub(super) struct Thread {
     pub inherited: usize,
     /// When it began.
     pub began: Option<i64>,
+    /// What was printed of it, where its rollout is there.
+    pub printed: Option<Printed>,
+}
+
+/// What a printed copy of a thread states of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Printed {
+    /// Its file.
+    pub path: Text,
+    /// What the thread took so far.
+    pub total: Option<i64>,
+    /// The last text of its last turn, if that ended.
+    pub answer: Option<Hash>,
+}
+
+impl Printed {
+    fn of(stream: &Stream<'_>, recording: &mut Recording) -> Self {
+        let path = recording.text(stream.key.strip_prefix(FILE).unwrap_or(stream.key));
+        let mut printed = Self { path, ..Self::default() };
+        let mut said = None;
+        for line in &stream.lines {
+            match line.what {
+                What::TurnStart { .. } => said = None,
+                What::Message { by: By::Assistant, content } => said = Some(content),
+                What::StreamEnd { total } => {
+                    printed.total = total.map(Sums::all).or(printed.total);
+                    printed.answer = said.or(printed.answer);
+                }
+                _ => {}
+            }
+        }
+        printed
+    }
 }
 
 impl Thread {
@@ -58,6 +91,16 @@ impl Thread {
     pub(super) fn inherits(&self) -> bool {
         let names = !self.parent.is_none() || !self.forked_from.is_none();
         self.copied > 0 || names || (self.history.base_to.is_some() && !self.history.is_page)
+    }
+
+    /// Whether an agent says this in it.
+    pub(super) fn says(&self, content: Hash) -> bool {
+        self.lines.iter().any(|line| match line.what {
+            What::Message { by: By::Assistant, content: said }
+            | What::Echo { by: By::Assistant, content: said }
+            | What::TurnEnd { text: Some(said), .. } => said == content,
+            _ => false,
+        })
     }
 
     /// Its lines without those that it only repeats.
@@ -220,14 +263,21 @@ fn threads_of(
     let own: Vec<Option<What>> = streams.iter().map(|stream| own_meta(stream, recording)).collect();
     let ids: Vec<String> = streams.iter().zip(&own).map(|(stream, own)| stream.id(*own, recording)).collect();
     let again = printed_again(&streams, &ids, items);
+    let works = streams.iter().zip(&ids).filter(|(stream, _)| stream.holds_work());
+    let with_rollout: HashSet<&str> = works.map(|(_, id)| id.as_str()).collect();
     let mut n_streams: HashMap<&str, usize> = HashMap::new();
     for id in &ids {
         *n_streams.entry(id).or_default() += 1;
     }
     let mut threads: Vec<Thread> = Vec::new();
     let mut of_id: HashMap<&str, (usize, Known)> = HashMap::new();
+    let mut printed: BTreeMap<&str, Printed> = BTreeMap::new();
     for ((stream, own), (id, again)) in streams.into_iter().zip(own).zip(ids.iter().zip(again)) {
         if again {
+            if with_rollout.contains(id.as_str()) {
+                // The later one states all that the earlier ones state.
+                printed.insert(id, Printed::of(&stream, recording));
+            }
             stream.lines.iter().for_each(|line| items.duplicate(line.item as usize));
             continue;
         }
@@ -272,6 +322,9 @@ fn threads_of(
         known.numbers.extend(lines.iter().map(|line| line.number));
         thread.began = thread.began.or_else(|| lines.iter().find_map(|line| line.time));
         thread.lines.append(&mut lines);
+    }
+    for (id, printed) in printed {
+        threads[of_id[id].0].printed = Some(printed);
     }
     threads
 }

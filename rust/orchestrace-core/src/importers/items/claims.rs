@@ -1,12 +1,15 @@
 //! Responses that several traces have, and the one of these in which each counts (R12).
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// A response that a trace has; others may have it, too, and it counts in one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Claim {
+    /// 0 where only the request is known.
     pub response: u64,
+    /// Its request; 0 where that is not known.
+    pub request: u64,
     /// A code of the block first, its number in the end.
     pub trace: u32,
     /// Whether the trace says that it repeats it, and when it was.
@@ -22,10 +25,20 @@ pub(super) fn session(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
 }
 
+/// What a claim calls a request, if its id is one as the provider gives them: other words may be of many requests.
+pub(crate) fn request_identity(id: &str) -> u64 {
+    if id.len() > REQUEST.len() && id.starts_with(REQUEST) { xxh3_64(id.as_bytes()) } else { 0 }
+}
+
+/// What ids of requests begin with.
+const REQUEST: &str = "req_";
+
 /// The traces that responses of several traces count in.
 #[derive(Debug, Default)]
 pub(crate) struct Owners {
     traces: HashMap<u64, u32>,
+    /// The responses of requests by which another recording knows them.
+    responses: HashMap<u64, u64>,
     keys: HashMap<u32, Box<str>>,
 }
 
@@ -34,6 +47,12 @@ impl Owners {
     /// others the one of a trace that does not say that it repeats it, then the earliest, then that of the least key
     /// counts; no order of inputs decides.
     pub(crate) fn of<'k>(claims: impl Iterator<Item = Claim> + Clone, key: impl Fn(u32) -> &'k str) -> Self {
+        let responses = responses(claims.clone());
+        let claims = claims.filter_map(|claim| {
+            let by_request = || responses.get(&claim.request).copied();
+            let response = Some(claim.response).filter(|known| *known != 0).or_else(by_request)?;
+            Some(Claim { response, ..claim })
+        });
         let mut first: HashMap<u64, (u32, bool)> = HashMap::new();
         for claim in claims.clone() {
             let (trace, shared) = first.entry(claim.response).or_insert((claim.trace, false));
@@ -44,7 +63,7 @@ impl Owners {
         for claim in claims.filter(|claim| first.contains_key(&claim.response)) {
             rivals.entry(claim.response).or_default().push(claim);
         }
-        let mut owners = Self::default();
+        let mut owners = Self { responses: responses.clone(), ..Self::default() };
         for (response, rivals) in rivals {
             let has = |claim: &Claim| {
                 rivals.iter().any(|other| other.session == claim.from && other.trace != claim.trace)
@@ -64,4 +83,29 @@ impl Owners {
     pub(super) fn owner(&self, response: u64) -> Option<&str> {
         self.traces.get(&response).map(|trace| &*self.keys[trace])
     }
+
+    /// The same of the response to a request.
+    pub(super) fn owner_by_request(&self, request: u64) -> Option<&str> {
+        self.responses.get(&request).and_then(|response| self.owner(*response))
+    }
+}
+
+/// The response to each request by which a claim knows one, if it is a single one.
+fn responses(claims: impl Iterator<Item = Claim> + Clone) -> HashMap<u64, u64> {
+    let by_request = claims.clone().filter(|claim| claim.response == 0 && claim.request != 0);
+    let mut responses: HashMap<u64, u64> = by_request.map(|claim| (claim.request, 0)).collect();
+    if responses.is_empty() {
+        return responses;
+    }
+    let mut unclear = HashSet::new();
+    for claim in claims.filter(|claim| claim.response != 0) {
+        if let Some(response) = responses.get_mut(&claim.request) {
+            if *response != 0 && *response != claim.response {
+                unclear.insert(claim.request);
+            }
+            *response = claim.response;
+        }
+    }
+    responses.retain(|request, response| *response != 0 && !unclear.contains(request));
+    responses
 }

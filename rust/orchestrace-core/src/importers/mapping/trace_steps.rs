@@ -510,6 +510,7 @@ impl<'a> Telling<'a> {
             cost_usd: self.value(&spec.step, Key::Cost, scope, "a number of at least 0", |found, _| {
                 found.f64().filter(|cost| *cost >= 0.0)
             }),
+            ..Usage::default()
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::importers::spans::ToolKind;
 use crate::importers::usage::{self, Part};
 use crate::json::tree::Value;
 
-mod claude_code;
+pub(super) mod claude_code;
 mod conclusions;
 pub(super) mod mlflow;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, conversation, ids, leave_out, put};
+use super::{Reading, belongs, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::json::Kind;
@@ -23,7 +23,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     if root.get("operationName").exists() {
         let ids = ids(root);
         leave_out(root.get("tags"), out);
-        conversation(ids.0.as_deref(), parent(root).is_none(), root.get("tags"), out);
+        belongs(ids.0.as_deref(), parent(root).is_none(), root.get("operationName"), root.get("tags"), out);
         return put(root.raw(), ids, "", out);
     }
     let single = root.get("spans").exists().then_some(root);
@@ -33,7 +33,13 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
             let process = span.get("processID").str().map_or("", |id| processes.get(id).raw());
             leave_out(span.get("tags"), out);
             let ids = ids(span);
-            conversation(ids.0.as_deref(), parent(span).is_none(), span.get("tags"), out);
+            belongs(
+                ids.0.as_deref(),
+                parent(span).is_none(),
+                span.get("operationName"),
+                span.get("tags"),
+                out,
+            );
             put(span.raw(), ids, process, out);
         }
     }

@@ -1,7 +1,7 @@
 //! Nested OpenInference, as in TRAIL: spans that contain their children, string attributes, durations in ISO 8601.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, conversation, ids, put};
+use super::{Reading, belongs, ids, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::json::time::{parse_duration, parse_timestamp};
@@ -49,7 +49,7 @@ fn tree(span: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
     let is_root = parent.is_none() && span.get("parent_span_id").some_str().is_none();
     let trace = span.get("trace_id").some_str().or(trace);
     let trace_id = trace.and_then(ids::trace_id);
-    conversation(trace_id.as_deref(), is_root, span.get("span_attributes"), out);
+    belongs(trace_id.as_deref(), is_root, span.get("span_name"), span.get("span_attributes"), out);
     put(&String::from_utf8_lossy(&text), (trace_id, id), "", out);
     span.get("child_spans").elements().for_each(|child| tree(child, trace, id, out));
 }

@@ -2,7 +2,7 @@
 //! names.
 
 use super::attributes::{Attribute, Facts};
-use super::{Reading, conversation, ids, leave_out, put};
+use super::{Reading, belongs, ids, leave_out, put};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::json::keys::Keys;
@@ -38,7 +38,7 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     } else {
         let ids = ids(root);
         leave_out_of(root, out);
-        conversation(ids.0.as_deref(), is_root(root), root.get("attributes"), out);
+        belongs(ids.0.as_deref(), is_root(root), root.get("name"), root.get("attributes"), out);
         put(root.raw(), ids, "", out);
     }
 }
@@ -49,7 +49,7 @@ fn of_resource(resource: Value<'_>, out: &mut Items<'_>) {
         for span in scope.get("spans").elements() {
             leave_out_of(span, out);
             let ids = ids(span);
-            conversation(ids.0.as_deref(), is_root(span), span.get("attributes"), out);
+            belongs(ids.0.as_deref(), is_root(span), span.get("name"), span.get("attributes"), out);
             put(span.raw(), ids, &context, out);
         }
     }

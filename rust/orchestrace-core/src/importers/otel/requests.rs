@@ -4,6 +4,9 @@
 //! What is written in another order, or in any other way than collectors do, is left to [`super::otlp`], which gives the
 //! same items of it, and the faults of what is broken.
 
+use memchr::memmem;
+
+use super::attributes::claude_code::REQUEST;
 use super::attributes::is_unread;
 use super::{ids, otlp};
 use crate::importers::Items;
@@ -14,7 +17,8 @@ static VALUE: Pattern = Pattern::new(b"\"value\":");
 
 /// Cuts a request into items; puts nothing and returns false if it is not written in the usual way.
 pub(super) fn cut(text: &str, out: &mut Items<'_>) -> bool {
-    if out.by_conversation() {
+    // Both need the tree.
+    if out.by_conversation() || memmem::find(text.as_bytes(), REQUEST.as_bytes()).is_some() {
         return false;
     }
     let mut request = Request::new(text, out.limits());

@@ -2,7 +2,7 @@
 //! in `spans`, or in the `{info, data: {spans}}` of `MLflow`. Rows differ in names alone.
 
 use super::attributes::{Facts, mlflow};
-use super::{Reading, conversation, ids, leave_out_members, otlp, put, sdk, time};
+use super::{Reading, belongs, ids, leave_out_members, otlp, put, sdk, time};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::json::tree::{Tree, Value};
@@ -63,7 +63,7 @@ fn row(row: Value<'_>, out: &mut Items<'_>) {
     leave_out_members(row.first(&ATTRIBUTES), out);
     let ids = ids_of(row);
     let root = row.first(&PARENT).some_str().is_none();
-    conversation(ids.0.as_deref(), root, row.first(&ATTRIBUTES), out);
+    belongs(ids.0.as_deref(), root, row.first(&NAME), row.first(&ATTRIBUTES), out);
     put(row.raw(), ids, "", out);
 }
 

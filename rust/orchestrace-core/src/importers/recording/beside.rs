@@ -10,6 +10,29 @@ use crate::importers::TraceItems;
 use crate::importers::hex::hex;
 use crate::schema::MeasureKind;
 
+/// Bytes of a path that a finding shows.
+const SHOWN: usize = 48;
+
+/// A path as findings show it: its end, where it is long.
+pub(crate) fn shown_path(path: &str) -> String {
+    let from = path.len().saturating_sub(SHOWN);
+    let from = (from..path.len()).find(|at| path.is_char_boundary(*at)).unwrap_or(0);
+    if from == 0 { format!("'{path}'") } else { format!("'…{}'", &path[from..]) }
+}
+
+/// Says which recording of a run is used, and what the others, one after another, alone state.
+pub(crate) fn set_aside<'a>(used: &str, aside: impl Iterator<Item = (&'a str, Vec<String>)>) -> String {
+    let mut message = format!("{used} is used, since it records more; set aside");
+    for (at, (what, alone)) in aside.enumerate() {
+        let and = if at > 0 { " and" } else { "" };
+        message.extend([and, " is ", what]);
+        if !alone.is_empty() {
+            message.extend([", which alone states ", &alone.join(", ")]);
+        }
+    }
+    message
+}
+
 /// The recordings of a run that are set aside for one.
 #[derive(Debug, Default)]
 pub(crate) struct Beside {
@@ -48,15 +71,9 @@ impl Recording {
             stated.replace(self.states());
         }
         let Some(beside) = items.beside() else { return };
-        let mut message = format!("{} is used, since it records more; set aside", beside.used);
-        for (at, aside) in beside.aside.iter().enumerate() {
-            let alone = self.takes(aside, aside.format == beside.format);
-            let and = if at > 0 { " and" } else { "" };
-            message.extend([and, " is ", &aside.what]);
-            if !alone.is_empty() {
-                message.extend([", which alone states ", &alone.join(", ")]);
-            }
-        }
+        let alone =
+            beside.aside.iter().map(|aside| (&*aside.what, self.takes(aside, aside.format == beside.format)));
+        let message = set_aside(&beside.used, alone);
         self.finding(FindingCode::TraceSetAside, None, message);
     }
 
@@ -187,16 +204,21 @@ impl Recording {
             };
             if is_after {
                 let stem = if of.is_empty() { "answer" } else { of };
-                let id = self.text(&[stem, ":return"].concat());
-                let extras = self.extra(Text::default(), "x_partial", "true");
-                let last = self.entries.iter().rev().find(|entry| entry.agent == root).map_or(0, |e| e.item);
-                self.made_of(last);
-                self.lone_saying(root, Saying { id, content: Some(*content), extras, ..Saying::default() });
-                self.agents[root.0 as usize].open = false;
-                self.trace.partial = true;
-                alone.push(format!("the answer sha256:{}… (kept)", &hex(content)[..8]));
+                alone.push(self.takes_answer(root, stem, *content));
             }
         }
         alone
+    }
+
+    /// Takes the answer of an agent that another recording alone has, and names it.
+    pub(crate) fn takes_answer(&mut self, agent: Agent, stem: &str, content: Hash) -> String {
+        let id = self.text(&[stem, ":return"].concat());
+        let extras = self.extra(Text::default(), "x_partial", "true");
+        let last = self.entries.iter().rev().find(|entry| entry.agent == agent).map_or(0, |e| e.item);
+        self.made_of(last);
+        self.lone_saying(agent, Saying { id, content: Some(content), extras, ..Saying::default() });
+        self.agents[agent.0 as usize].open = false;
+        self.trace.partial = true;
+        format!("the answer sha256:{}… (kept)", &hex(&content)[..8])
     }
 }

@@ -98,6 +98,8 @@ struct Emission<'r, 'w, 'b> {
     partial: bool,
     skew: f64,
     repeated: Option<String>,
+    /// Responses whose stated total is not the sum of their parts: how many, and both numbers of the first one.
+    unequal: (usize, Option<(i64, i64)>),
 }
 
 /// Tokens and dollars.
@@ -160,6 +162,7 @@ impl Recording {
             partial: self.trace.partial || self.agents.iter().any(|a| a.open),
             skew: 0.0,
             repeated: None,
+            unequal: (0, None),
             order,
             plan,
         };
@@ -572,6 +575,14 @@ impl<'r> Emission<'r, '_, '_> {
         }
         if let Some(ok) = response.ok {
             self.out.set(EventField::Ok, Value::Bool(ok));
+        }
+        if let Some((stated, sum)) = response.usage.stated.zip(response.usage.total()) {
+            if !self.recording.has_extra(response.extras, "x_reported_tokens") {
+                self.key("x_reported_tokens");
+                let _ok = write!(self.extras, "{stated}");
+            }
+            self.unequal.0 += 1;
+            self.unequal.1.get_or_insert((stated, sum));
         }
         self.members(response.extras);
     }

@@ -2,10 +2,11 @@
 
 use super::{Agent, Entry, Recording, Usage, What};
 use crate::error::FindingCode;
+use crate::schema::MeasureKind;
 
 impl Recording {
     /// Usage of the responses, of one agent or of all.
-    pub(super) fn usages(&self, agent: Option<Agent>) -> impl Iterator<Item = Usage> {
+    pub(crate) fn usages(&self, agent: Option<Agent>) -> impl Iterator<Item = Usage> {
         self.entries.iter().filter(move |entry| agent.is_none_or(|agent| entry.agent == agent)).filter_map(
             |entry| match &entry.what {
                 What::Response(response) => Some(response.usage),
@@ -33,6 +34,33 @@ impl Recording {
             self.finding(FindingCode::UsageIncomplete, at, message);
         } else {
             self.finding(FindingCode::UsageRepeated, at, difference);
+        }
+    }
+
+    /// The price that a benchmark states of a whole run, under the name that it has there: it counts unless what the run
+    /// consists of costs more. `measure` is the name of the cost.
+    pub(crate) fn price_of_run(&mut self, name: &str, stated: f64, (measure, parts): (&str, f64)) {
+        if parts > stated + 1e-9 * parts {
+            let message = format!("{name} is {stated}, the messages cost {parts} in all, which is used");
+            self.finding(FindingCode::UsageConflict, None, message);
+        } else {
+            self.measure(MeasureKind::Cost, measure, stated);
+        }
+    }
+
+    /// Says how many responses repeat those of other traces, by their ids, and how many tokens these are here (R12).
+    pub(crate) fn inherits(&mut self, mut by_trace: Vec<(&str, (u64, i64))>) {
+        if by_trace.is_empty() {
+            return;
+        }
+        by_trace.sort_unstable();
+        let tokens: i64 = by_trace.iter().map(|(_, (_, tokens))| tokens).sum();
+        self.measure(MeasureKind::Cost, "tokens_inherited", tokens as f64);
+        for (name, (responses, tokens)) in by_trace {
+            let message = format!(
+                "{responses} responses ({tokens} tokens as recorded here) repeat those of trace '{name}', where they count"
+            );
+            self.finding(FindingCode::UsageInherited, None, message);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Simulations of tau2-bench: the user has tools too, and messages have times, tokens and prices.
 
 use super::{Names, Speakers, id, number, place, unknown};
-use crate::error::FindingCode;
 use crate::importers::recording::{
     Agent, Call, CallResult, Party, Recording, Response, Saying, Text, Usage, call_hash, call_hash_of_text,
     hash,
@@ -188,12 +187,7 @@ fn measures(run: Value<'_>, reason: &str, costs: [f64; 2], recording: &mut Recor
         [("agent_cost", "cost_usd"), ("user_cost", "user_cost_usd")].iter().zip(costs)
     {
         let Some(cost) = run.get(name).f64().filter(|cost| *cost >= 0.0) else { continue };
-        if parts > cost + 1e-9 * parts {
-            let message = format!("{name} is {cost}, the messages cost {parts} in all, which is used");
-            recording.finding(FindingCode::UsageConflict, None, message);
-        } else {
-            recording.measure(MeasureKind::Cost, measure, cost);
-        }
+        recording.price_of_run(name, cost, (measure, parts));
     }
     let judged = run.get("reward_info");
     if NOT_JUDGED.contains(&reason) || !judged.exists() {

@@ -8,7 +8,7 @@ use super::spread::{Scratch, Spread};
 use super::{Codes, Gathered, Made};
 use crate::columns::block::BlockWriter;
 use crate::columns::tally::Tallies;
-use crate::importers::recording::{Beside, Stated};
+use crate::importers::recording::{Beside, Stated, shown_path};
 use crate::importers::{Recorded, TraceItems};
 use crate::ingest::ReadOptions;
 use crate::schema::RecordStatus;
@@ -22,9 +22,6 @@ pub(super) struct Rival {
     /// Whether both are of the same sessions: what one states of the whole then holds for the other.
     pub is_same: bool,
 }
-
-/// Bytes of a place that a finding shows.
-const PLACE: usize = 48;
 
 impl Gathered {
     /// Of several recordings of a session the one that records most is used. One is set aside if that is so for each of
@@ -161,12 +158,10 @@ impl<'a> Spread<'a, '_> {
         let sources = self.rows.iter().map(|place| self.row(*place).1.source as usize);
         let paths: BTreeSet<&str> = sources.map(|source| &*self.gathered.sources[source].0).collect();
         let Some(first) = paths.first() else { return String::new() };
-        let from = first.len().saturating_sub(PLACE);
-        let from = (from..first.len()).find(|at| first.is_char_boundary(*at)).unwrap_or(0);
-        let shown = if from == 0 { (*first).to_owned() } else { format!("…{}", &first[from..]) };
+        let shown = shown_path(first);
         match paths.len() {
-            1 => format!("'{shown}'"),
-            n => format!("'{shown}' and {} more", n - 1),
+            1 => shown,
+            n => format!("{shown} and {} more", n - 1),
         }
     }
 }

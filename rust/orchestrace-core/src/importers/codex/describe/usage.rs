@@ -93,6 +93,12 @@ impl Stream<'_, '_> {
         }
     }
 
+    /// What the thread took so far, as it states or as its requests sum to.
+    pub(super) fn running_total(&self) -> i64 {
+        let Accounts { spent, inherited, total, .. } = &self.accounts;
+        total.map_or(0, Sums::all).max(spent.saturating_add(*inherited))
+    }
+
     /// Running totals of a thread after a request.
     pub(super) fn usage(&mut self, line: &Line, total: Option<Sums>, last: Option<Sums>) {
         let before = self.accounts.total;
@@ -173,6 +179,7 @@ impl Stream<'_, '_> {
                     reasoning: spent.reasoning,
                     ..Usage::default()
                 }
+                .beside_total(spent.whole)
             };
         }
         self.current = Some(Current { paid: true, ..current });

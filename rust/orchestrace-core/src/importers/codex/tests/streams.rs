@@ -124,13 +124,53 @@ fn several_threads_in_one_file_are_several_runs() {
 fn a_stream_beside_its_rollout_is_a_copy() {
     let rollout = session();
     let texts = [rollout.text(), lines(&run("done"))];
-    let alone = one(&[&rollout]);
+    let without_findings = |mut trace: Json| {
+        trace["events"][0]["x_trace"]["findings"].take();
+        trace
+    };
+    let alone = without_findings(one(&[&rollout]));
     for inputs in [
         [(rollout.path.as_str(), texts[0].as_str()), ("a.jsonl", &texts[1])],
         [("a.jsonl", &texts[1]), (rollout.path.as_str(), &texts[0])],
     ] {
-        assert_eq!(traces(&read_texts(&Codex, &inputs)), std::slice::from_ref(&alone));
+        let both = traces(&read_texts(&Codex, &inputs));
+        assert_eq!(both.into_iter().map(without_findings).collect::<Vec<_>>(), std::slice::from_ref(&alone));
     }
+}
+
+/// The rollout ends behind its first two responses; the stream has the whole turn, whose answer is another text.
+#[test]
+fn a_stream_has_what_a_cut_rollout_lacks() {
+    let rollout = session();
+    let cut: String = rollout.text().split_inclusive('\n').take(17).collect();
+    let text = lines(&printed(&[message("item_0", "looking"), message("item_1", "It works.")], (250, 30)));
+    for inputs in [
+        [(rollout.path.as_str(), cut.as_str()), ("a.jsonl", &text)],
+        [("a.jsonl", &text), (rollout.path.as_str(), &cut)],
+    ] {
+        let store = read_texts(&Codex, &inputs);
+        let [trace] = &traces(&store)[..] else { panic!("one trace") };
+        assert!(is_partial(trace));
+        assert_eq!(trace["costs"]["tokens"], json!(110));
+        assert_eq!(events(trace).last().unwrap(), "A:return return codex user");
+        assert_eq!(
+            messages(&store, "usage.incomplete"),
+            [
+                "recorded tokens are too low; what the program printed (codex, 'a.jsonl') states 280 tokens of the \
+             thread, its rollout 110"
+            ]
+        );
+        let [aside] = &messages(&store, "trace.set_aside")[..] else { panic!("one finding") };
+        assert!(aside.starts_with("the session's own record is used, since it records more; set aside is "));
+        assert!(aside.contains("which alone states 170 tokens (in no sum), the answer sha256:"), "{aside}");
+    }
+    let whole = read_texts(&Codex, &[(&rollout.path, &rollout.text()), ("a.jsonl", &lines(&run("done")))]);
+    assert_eq!(
+        messages(&whole, "trace.set_aside"),
+        ["the session's own record is used, since it records more; set aside is what the program printed \
+         (codex, 'a.jsonl')"]
+    );
+    assert!(!finding(&whole, "usage.incomplete"));
 }
 
 #[test]

@@ -4,8 +4,12 @@
 use std::borrow::Cow;
 
 use super::{Attribute, Facts, Sort};
+use crate::importers::items::request_identity;
 use crate::importers::recording::Usage;
 use crate::importers::spans::ToolKind;
+
+/// Name of the span of a response.
+pub(in super::super) const REQUEST: &str = "claude_code.llm_request";
 
 /// Name of the agent that the user talks to, as in its sessions.
 const MAIN: &str = "main";
@@ -16,6 +20,7 @@ pub(super) struct Own {
     usage: Usage,
     fresh: Option<i64>,
     by_user: bool,
+    request: u64,
 }
 
 /// What is behind `claude_code.` in the name of a span.
@@ -24,6 +29,11 @@ pub(super) fn step(span_name: &str) -> Option<&str> {
 }
 
 impl<'t> Facts<'t> {
+    /// The request of a response, by which the session knows it, too ([`request_identity`]).
+    pub(super) fn request(&self) -> u64 {
+        self.own.request
+    }
+
     /// Reads an attribute of a span of Claude Code; whether it was one of its own.
     pub(super) fn put_claude_code(&mut self, key: &'t str, a: &Attribute<'t>) -> bool {
         match key {
@@ -37,6 +47,9 @@ impl<'t> Facts<'t> {
             "tool_name" => self.tool.offer(3, a.clone().filled()),
             "tool_use_id" => self.call.offer(2, a.clone().filled()),
             "agent_id" => self.agent_id.offer(1, a.clone().filled()),
+            "request_id" => {
+                self.own.request = a.clone().filled().map_or(0, |id| request_identity(&id));
+            }
             "success" => self.succeeded = a.flag(),
             "source" | "decision_source" => {
                 let by = a.clone().filled();

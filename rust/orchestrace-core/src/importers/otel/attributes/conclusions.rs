@@ -227,23 +227,13 @@ impl<'t> Facts<'t> {
             self.odd.push((key, value));
         }
         let (usage, total) = self.told.unwrap_or_else(|| (self.usage(), self.total.value));
-        let told = total.filter(|total| {
-            usage
-                .tokens_in
-                .zip(usage.tokens_out)
-                .is_some_and(|(read, written)| read.checked_add(written).is_some_and(|sum| sum != *total))
-        });
-        if let Some(total) = told {
-            extras = spans.recording.extra(extras, "x_reported_tokens", &total.to_string());
-            let told = "the total of a response differs from the sum of its parts";
-            spans.recording.finding(FindingCode::UsageRepeated, None, told);
-        }
         Work::Generation(Generation {
             who: self.who(spans),
             model: keep(spans, self.model.value.as_deref()),
-            usage,
+            usage: usage.beside_total(total),
             text,
             reward: None,
+            request: self.request(),
             extras,
         })
     }

@@ -216,7 +216,7 @@ fn totals_and_odd_numbers() {
     }));
     assert_eq!(
         (&event["x_reported_tokens"], tokens, found),
-        (&json!(9), json!(10), vec!["usage.repeated".to_owned()])
+        (&json!(9), json!(10), vec!["usage.conflict".to_owned()])
     );
     // Who leaves the cache out of the input, as Anthropic's API does, reports less input than cache.
     let (event, tokens, _) = usage(json!({

@@ -139,6 +139,14 @@ impl Emission<'_, '_, '_> {
             let seq = at.and_then(|at| self.resolve(End::Entry(at.0)));
             self.out.finding(*code, seq, || message.clone());
         }
+        if let (n, Some((stated, sum))) = self.unequal {
+            self.out.finding(FindingCode::UsageConflict, None, || {
+                format!(
+                    "totals of responses that are not the sum of their parts: {n}; the first is {stated} tokens, its \
+                     parts are {sum}"
+                )
+            });
+        }
         if let Some(id) = self.repeated.take() {
             self.out.finding(FindingCode::IdRepeated, None, || format!("several events have the id '{id}'"));
         }
