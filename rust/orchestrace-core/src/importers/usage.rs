@@ -88,16 +88,17 @@ pub(super) fn of(object: Value<'_>) -> (Usage, Option<i64>) {
     counts.finish()
 }
 
-#[derive(Default)]
-struct Counts {
-    input: Option<i64>,
-    output: Option<i64>,
-    total: Option<i64>,
-    cached: Option<i64>,
-    cache_write: Option<i64>,
-    reasoning: Option<i64>,
+/// Counts of a response as its source has them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub input: Option<i64>,
+    pub output: Option<i64>,
+    pub total: Option<i64>,
+    pub cached: Option<i64>,
+    pub cache_write: Option<i64>,
+    pub reasoning: Option<i64>,
     /// Whether the cache is spelt as Anthropic does, and input, too.
-    beside: (bool, bool),
+    pub beside: (bool, bool),
 }
 
 impl Counts {
@@ -127,7 +128,8 @@ impl Counts {
         }
     }
 
-    fn finish(self) -> (Usage, Option<i64>) {
+    /// Usage, and the total that stands beside its parts ([`of`]).
+    pub(super) fn finish(self) -> (Usage, Option<i64>) {
         let Self { input, output, total, cached, cache_write, reasoning, beside } = self;
         let cache = cached.unwrap_or(0).saturating_add(cache_write.unwrap_or(0));
         let (read, written) = (input.unwrap_or(0), output.unwrap_or(0));
@@ -135,7 +137,9 @@ impl Counts {
         let ways = [(0, 0), (cache, 0), (0, thought), (cache, thought)];
         let sum = |way: &(i64, i64)| read.saturating_add(written).saturating_add(way.0).saturating_add(way.1);
         let by_spelling = if cache > read || beside == (true, true) { (cache, 0) } else { (0, 0) };
-        let by_total = total.and_then(|total| ways.into_iter().find(|way| sum(way) == total));
+        // More than what was read cannot lie within it, whoever added input and output up.
+        let may_be = |way: &(i64, i64)| way.0 > 0 || cache <= read;
+        let by_total = total.and_then(|total| ways.into_iter().find(|way| may_be(way) && sum(way) == total));
         let (beside_input, beside_output) = by_total.unwrap_or(by_spelling);
         let split = input.is_some() || output.is_some();
         let counts = Usage {
@@ -217,6 +221,9 @@ mod tests {
         // LiteLLM spells the cache as Anthropic does, but adds it to the input.
         let litellm = r#"{"prompt_tokens":9,"cache_read_input_tokens":3,"completion_tokens":7}"#;
         assert_eq!(read(litellm), (Some(9), Some(7), Some(3), None, Some(16), None));
+        // A total of input and output alone, which leaves the cache out.
+        let left_out = r#"{"input_tokens":2,"cache_read_input_tokens":3,"output_tokens":7,"total_tokens":9}"#;
+        assert_eq!(read(left_out), (Some(5), Some(7), Some(3), None, Some(12), Some(9)));
         // More than input: beside, whatever it is called.
         let odd = r#"{"inputTokens":2,"cacheReadTokens":3,"outputTokens":7}"#;
         assert_eq!(read(odd), (Some(5), Some(7), Some(3), None, Some(12), None));

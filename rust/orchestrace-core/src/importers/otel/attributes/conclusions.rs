@@ -7,6 +7,7 @@ use crate::error::FindingCode;
 use crate::importers::otel::answers::{self, Answer};
 use crate::importers::recording::{Hash, Text, Usage, call_hash_of_text, hash};
 use crate::importers::spans::{AgentWork, Generation, Span, Spans, ToolKind, ToolUse, Who, Work};
+use crate::importers::usage::Counts;
 use crate::json::Limits;
 
 impl<'t> Facts<'t> {
@@ -226,7 +227,7 @@ impl<'t> Facts<'t> {
             extras = spans.recording.extra_text(extras, &format!("x_{key}"), &value);
             self.odd.push((key, value));
         }
-        let (usage, total) = self.told.unwrap_or_else(|| (self.usage(), self.total.value));
+        let (usage, total) = self.told.unwrap_or_else(|| self.usage());
         Work::Generation(Generation {
             who: self.who(spans),
             model: keep(spans, self.model.value.as_deref()),
@@ -240,7 +241,7 @@ impl<'t> Facts<'t> {
 
     /// What a span that is no generation states for all work within it.
     fn report(&self, spans: &mut Spans) {
-        let (mut usage, total) = self.told.unwrap_or_else(|| (self.usage(), self.total.value));
+        let (mut usage, total) = self.told.unwrap_or_else(|| self.usage());
         // The total counts, if it and the parts differ.
         if let Some(total) = total.filter(|total| usage.total().is_none_or(|sum| sum != *total)) {
             usage = Usage { tokens: Some(total), cost_usd: usage.cost_usd, ..Usage::default() };
@@ -251,25 +252,22 @@ impl<'t> Facts<'t> {
         }
     }
 
-    fn usage(&self) -> Usage {
-        let (cached, cache_write) = (self.cached.value, self.cache_write.value);
-        let cache = cached.unwrap_or(0).saturating_add(cache_write.unwrap_or(0));
-        // All that was read includes the cache; who writes less than the cache left it out, as Anthropic's API does.
-        let tokens_in = self.tokens_in.value.map(|n| if n < cache { n.saturating_add(cache) } else { n });
-        let split = tokens_in.is_some() || self.tokens_out.value.is_some();
+    /// Usage, and the total that stands beside its parts.
+    fn usage(&self) -> (Usage, Option<i64>) {
+        let counts = Counts {
+            input: self.tokens_in.value,
+            output: self.tokens_out.value,
+            total: self.total.value,
+            cached: self.cached.value,
+            cache_write: self.cache_write.value,
+            reasoning: self.reasoning.value,
+            ..Counts::default()
+        };
+        let (usage, total) = counts.finish();
         let parts = self.cost_parts;
         let sum = (parts[0].is_some() || parts[1].is_some())
             .then(|| parts[0].unwrap_or(0.0) + parts[1].unwrap_or(0.0));
-        Usage {
-            tokens_in,
-            tokens_out: self.tokens_out.value,
-            tokens: self.total.value.filter(|_| !split),
-            cached,
-            cache_write,
-            reasoning: self.reasoning.value,
-            cost_usd: self.cost.value.or(sum).filter(|cost| *cost >= 0.0),
-            ..Usage::default()
-        }
+        (Usage { cost_usd: self.cost.value.or(sum).filter(|cost| *cost >= 0.0), ..usage }, total)
     }
 
     /// What the model answered, by the first of the spellings that says anything.

@@ -199,6 +199,70 @@ fn agents_are_named_by_the_first_that_names_them() {
     }
 }
 
+/// Tokens read and written, and findings: the total decides where the cache and the reasoning lie.
+#[test]
+fn the_total_says_what_lies_within_input_and_output() {
+    type Row<'a> = (&'a [(&'a str, i64)], (i64, i64), bool);
+    let table: [Row<'_>; 5] = [
+        (
+            &[("input_tokens", 100), ("output_tokens", 20), ("reasoning_tokens", 7), ("total_tokens", 120)],
+            (100, 20),
+            false,
+        ),
+        (
+            &[
+                ("input_tokens", 5),
+                ("output_tokens", 20),
+                ("cache_read_input_tokens", 90),
+                ("total_tokens", 115),
+            ],
+            (95, 20),
+            false,
+        ),
+        (
+            &[
+                ("input_tokens", 100),
+                ("output_tokens", 20),
+                ("cache_read_input_tokens", 60),
+                ("total_tokens", 180),
+            ],
+            (160, 20),
+            false,
+        ),
+        (
+            &[("input_tokens", 100), ("output_tokens", 20), ("reasoning_tokens", 30), ("total_tokens", 150)],
+            (100, 50),
+            false,
+        ),
+        // The total leaves the cache out, which is more than input.
+        (
+            &[
+                ("input_tokens", 5),
+                ("output_tokens", 20),
+                ("cache_read_input_tokens", 90),
+                ("total_tokens", 25),
+            ],
+            (95, 20),
+            true,
+        ),
+    ];
+    for (counts, (read, written), differs) in table {
+        let mut attributes = json!({"gen_ai.operation.name": "chat"});
+        for (name, count) in counts {
+            attributes[format!("gen_ai.usage.{name}")] = json!(count);
+        }
+        let store = store(&[("x", &request(&[span("1", "", "x", 0.0, 1.0, &attributes)]))]);
+        let trace = documents(&store).remove(0);
+        let event = event(&trace, "1");
+        assert_eq!(
+            (&event["tokens_in"], &event["tokens_out"]),
+            (&json!(read), &json!(written)),
+            "{counts:?}"
+        );
+        assert_eq!(findings(&store).contains(&"usage.conflict".to_owned()), differs, "{counts:?}");
+    }
+}
+
 #[test]
 fn totals_and_odd_numbers() {
     let usage = |a: Json| {
