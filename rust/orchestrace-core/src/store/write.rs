@@ -10,6 +10,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, TimestampNanosecondType, UInt8Type, UInt32Type};
 use arrow_array::{Array, ArrayRef};
 use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::arrays::{text_at, text_of, u32_values};
 use super::{Chunk, Store};
@@ -29,31 +30,53 @@ use events::EventWriter;
 /// not known, labels, findings that reading it would not make) go onto the first event as `x_trace`. Labels of traces
 /// that are not there are not written. One that the trace was read with stays as it was written
 /// while it says what the tables say; else it is written anew, and only its members that we do not know stay.
+///
+/// Equal runs under one id, which only the files that they came from told apart, would be one run when they are
+/// read again (R12): the second one and each after it say which of them they are, as `copy`.
 pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64> {
     store.expect_whole()?;
     let threads = run.pool().current_num_threads();
     let mut written = 0;
     let labels = labels_by_trace(store);
+    let mut times: HashMap<u128, u32> = HashMap::with_capacity(store.n_traces());
     run.expect(store.n_traces() as u64);
     // A few chunks at a time: memory stays bounded and the order is that of the store.
     for group in store.chunks().chunks(threads) {
         run.check()?;
-        let texts: Vec<Vec<u8>> = run.pool().install(|| {
+        let texts: Vec<Lines> = run.pool().install(|| {
             group
                 .par_iter()
                 .map(|chunk| {
                     let writer = ChunkWriter::new(chunk, store, &labels);
-                    let mut out = Vec::new();
+                    let mut lines = Lines::default();
                     for trace in 0..chunk.n_traces() {
-                        writer.trace(trace, &mut out);
-                        out.push(b'\n');
+                        let start = lines.text.len();
+                        writer.trace(trace, None, &mut lines.text);
+                        lines.text.push(b'\n');
+                        lines.ends.push((lines.text.len(), xxh3_128(&lines.text[start..])));
                     }
-                    out
+                    lines
                 })
                 .collect()
         });
-        for text in texts {
-            sink.write_all(&text).map_err(write_error)?;
+        for (chunk, Lines { text, ends }) in group.iter().zip(texts) {
+            // What is told apart already goes out in one piece.
+            let (mut from, mut start) = (0, 0);
+            let mut writer = None;
+            for (trace, (end, hash)) in ends.into_iter().enumerate() {
+                let time = times.entry(hash).and_modify(|time| *time += 1).or_insert(1);
+                if *time > 1 {
+                    sink.write_all(&text[from..start]).map_err(write_error)?;
+                    let mut line = Vec::new();
+                    let writer = writer.get_or_insert_with(|| ChunkWriter::new(chunk, store, &labels));
+                    writer.trace(trace, Some(*time), &mut line);
+                    line.push(b'\n');
+                    sink.write_all(&line).map_err(write_error)?;
+                    from = end;
+                }
+                start = end;
+            }
+            sink.write_all(&text[from..]).map_err(write_error)?;
         }
         let traces: usize = group.iter().map(Chunk::n_traces).sum();
         run.advance(traces as u64);
@@ -61,6 +84,13 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
     }
     sink.flush().map_err(write_error)?;
     Ok(written)
+}
+
+/// The documents of a chunk, and where each ends, with the hash of its text.
+#[derive(Default)]
+struct Lines {
+    text: Vec<u8>,
+    ends: Vec<(usize, u128)>,
 }
 
 fn write_error(source: io::Error) -> Error {
@@ -163,6 +193,7 @@ impl<'a> Carried<'a> {
                 "unknown_costs" => carried.unknown_costs.extend(strings(value)),
                 "labels" => carried.side[0] = value,
                 "findings" => carried.side[1] = value,
+                "copy" => {} // written anew where there are several
                 _ => carried.others.push(text),
             }
         }
@@ -330,7 +361,8 @@ impl<'a> ChunkWriter<'a> {
         })
     }
 
-    fn trace(&self, trace: usize, out: &mut Vec<u8>) {
+    /// The document of a trace; `copy` says which of several equal ones it is.
+    fn trace(&self, trace: usize, copy: Option<u32>, out: &mut Vec<u8>) {
         let traces = &self.chunk.traces;
         let mut doc = Members::open(out);
         for name in ["trace_id", "task_id", "system", "topology"] {
@@ -345,7 +377,7 @@ impl<'a> ChunkWriter<'a> {
             .into_iter()
             .filter(|name| !measures.clone().any(|row| self.measure(row) == (MeasureKind::Cost, name)))
             .collect();
-        let facts = self.facts(trace, &unknown, measures.clone());
+        let facts = self.facts(trace, copy, &unknown, measures.clone());
         let list = doc.key("events");
         list.push(b'[');
         for row in event as usize..event_end {
@@ -405,7 +437,13 @@ impl<'a> ChunkWriter<'a> {
 
     /// The facts of the trace that its document has no place for; `None` where the first event is written
     /// as its columns have it.
-    fn facts(&self, trace: usize, unknown_costs: &[&str], measures: Range<usize>) -> Option<Facts> {
+    fn facts(
+        &self,
+        trace: usize,
+        copy: Option<u32>,
+        unknown_costs: &[&str],
+        measures: Range<usize>,
+    ) -> Option<Facts> {
         let traces = &self.chunk.traces;
         let first = self.chunk.starts[trace][0] as usize;
         let carried = text_of(&self.chunk.events, "extras", first)
@@ -437,7 +475,8 @@ impl<'a> ChunkWriter<'a> {
                 let (kind, name) = self.measure(row);
                 kind == MeasureKind::Cost && self.value(row) == 0.0 && listed(name)
             };
-            let holds = carried.group_id.as_deref().or(given_group) == group
+            let holds = copy.is_none()
+                && carried.group_id.as_deref().or(given_group) == group
                 && carried.time_basis.is_none_or(|basis| basis.as_str() == time_basis)
                 && carried.started_at == started
                 && carried.importer.as_deref().unwrap_or("native") == importer
@@ -449,7 +488,8 @@ impl<'a> ChunkWriter<'a> {
                 return None;
             }
         }
-        let plain = importer == "native"
+        let plain = copy.is_none()
+            && importer == "native"
             && group == given_group
             && !partial
             && started.is_none()
@@ -486,6 +526,9 @@ impl<'a> ChunkWriter<'a> {
                 write_string(name, list);
             }
             list.push(b']');
+        }
+        if let Some(copy) = copy {
+            facts.number("copy", f64::from(copy));
         }
         for (key, list) in ["labels", "findings"].into_iter().zip(&side) {
             if !list.is_empty() {

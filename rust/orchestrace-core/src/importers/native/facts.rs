@@ -33,6 +33,8 @@ pub(super) fn read(text: &str, out: &mut TraceWriter<'_>) -> bool {
                 true
             }),
             "partial" => value.bool().map(|partial| out.facts.partial = partial).is_some(),
+            // It tells equal runs apart, and has done so.
+            "copy" => value.u64().is_some(),
             "unknown_costs" => {
                 out.unknown_costs = value.elements().filter_map(Value::str).map(str::to_owned).collect();
                 out.unknown_costs.len() == value.len()
