@@ -172,7 +172,7 @@ def test_large_outcomes_without_noise_are_numbers() -> None:
     found = shrunk(pl.concat([pl.DataFrame(cells)] * 2), 0.95)[0]
     assert found["effect"].to_list() == [-1e12, 1e12] * 4 and set(found["stderr"]) == {0.0}
     assert found["lower"].null_count() == found["upper"].null_count() == 8
-    assert set(found["reason"]) == {"group.degenerate"} and set(found["tier"]) == {"observed"}
+    assert set(found["reason"]) == {"group.degenerate"} and set(found["tier"]) == {"surrogate"}
 
 
 def test_noise_alone_is_drawn_together() -> None:

@@ -68,7 +68,7 @@ def test_the_numbers_of_the_definition() -> None:
     bounds = row(table, "bounds")
     assert (bounds["lower"], bounds["upper"]) == pytest.approx((0.475, 0.975), abs=1e-12)
     assert dict(table.schema) == {name: pl.Schema(VALUES)[name] for name in VALUES}
-    tiers = {"direct": "surrogate"}
+    tiers = dict.fromkeys(("direct", "switch"), "surrogate")
     assert all(one["tier"] == tiers.get(one["estimator"], "observed") for one in table.iter_rows(named=True))
 
 

@@ -32,7 +32,7 @@ def rows_of(documents: list[dict[str, Any]], kind: str) -> list[Row]:
                     **{"trace": number, "seq": v, "trace_id": document["trace_id"], "task_id": trace.task},
                     **{"group_id": trace.group, "actor": trace.owner[v], "action": done},
                     "context": None if cyclic else context,
-                    "role": trace.role[trace.owner[v]],
+                    "role": trace.told_role(trace.owner[v], trace.until(v)),
                     "choice": choice,
                     "p_behavior": event["p_behavior"] if said else None,
                     "outcome": trace.amount({"team": 1.0}),
@@ -70,11 +70,14 @@ def action(trace: Trace, document: dict[str, Any], v: int, kind: str) -> str | N
     event = trace.events[v]
     match kind:
         case "spawn":
-            (turn,) = [turn for turn in trace.turns if v in turn.events]
-            later = [u for u in turn.events if trace.rank[u] > trace.rank[v]]
-            return "spawn" if any(trace.events[u]["type"] == "spawn" for u in later) else "no_spawn"
+            later = [
+                u for u in trace.order if trace.rank[u] > trace.rank[v] and trace.owner[u] == trace.owner[v]
+            ]
+            kinds = [trace.events[u]["type"] for u in later]
+            until = kinds.index("orchestrator_decision") if "orchestrator_decision" in kinds else None
+            return "spawn" if "spawn" in kinds[:until] else "no_spawn"
         case "delegate":
-            role = trace.role.get(event["to"])
+            role = trace.told_role(event["to"], trace.until(v))
             return str(event["to"] if role is None else role)
         case "communicate":
             return "send"
@@ -96,19 +99,8 @@ def action(trace: Trace, document: dict[str, Any], v: int, kind: str) -> str | N
 def actor_state(trace: Trace, v: int) -> Row:
     """What is known of the actor at its event: events up to this one."""
     owner = trace.owner[v]
-    until = [u for u in trace.order if trace.rank[u] <= trace.rank[v]]
-    own = [
-        u
-        for u in until
-        if trace.owner[u] == owner == trace.events[u]["agent"]
-        and trace.events[u]["type"] not in ("spawn", "despawn")
-    ]
-    naming = [
-        u for u in until if u != v and trace.events[u]["type"] == "spawn" and trace.events[u]["to"] == owner
-    ]
-    roles = [trace.events[u]["role"] for u in own + naming if trace.events[u]["role"] is not None]
     return {
-        "x_role": roles[0] if roles else None,
+        "x_role": None if owner is None else trace.told_role(owner, trace.until(v)),
         "x_depth": depth(trace, v),
         "x_state_key": trace.events[v]["state_key"],
         "x_subtask_id": trace.events[v]["subtask_id"],

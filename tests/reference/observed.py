@@ -42,7 +42,7 @@ def rows_of(documents: list[dict[str, Any]], reward: str = "team") -> list[Row]:
                     "group_id": trace.group,
                     "type": event["type"],
                     "agent": owner,
-                    "role": trace.role[owner],
+                    "role": trace.told_role(owner, trace.until(v)),
                     "to": event["to"],
                     "tokens": (spent[v] or 0) if counted else None,
                     "context": context,

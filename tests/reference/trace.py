@@ -188,18 +188,24 @@ class Trace:
         """Of every agent its role."""
         roles: dict[str | None, str | None] = {None: None}
         for agent in self.agents:
-            own = [
-                v
-                for v in self.owned()
-                if self.owner[v] == agent == self.events[v]["agent"]
-                and self.events[v]["type"] not in ("spawn", "despawn")
-            ]
-            naming = [
-                v for v in self.order if self.events[v]["type"] == "spawn" and self.events[v]["to"] == agent
-            ]
-            said = [self.events[v]["role"] for v in own + naming if self.events[v]["role"] is not None]
-            roles[agent] = said[0] if said else None
+            roles[agent] = self.told_role(agent, self.order)
         return roles
+
+    def told_role(self, agent: str, until: list[int]) -> str | None:
+        """The role of an agent by these events, which are in canonical order."""
+        own = [
+            v
+            for v in until
+            if self.owner[v] == agent == self.events[v]["agent"]
+            and self.events[v]["type"] not in ("spawn", "despawn")
+        ]
+        naming = [v for v in until if self.events[v]["type"] == "spawn" and self.events[v]["to"] == agent]
+        said = [self.events[v]["role"] for v in own + naming if self.events[v]["role"] is not None]
+        return said[0] if said else None
+
+    def until(self, v: int) -> list[int]:
+        """The events up to one, this one included, in canonical order."""
+        return [u for u in self.order if self.rank[u] <= self.rank[v]]
 
     # --- turns (D6) ---------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, SCHEMAS, unknown_name
 from ..corpus.corpus import Corpus
-from ..corpus.owners import owners
 from ..corpus.reward import Reward, amounts
 from .context_keys import contexts
+from .told import superiors, with_told_depth, with_told_role
 
 Source = Literal["auto", "recorded", "computed"]
 
@@ -41,6 +41,9 @@ _COMPUTED: Final = (
     *("assumed", "context_reason", "spent", "owner"),
     *(
         "to_role",
+        "role_told_later",
+        "is_root",
+        "to_team",
         "owner_role",
         "fresh_tool",
         "fresh_owner",
@@ -95,8 +98,10 @@ def decision_rows(corpus: Corpus, reward: Reward | None, *, context: Source | No
     DataFrame
         ``trace seq`` (Int64), ``id trace_id task_id group_id system topology`` (String), ``t``, the event's
         ``type agent role to tool action state_key prefix_key subtask_id model p_behavior p_actions turn ok
-        score value`` (agent and role are those of its owner), ``depth``, ``to_role`` of the addressee, own
-        ``tokens``.
+        score value`` (the agent is its owner), own ``tokens``; ``is_root``, whether the root decides, and
+        ``to_team``, whether the event goes to another agent of the team; as told up to the event, ``role``
+        and ``depth`` of the owner and ``to_role`` of the addressee; ``role_told_later``, whether that one has
+        a role that comes later.
         Before the event: ``position`` events, ``step`` = ⌊log2(1 + position)⌋, ``tokens_before``, ``budget``
         = ⌊log2(1 + tokens_before)⌋ (null in a trace without tokens), ``n_tools`` and ``n_agents`` seen,
         ``tools``, a number that stands for the set of tools.
@@ -181,13 +186,10 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         )
         .collect(engine="streaming")
         .with_columns(
-            owners(corpus).select(
-                owner=pl.col("owner").cast(pl.String),
-                owner_role=pl.col("role").cast(pl.String),
-                depth=pl.col("depth").cast(pl.Int64),
-            )
+            pl.DataFrame(_core.ownership(corpus._store)).select(pl.col("owner").cast(pl.String), "is_root")
         )
         .sort("trace", "t", "seq")
+        .with_columns(position=pl.int_range(pl.len()).over("trace"))
     )
     counted = pl.when(pl.col("spent").is_not_null().any().over("trace")).then(pl.col("spent").fill_null(0))
     fresh_tool = pl.col("tool").is_not_null() & pl.struct("trace", "tool").is_first_distinct()
@@ -206,7 +208,6 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
     total = wide.sum().over("trace")
     so_far = wide.cum_sum().over("trace")
     rows = events.with_columns(
-        position=pl.int_range(pl.len()).over("trace"),
         tokens_before=_as_count(so_far - wide),
         tokens_after=pl.when(so_far.is_not_null()).then(_as_count(total - so_far)),
         seconds_after=pl.col("t").max().over("trace") - pl.col("t"),
@@ -215,19 +216,53 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         n_agents=pl.col("fresh_owner").cum_sum().over("trace") - pl.col("fresh_owner"),
         tools=pl.col("mark").cum_sum().over("trace") - pl.col("mark"),
         spawned=pl.when(pl.col("type") == "orchestrator_decision").then(spawns),
-    ).filter(pl.col("owner").is_not_null() & pl.col("type").is_in(DECISIONS))
+    )
+    rows = with_told_role(with_told_role(rows, "owner", "owner_role"), "to", "to_role")
+    rows = rows.filter(pl.col("owner").is_not_null() & pl.col("type").is_in(DECISIONS))
+    rows = with_told_depth(rows, superiors(corpus, events), "depth")
     addressee = corpus.agents.select(
         pl.col("trace").cast(pl.Int64),
         to=pl.col("agent").cast(pl.String),
-        to_role=pl.col("role").cast(pl.String),
+        last_role=pl.col("role").cast(pl.String),
     ).collect(engine="streaming")
-    rows = rows.join(addressee, on=["trace", "to"], how="left", maintain_order="left")
+    heard = rows.select("trace", "owner", "to", "to_role")  # lifted columns may have any name
+    for more in (addressee, _outside(corpus)):
+        heard = heard.join(more, on=["trace", "to"], how="left", maintain_order="left")
+    other = (pl.col("to") != pl.col("owner")) & (pl.col("to") != "user") & pl.col("outside").is_null()
+    rows = rows.with_columns(
+        heard.select(
+            to_team=other.fill_null(False),
+            role_told_later=pl.col("to_role").is_null() & pl.col("last_role").is_not_null(),
+        )
+    )
     log = {name: (1.0 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
     return rows.with_columns(**log, agent="owner", role="owner_role", tokens="spent").drop(
-        "owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"
+        *("owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"),
     )
 
 
+def _outside(corpus: Corpus) -> pl.DataFrame:
+    """Who is not of the team: a role on an event of their own marks them (D4)."""
+    by_role = pl.col("role").cast(pl.String).is_in(_OUTSIDE)
+    acting = ~pl.col("type").cast(pl.String).is_in(["spawn", "despawn"])
+    outside = corpus.events.filter(by_role & acting).select(
+        pl.col("trace").cast(pl.Int64), to=pl.col("agent").cast(pl.String), outside=True
+    )
+    return outside.unique().collect(engine="streaming")
+
+
+def delegations() -> pl.Expr:
+    """Whether a decision is a delegation: a spawn, or a message of the root, to another agent (D18)."""
+    told = (pl.col("type") == "message") & pl.col("is_root")
+    return ((pl.col("type") == "spawn") | told) & pl.col("to_team")
+
+
+def delegate_role() -> pl.Expr:
+    """The role of a delegate as told up to the decision, else its name (D32)."""
+    return pl.coalesce("to_role", "to")
+
+
+_OUTSIDE: Final = ("user", "scorer", "environment")
 _BUCKETS: Final = {"step": "position", "budget": "tokens_before"}
 
 

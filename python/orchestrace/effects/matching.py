@@ -39,6 +39,7 @@ _NEEDED: Final = (
 )
 
 _ASSUMES: Final = "everybody heard the messages that name nobody"
+_ASSUMES_ALIKE: Final = "nothing but the compared features moved both the choice and the outcome"
 
 MATCHED: Final[dict[str, Any]] = {
     "stage": pl.Enum([*STAGES, "combined"]),
@@ -119,9 +120,10 @@ def matched(
         ``ess_treated ess_control``, effective sample sizes (Σw)²/Σw²; ``smd_before smd_after``, the largest
         absolute standardized mean difference of the numbers of `caliper` over all decisions and over those
         matched; ``support``, the matched share of decisions; ``tier`` = observed, or surrogate where
-        ``n_assumed`` is above 0; ``reason``; ``params``, with all options, the difference of every number
-        (``smd``), and what was assumed, if anything (``assumes``). Where nothing matches, the effect is null
-        and the reason ``support.absent``; beside an effect the reason is that of a null interval:
+        ``n_assumed`` is above 0 or a decision was matched by another stage than ``exact``; ``reason``;
+        ``params``, with all options, the difference of every number (``smd``), and what was assumed, if
+        anything (``assumes``). Where nothing matches, the effect is null and the reason ``support.absent``;
+        beside an effect the reason is that of a null interval:
         ``support.absent`` with one run or bucket, ``group.degenerate`` where the effect is the same in all.
 
     Raises
@@ -142,7 +144,8 @@ def matched(
 
     If a recording does not say who heard a message, contexts treat it as heard by everybody (`contexts`).
     Decisions matched by such a context saw the same if whoever heard it, and when, was the same in both runs;
-    that is what the tier ``surrogate`` stands for.
+    that is what the tier ``surrogate`` stands for. It stands for one more thing in the stages ``coarse`` and
+    ``nearest``: that nothing outside of what they compare moved both the choice and the outcome.
 
     The error is that of the sum of influence per task (`orchestrace.statistics.influence`), in a corpus of
     one task per trace; it holds the matching fixed. It has the spread of the effect between tasks in it, so
@@ -375,8 +378,10 @@ def estimate(
     """One row of the result, but for its stage."""
     n_treated = int(matched["treated"].sum())
     n_assumed = int((matched["assumed"].fill_null(False) & (matched["stage"] == "exact")).sum())
-    if n_assumed:
-        params = params | {"assumes": _ASSUMES}
+    n_alike = int((matched["stage"] != "exact").sum())
+    assumed = [told for told, n in ((_ASSUMES, n_assumed), (_ASSUMES_ALIKE, n_alike)) if n]
+    if assumed:
+        params = params | {"assumes": "; ".join(assumed)}
     counts: dict[str, object] = {
         "n_decisions": rows.height,
         "n_treated": n_treated,
@@ -420,7 +425,7 @@ def estimate(
         "ess_control": effective(found.weight[~treated]),
         "smd_before": _largest(before),
         "smd_after": _largest(after),
-        "tier": "surrogate" if n_assumed else "observed",
+        "tier": "surrogate" if n_assumed or n_alike else "observed",
         "reason": around.reason,
         "params": params_text(params | {"smd": smd, "clusters": kind}),
     }

@@ -13,7 +13,15 @@ from ..base.taxonomy import concerns
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
-from ..decisions.rows import EFFECT, EVIDENCE, Source, decision_rows, params_text
+from ..decisions.rows import (
+    EFFECT,
+    EVIDENCE,
+    Source,
+    decision_rows,
+    delegate_role,
+    delegations,
+    params_text,
+)
 from ..statistics.influence import NO_SPREAD, clusters_of, mean_interval
 from ..statistics.shrinkage import shrunk
 
@@ -244,7 +252,8 @@ def delegation(
     subtask
         The column of decisions (as in `effects.matched`) whose values are classes of subtasks.
     delegate
-        What counts as a delegate: the ``agent`` that got the task, or its ``role``.
+        What counts as a delegate: the ``agent`` that got the task, or its ``role`` as told up to then, else
+        its name.
     confidence
         Coverage of the intervals.
 
@@ -255,7 +264,8 @@ def delegation(
         expected of the class as it was delegated, ``outcome_cf``, as if all had gone to this delegate,
         ``effect`` = outcome_cf - outcome, ``stderr lower upper`` (units of the reward); ``mean``, the plain
         one; counts (UInt32); ``support``, the weight of the pair's own outcomes in its estimate, 0 to 1;
-        ``tier`` = observed; ``reason``; ``params`` with the variances. One delegate for a class:
+        ``tier`` = surrogate; ``reason``; ``params`` with the variances, and with how many delegates had a
+        role only later (``roles_told_later``), which is not read. One delegate for a class:
         null ``outcome_cf`` and effect, ``siblings.absent``. Outcomes that never vary: an effect without an
         interval, ``group.degenerate``. No variance to be had, since no pair has two
         tasks: all null, ``support.absent``. No delegation has a class: an empty frame.
@@ -276,7 +286,7 @@ def delegation(
     two delegates count as independent.
 
     Who was asked was nobody's lottery: if the better one gets the harder tasks of a class, this says it is
-    worse. `effects.matched` compares within a task.
+    worse, which is what the tier ``surrogate`` stands for. `effects.matched` compares within a task.
 
     O(n log n) in delegations. Source: empirical Bayes, Morris 1983; method of moments, DerSimonian & Laird
     1986.
@@ -296,16 +306,8 @@ def delegation(
     rows = decision_rows(corpus, reward)
     if not isinstance(subtask, str) or subtask not in rows.columns:
         raise ParameterError("subtask: " + unknown_name("column", str(subtask), rows.columns))
-    spawn = pl.col("type") == "spawn"
-    told = (pl.col("type") == "message") & (pl.col("agent") == _root(rows))
-    given = rows.filter(
-        (spawn | told)
-        & pl.col("to").is_not_null()
-        & (pl.col("to") != pl.col("agent"))
-        & (pl.col("to") != "user")
-        & pl.col("reward").is_not_null()
-    ).with_columns(
-        subtask=pl.col(subtask).cast(pl.String), delegate=pl.col("to" if delegate == "agent" else "to_role")
+    given = rows.filter(delegations() & pl.col("reward").is_not_null()).with_columns(
+        subtask=pl.col(subtask).cast(pl.String), delegate="to" if delegate == "agent" else delegate_role()
     )
     table, facts = compared_delegates(given, confidence)
     params = {
@@ -313,6 +315,7 @@ def delegation(
         "subtask": subtask,
         "delegate": delegate,
         "confidence": confidence,
+        "roles_told_later": given["role_told_later"].sum() if delegate == "role" else None,
         **facts,
     }
     return table.with_columns(params=pl.lit(params_text(params))).select(
@@ -338,18 +341,6 @@ def compared_delegates(given: pl.DataFrame, confidence: float) -> tuple[pl.DataF
     compared = pl.when(pl.col("tier").is_not_null()).then("outcome_cf")
     table = found.join(counts, on=pair, maintain_order="left").with_columns(outcome_cf=compared)
     return table, {"clusters": "tasks" if by == "task_id" else "traces", **variances}
-
-
-def _root(rows: pl.DataFrame) -> pl.Expr:
-    """The root agent of each trace, of rows in canonical order."""
-    rank = (
-        pl.when(pl.col("type") == "orchestrator_decision")
-        .then(0)
-        .when(pl.col("type") == "spawn")
-        .then(1)
-        .otherwise(2)
-    )
-    return pl.col("agent").sort_by(rank, maintain_order=True).first().over("trace")
 
 
 @concerns("O4")

@@ -45,6 +45,8 @@ NAMES: Final[dict[Unit, dict[str, str]]] = {
     "sequence": {"is": "is", "wis": "wis", "pdis": "pdis", "dr": "dr", "direct": "fqe"},
 }
 """What estimators are called, by what they are computed as."""
+_MODELED: Final = ("direct", "fqe", "switch")
+"""Estimators that hold only as far as the model does, wherever the policy is from what was logged."""
 ESTIMATORS: Final = ("ips", "snips", "is", "wis", "pdis", "direct", "fqe", "dr", "mrdr", "switch", "bounds")
 
 VALUES: Final[dict[str, Any]] = {
@@ -153,8 +155,9 @@ def policy_values(
         the regression held fixed. ``ess max_weight_share mean_weight`` of the runs' weights, after clipping;
         ``clipped_share`` and ``no_support_share`` of decisions. ``tier`` is ``observed`` for what rests on
         logged probabilities, ``surrogate`` for the model alone (``direct``, of sequences ``fqe``), which
-        is given even without overlap. ``mrdr`` has a row if the policy gives one action of each decision the
-        probability 1, since it is defined for no other policy. ``reason`` is that of a null value:
+        is given even without overlap, and for ``switch``, which leaves large weights to the model.
+        ``mrdr`` has a row if the policy gives one action of each decision the probability 1, since it is
+        defined for no other policy. ``reason`` is that of a null value:
         ``overlap.absent`` after a refusal, ``field.absent`` where a decision has no ``p_behavior``,
         ``result.range`` where one is not in (0, 1] or a sum is beyond the floats, ``support.absent`` without
         runs; beside a value, that of a null interval. ``bounds`` assumes nothing but the range: ``lower`` and
@@ -205,7 +208,7 @@ def policy_values(
     ['ips', 'snips', 'direct', 'dr', 'switch', 'bounds']
     >>> exact = truth.value({"easy": 0.9, "hard": 0.9})
     >>> [row["lower"] < exact < row["upper"] for row in table.filter(tier="observed").rows(named=True)]
-    [True, True, True, True, True]
+    [True, True, True, True]
     """
     check_numbers(at=at, folds=folds, n_boot=n_boot, seed=seed)
     confidence = check_confidence(confidence)
@@ -368,7 +371,7 @@ def _table(
             around = intervals[name]
             row |= {"value": value, "stderr": around.stderr, "lower": around.lower, "upper": around.upper}
             row |= {
-                "tier": "surrogate" if name in ("direct", "fqe") else "observed",
+                "tier": "surrogate" if name in _MODELED else "observed",
                 "reason": around.reason,
             }
             if ends is not None and not _between(value, *ends):

@@ -101,7 +101,7 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
         *(pl.when(some).then(pl.col(name)).alias(name) for name in ("effect", "stderr")),
         *(pl.when(some & ~flat).then(pl.col(name)).alias(name) for name in ("lower", "upper")),
     ).with_columns(
-        tier=pl.when(some).then(pl.lit("observed")),
+        tier=pl.when(some).then(pl.lit("surrogate")),
         reason=pl.when(~some).then(pl.lit("siblings.absent")).when(flat).then(pl.lit("group.degenerate")),
     )
     return found, {"sigma2": sigma2, "tau2": tau2}

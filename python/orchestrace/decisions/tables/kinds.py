@@ -4,14 +4,13 @@ from typing import Final
 
 import polars as pl
 
-from ... import _core
 from ...corpus.corpus import Corpus
 from ...corpus.reward import Reward
 from ...effects.observed import aggregation
 from ...stopping.recorded import Source as EpochSource
 from ...stopping.recorded import epochs
-from ..rows import Source, decision_rows
-from .state import OF_EPOCHS, pieces_of, states
+from ..rows import Source, decision_rows, delegate_role, delegations
+from .state import OF_EPOCHS, states
 
 BUCKET: Final = ("group_id", "context", "role")
 """What siblings share."""
@@ -19,7 +18,6 @@ MOST_LISTED: Final = 32
 """Alternatives in a row: where each run does something else, lists of all would be quadratic."""
 _REPRODUCED: Final = ("best", "mean", "majority")
 _EXACT: Final = 1e-9
-_OUTSIDE: Final = ("user", "scorer", "environment")
 
 
 def decided(corpus: Corpus, kind: str, reward: Reward | None, context: Source) -> pl.DataFrame:
@@ -30,10 +28,6 @@ def decided(corpus: Corpus, kind: str, reward: Reward | None, context: Source) -
     done, ``outcome``.
     """
     rows = decision_rows(corpus, reward, context=context)
-    parts = [_facts(load()) for load in pieces_of(corpus)]
-    facts, outside = (pl.concat(frames) for frames in zip(*parts, strict=True))
-    rows = rows.join(facts, on=["trace", "seq"], how="left", maintain_order="left")
-    rows = rows.join(outside, on=["trace", "to"], how="left", maintain_order="left")
     found = {"spawn": _spawns, "delegate": _delegations, "communicate": _messages}
     rows = _aggregates(corpus, rows) if kind == "aggregate" else found[kind](rows)
     rows = rows.join(
@@ -56,48 +50,22 @@ def decided(corpus: Corpus, kind: str, reward: Reward | None, context: Source) -
     return _with_alternatives(rows)
 
 
-def _facts(corpus: Corpus) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What the core says of events: whether the root acts, and in which turn; and who is not of the team."""
-    facts = pl.DataFrame(_core.ownership(corpus._store)).select(
-        pl.col("trace", "seq").cast(pl.Int64), "is_root", own_turn="turn"
-    )
-    # a role on an event of their own marks who is not of the team (D4)
-    by_role = pl.col("role").cast(pl.String).is_in(_OUTSIDE)
-    acting = ~pl.col("type").cast(pl.String).is_in(["spawn", "despawn"])
-    outside = (
-        corpus.events.filter(by_role & acting)
-        .select(pl.col("trace").cast(pl.Int64), to=pl.col("agent").cast(pl.String), outside=True)
-        .unique()
-    )
-    return facts, outside.collect(engine="streaming")
-
-
 def _spawns(rows: pl.DataFrame) -> pl.DataFrame:
-    """O1: each decision of the root, and whether a spawn follows before the root hears anything (D6)."""
-    last = pl.when(pl.col("type") == "spawn").then("position").max().over("trace", "own_turn")
-    follows = (last > pl.col("position")).fill_null(False)
-    action = pl.when(follows).then(pl.lit("spawn")).otherwise(pl.lit("no_spawn"))
+    """O1: each decision of the root, and whether it spawns before its next one."""
+    action = pl.when("spawned").then(pl.lit("spawn")).otherwise(pl.lit("no_spawn"))
     return rows.with_columns(done=action).filter(
         (pl.col("type") == "orchestrator_decision") & pl.col("is_root")
     )
 
 
-def _to_another() -> pl.Expr:
-    """Whether an event goes to another agent of the team."""
-    other = (pl.col("to") != pl.col("agent")) & (pl.col("to") != "user")
-    return (other & pl.col("outside").is_null()).fill_null(False)
-
-
 def _delegations(rows: pl.DataFrame) -> pl.DataFrame:
     """O2: each spawn, and each message of the root, to another agent (D18)."""
-    told = (pl.col("type") == "message") & pl.col("is_root")
-    given = ((pl.col("type") == "spawn") | told) & _to_another()
-    return rows.filter(given).with_columns(done=pl.coalesce("to_role", "to"))
+    return rows.filter(delegations()).with_columns(done=delegate_role())
 
 
 def _messages(rows: pl.DataFrame) -> pl.DataFrame:
     """O3: each message to another agent."""
-    return rows.filter((pl.col("type") == "message") & _to_another()).with_columns(done=pl.lit("send"))
+    return rows.filter((pl.col("type") == "message") & pl.col("to_team")).with_columns(done=pl.lit("send"))
 
 
 def _aggregates(corpus: Corpus, rows: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from ... import _core
 from ...corpus.corpus import Corpus
 from ...stopping.features import OF_SCORES
 from ...stopping.recorded import so_far
+from ..told import superiors, with_told_depth, with_told_role
 
 _COUNTS: Final = ("x_position", "x_n_tools", "x_n_agents", "x_open_agents", "x_pending")
 """Numbers that are 0 before the first event; the others are unknown there."""
@@ -82,7 +83,7 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
     fresh = pl.col("tool").is_not_null() & pl.struct("trace", "tool").is_first_distinct()
     place = pl.int_range(pl.len()).over("trace")
     events = events.with_columns(
-        place=place,
+        position=place,
         x_position=place + 1,
         x_tokens_before="tokens",
         x_seconds="seconds",
@@ -95,73 +96,14 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
             *(pl.col(name).shift(1).over("trace") for name in _TOLD),
         )
     log = {name: (1.0 + pl.col(of)).log(2).floor() for name, of in _BUCKETS.items()}
-    parents = _parents(corpus, events)
-    events = _with_role(events).with_columns(
+    above = superiors(corpus, events)
+    events = with_told_role(events, "owner", "x_role").with_columns(
         **log, x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
     )
     numbers = [name for name in NUMBERS if name not in OF_EPOCHS]
     kept = events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left")
-    return _with_depth(kept, parents).select(
+    return with_told_depth(kept, above, "x_depth").select(
         *("trace", "seq", "actor"),
         pl.col(numbers).cast(pl.Float64),
         pl.col(WORDS).cast(pl.String),
-    )
-
-
-def _parents(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
-    """``trace owner``, whom it works for (``above``), and the place of the spawn that says so."""
-    tree = corpus.agents.filter(pl.col("parent").is_not_null()).select(
-        pl.col("trace").cast(pl.Int64),
-        owner=pl.col("agent").cast(pl.String),
-        above=pl.col("parent").cast(pl.String),
-    )
-    spawns = events.filter(pl.col("type") == "spawn").select("trace", owner="to", above="owner", told="place")
-    first = spawns.group_by("trace", "owner", "above").agg(pl.col("told").min())
-    return tree.collect(engine="streaming").join(first, on=["trace", "owner", "above"])
-
-
-def _with_depth(events: pl.DataFrame, parents: pl.DataFrame) -> pl.DataFrame:
-    """How many agents stand above the owner, recorded before the event; a spawn may name who acts already."""
-    at = events.select(
-        "trace", "owner", "place", x_depth=pl.when(pl.col("owner").is_not_null()).then(pl.lit(0, pl.Int64))
-    )
-    is_open = True
-    while is_open:  # as often as the deepest tree has levels
-        at = at.join(parents, on=["trace", "owner"], how="left", maintain_order="left")
-        known = (pl.col("told") < pl.col("place")).fill_null(False)
-        at = at.select(
-            "trace",
-            "place",
-            x_depth=pl.col("x_depth") + known.cast(pl.Int64),
-            owner=pl.when(known).then("above"),
-        )
-        is_open = at["owner"].count() > 0
-    return events.with_columns(at["x_depth"])
-
-
-def _with_role(events: pl.DataFrame) -> pl.DataFrame:
-    """The role of the owner as recorded so far: on an event of its own, else on a spawn that names it."""
-    by_itself = (
-        (pl.col("agent") == pl.col("owner"))
-        & ~pl.col("type").is_in(["spawn", "despawn"])
-        & pl.col("role").is_not_null()
-    )
-    own = _first_told(events.filter(by_itself), "owner", "own")
-    named = _first_told(
-        events.filter((pl.col("type") == "spawn") & pl.col("role").is_not_null()), "to", "named"
-    )
-    for told in (own, named):
-        events = events.join(told, on=["trace", "owner"], how="left", maintain_order="left")
-    return events.with_columns(
-        x_role=pl.when(pl.col("place") >= pl.col("own_place"))
-        .then("own_role")
-        .when(pl.col("place") > pl.col("named_place"))
-        .then("named_role")
-    )
-
-
-def _first_told(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
-    """``trace owner`` and, of the first of these events for each, its role and its place."""
-    return events.group_by("trace", pl.col(who).alias("owner"), maintain_order=True).agg(
-        pl.col("role").first().alias(f"{name}_role"), pl.col("place").first().alias(f"{name}_place")
     )
