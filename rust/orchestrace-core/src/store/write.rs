@@ -2,7 +2,7 @@
 //! spelling.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::ops::Range;
 
@@ -38,7 +38,8 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
     let threads = run.pool().current_num_threads();
     let mut written = 0;
     let labels = labels_by_trace(store);
-    let mut times: hashbrown::HashMap<u64, u32> = hashbrown::HashMap::with_capacity(store.n_traces());
+    let shared = shared_ids(store);
+    let mut times: HashMap<u64, u32> = HashMap::new();
     run.expect(store.n_traces() as u64);
     // A few chunks at a time: memory stays bounded and the order is that of the store.
     for group in store.chunks().chunks(threads) {
@@ -48,33 +49,35 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
                 .par_iter()
                 .map(|chunk| {
                     let writer = ChunkWriter::new(chunk, store, &labels);
+                    let ids = chunk.traces.column_by_name("trace_id").filter(|_| !shared.is_empty());
                     let mut lines = Lines::default();
                     for trace in 0..chunk.n_traces() {
                         let start = lines.text.len();
                         writer.trace(trace, None, &mut lines.text);
                         lines.text.push(b'\n');
-                        lines.ends.push((lines.text.len(), xxh3_64(&lines.text[start..])));
+                        if ids.and_then(|ids| text_at(ids, trace)).is_some_and(|id| shared.contains(id)) {
+                            let line = start..lines.text.len();
+                            lines.shared.push((trace, xxh3_64(&lines.text[line.clone()]), line));
+                        }
                     }
                     lines
                 })
                 .collect()
         });
-        for (chunk, Lines { text, ends }) in group.iter().zip(texts) {
-            // What is told apart already goes out in one piece.
-            let (mut from, mut start) = (0, 0);
+        for (chunk, Lines { text, shared }) in group.iter().zip(texts) {
+            let mut from = 0;
             let mut writer = None;
-            for (trace, (end, hash)) in ends.into_iter().enumerate() {
+            for (trace, hash, line) in shared {
                 let time = times.entry(hash).and_modify(|time| *time += 1).or_insert(1);
                 if *time > 1 {
-                    sink.write_all(&text[from..start]).map_err(write_error)?;
-                    let mut line = Vec::new();
+                    sink.write_all(&text[from..line.start]).map_err(write_error)?;
+                    let mut told = Vec::new();
                     let writer = writer.get_or_insert_with(|| ChunkWriter::new(chunk, store, &labels));
-                    writer.trace(trace, Some(*time), &mut line);
-                    line.push(b'\n');
-                    sink.write_all(&line).map_err(write_error)?;
-                    from = end;
+                    writer.trace(trace, Some(*time), &mut told);
+                    told.push(b'\n');
+                    sink.write_all(&told).map_err(write_error)?;
+                    from = line.end;
                 }
-                start = end;
             }
             sink.write_all(&text[from..]).map_err(write_error)?;
         }
@@ -86,12 +89,27 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
     Ok(written)
 }
 
-/// The documents of a chunk, and where each ends, with the hash of its text. Two that share a hash by chance are told
-/// apart once more, which costs a member and loses nothing.
+/// The documents of a chunk; and of those whose id another trace has, the trace, the hash of the text, and where it
+/// lies. Two that share a hash by chance are told apart once more, which costs a member and loses nothing.
 #[derive(Default)]
 struct Lines {
     text: Vec<u8>,
-    ends: Vec<(usize, u64)>,
+    shared: Vec<(usize, u64, Range<usize>)>,
+}
+
+/// Ids that several traces have.
+fn shared_ids(store: &Store) -> HashSet<&str> {
+    let mut seen = hashbrown::HashSet::with_capacity(store.n_traces());
+    let mut shared = HashSet::new();
+    for chunk in store.chunks() {
+        let Some(ids) = chunk.traces.column_by_name("trace_id") else { continue };
+        for id in (0..chunk.n_traces()).filter_map(|trace| text_at(ids, trace)) {
+            if !seen.insert(id) {
+                shared.insert(id);
+            }
+        }
+    }
+    shared
 }
 
 fn write_error(source: io::Error) -> Error {
