@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import orchestrace as ot
+from orchestrace.base.extras import install
 from orchestrace.cli import app
 
 CONFIG = """
@@ -73,8 +74,8 @@ def test_what_a_report_needs_is_said_with_the_command_that_installs_it(config, t
     run("study", "run", config, "-o", tmp_path / "s", "--workers", 0)
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     result = run("study", "report", tmp_path / "s", code=2)
-    assert result.stderr == "error: a report needs Altair and vl-convert: pip install 'orchestrace[plot]'\n"
-    assert "pip install 'orchestrace[plot]'" in " ".join(run("study", "report", "--help").stdout.split())
+    assert result.stderr == f"error: a report needs Altair and vl-convert: {install('plot')}\n"
+    assert "the extra plot" in " ".join(run("study", "report", "--help").stdout.split())
 
 
 def test_corpora_of_one_name_and_on_disk_have_a_place_each(config, tmp_path):

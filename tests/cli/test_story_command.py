@@ -8,6 +8,7 @@ import pytest
 
 import orchestrace as ot
 from cli.commands import recordings, run
+from orchestrace.cli.options import gap_of
 
 
 def test_every_command_of_a_story_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +34,25 @@ def test_nothing_usable_is_one_line(tmp_path: Path) -> None:
     bad.write_text("no record\n")
     failed = run("story", bad, code=1)
     assert "nothing could be used" in failed.stderr and "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("90s", 90.0),
+        ("1.5m", 90.0),
+        ("1h", 3600.0),
+        ("2d", 172800.0),
+        ("auto", "auto"),
+        ("none", None),
+    ],
+)
+def test_a_gap_has_a_unit_if_it_is_given_one(text: str, seconds: object) -> None:
+    assert gap_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "h", "1x", "1hh", "an hour"])
+def test_another_unit_is_said_to_be_none(text: str) -> None:
+    with pytest.raises(ot.ParameterError, match=r"expected a number, one with a unit \(30s, 5m, 1h, 2d\)"):
+        gap_of(text)

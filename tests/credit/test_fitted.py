@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
+from orchestrace.base.extras import install
 from orchestrace.corpus.reward import amounts
 from orchestrace.statistics import learners
 from samples.planted_teams import ROLES, WORTH, Planted, corpus_of, correlation, decisions, fit_of, teams
@@ -360,7 +361,7 @@ def test_without_scikit_learn_it_says_what_to_install(
     monkeypatch.setattr(learners.importlib, "import_module", absent)  # type: ignore[attr-defined]
     with pytest.raises(ot.ParameterError) as caught:
         ot.credit(planted.corpus, method=method, fit=fit)
-    assert str(caught.value) == f"fit='{fit}' needs scikit-learn: pip install 'orchestrace[fit]'"
+    assert str(caught.value) == f"fit='{fit}' needs scikit-learn: {install('fit')}"
 
 
 # --- the page ---------------------------------------------------------------------------------------------

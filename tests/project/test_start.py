@@ -206,3 +206,10 @@ def test_coverage_knows_every_verb_that_declares_a_decision() -> None:
         print(before == verbs(), *(bool(names) for names in before))
     """
     assert printed(script) == ["True True True True True True"]
+
+
+def test_a_list_of_names_has_public_ones_only() -> None:
+    for package in (ot, ot.effects, ot.decisions, ot.plot):
+        assert {name for name in dir(package) if not name.startswith("__")} == {
+            name for name in package.__all__ if not name.startswith("__")
+        }, package.__name__

@@ -140,7 +140,7 @@ class Measured:
     def cache_share(self) -> float | None:
         fresh, cached, written = (self.spent(f"tokens_{what}") for what in ("fresh", "cached", "cache_write"))
         read = (fresh or 0) + (cached or 0) + (written or 0)
-        return None if cached is None or not read else cached / read
+        return None if cached is None or fresh is None or not read else cached / read
 
     def longest(self, durations: list[float]) -> list[float]:
         finish = [0.0] * self.n

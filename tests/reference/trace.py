@@ -163,10 +163,15 @@ class Trace:
             for v, event in enumerate(self.events)
             if event["type"] == "human_intervention" or self.outside.get(event["agent"]) == "user"
         }
-        told = [(src, self.owner[dst]) for src, dst in self.edges if src in humans]
-        told += [(v, self.events[v]["to"]) for v in sorted(humans) if self.events[v]["to"] in self.agents]
-        told.sort(key=lambda pair: self.rank[pair[0]])
-        return list(dict.fromkeys(self.head(agent) for _, agent in told if agent is not None))
+        after = len(self)  # a name in `to` comes after where the edges of the event lead
+        told = [(self.rank[src], self.rank[dst], self.owner[dst]) for src, dst in self.edges if src in humans]
+        told += [
+            (self.rank[v], after, self.events[v]["to"])
+            for v in sorted(humans)
+            if self.events[v]["to"] in self.agents
+        ]
+        told.sort(key=lambda one: one[:2])
+        return list(dict.fromkeys(self.head(agent) for *_, agent in told if agent is not None))
 
     @cached_property
     def leads(self) -> bool:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
+from orchestrace.base.extras import install
 from orchestrace.corpus import reading
 from orchestrace.storage import objects
 from orchestrace.storage.addresses import address_of
@@ -69,7 +70,7 @@ def test_a_path_that_lost_a_slash_is_told() -> None:
 
 def test_without_the_extra_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "obstore", None)
-    said = re.escape("s3:// needs pip install 'orchestrace[storage]'")
+    said = re.escape("s3:// needs the extra storage: " + install("storage"))
     for call in (ot.read_traces, ot.scan_traces, ot.read_corpus, lambda one: ot.ingest(__file__, one)):
         with pytest.raises(ot.InputError, match=f"^{said}$"):
             call("s3://lab/a.jsonl")

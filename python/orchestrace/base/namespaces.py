@@ -46,8 +46,10 @@ class Namespace(ModuleType):
         return import_module, (self.__name__,)
 
     def __dir__(self) -> list[str]:
+        """The public names, and those that Python itself asks for."""
         inside = vars(self)
-        return sorted({*inside, *inside["_places"], *inside["_modules"]})
+        public = inside.get("__all__", (*inside["_places"], *inside["_modules"]))
+        return sorted({*public, *(name for name in inside if name.startswith("__"))})
 
 
 def load_when_asked(

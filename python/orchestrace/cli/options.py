@@ -43,7 +43,7 @@ LongestGap = Annotated[
     str,
     typer.Option(
         "--max-gap",
-        metavar="NUMBER|auto|none",
+        metavar="NUMBER[s|m|h|d]|auto|none",
         help="Longest gap that counts as work, in the recording's time; more is idle. auto: an hour.",
     ),
 ]
@@ -143,15 +143,22 @@ class EngineOptions:
         return {"engine": made, "progress": True}
 
 
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
 def gap_of(text: str) -> "MaxGap":
     """What ``--max-gap`` says, as verbs take it."""
     words: dict[str, MaxGap] = {"auto": "auto", "none": None}
     if text in words:
         return words[text]
+    amount, unit = (text[:-1], text[-1:]) if text[-1:] in _SECONDS else (text, "s")
     try:
-        return float(text)
+        return float(amount) * _SECONDS[unit]
     except ValueError:
-        raise ParameterError(f"--max-gap is '{plain(text)}', expected a number, auto or none") from None
+        raise ParameterError(
+            f"--max-gap is '{plain(text)}', expected a number, one with a unit (30s, 5m, 1h, 2d), auto"
+            " or none"
+        ) from None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -89,7 +89,7 @@ def report_(
 ) -> None:
     """Write report.html, report.md and the figures.
 
-    Needs pip install 'orchestrace[plot]'.
+    Needs Altair and vl-convert, the extra plot.
     """
     named: dict[str, Corpus] = {}
     for path in corpus or []:

@@ -51,8 +51,8 @@ def run(
         The plan, or its folder.
     engine
         ``"processes"``: processes of this machine, started anew. ``"ray"``: tasks on a Ray cluster, whose
-        nodes see the folders of the corpus and of the plan under the same names (``pip install
-        'orchestrace[ray]'``).
+        nodes see the folders of the corpus and of the plan under the same names (the
+        extra ``ray``).
     workers
         Tasks at a time. None: as many as there are cores and memory for; of Ray, what it schedules.
     threads

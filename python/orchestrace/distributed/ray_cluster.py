@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from ..base.errors import ParameterError
+from ..base.extras import install
 from ..base.text import plain
 from .worker_processes import limits
 
@@ -139,5 +140,5 @@ def _imported() -> Any:
     try:
         import ray
     except ImportError:
-        raise ParameterError("engine='ray' needs Ray: pip install 'orchestrace[ray]'") from None
+        raise ParameterError(f"engine='ray' needs Ray: {install('ray')}") from None
     return ray

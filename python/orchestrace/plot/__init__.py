@@ -1,4 +1,4 @@
-"""Pictures of runs, credit and measurements, as Altair charts (``pip install 'orchestrace[plot]'``)."""
+"""Pictures of runs, credit and measurements, as Altair charts (the extra ``plot``)."""
 
 from typing import TYPE_CHECKING
 

@@ -12,6 +12,7 @@ import polars as pl
 from polars import selectors
 
 from ..base.errors import ParameterError
+from ..base.extras import install
 from ..base.text import briefly, plain
 from .palette import Theme, ink, looks
 
@@ -32,7 +33,7 @@ def drawing() -> Any:
     try:
         import altair as alt
     except ImportError:
-        raise ParameterError("plots need Altair: pip install 'orchestrace[plot]'") from None
+        raise ParameterError(f"plots need Altair: {install('plot')}") from None
     return alt
 
 

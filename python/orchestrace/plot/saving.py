@@ -7,6 +7,7 @@ from typing import Any, Final
 from ..base.arguments import public
 from ..base.checks import check_flags
 from ..base.errors import ParameterError
+from ..base.extras import install
 from ..base.publication import published_file, target_of
 
 _KINDS: Final = (".svg", ".png", ".html")
@@ -65,7 +66,7 @@ def save(chart: Any, path: str | os.PathLike[str], *, scale: float = 2.0, overwr
     try:
         import vl_convert
     except ImportError:
-        raise ParameterError("saving plots needs vl-convert: pip install 'orchestrace[plot]'") from None
+        raise ParameterError(f"saving plots needs vl-convert: {install('plot')}") from None
     spec = chart.to_json()
     if target.suffix.lower() == ".svg":
         content = vl_convert.vegalite_to_svg(spec).encode()

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, ParamSpec, TypeVar
 
 from ..base.errors import ParameterError
+from ..base.extras import install
 
 _Given = ParamSpec("_Given")
 _Made = TypeVar("_Made")
@@ -45,4 +46,4 @@ def learner(module: str, name: str, option: str) -> Any:
     try:
         return getattr(importlib.import_module(f"sklearn.{module}"), name)
     except ImportError:
-        raise ParameterError(f"{option} needs scikit-learn: pip install 'orchestrace[fit]'") from None
+        raise ParameterError(f"{option} needs scikit-learn: {install('fit')}") from None

@@ -111,7 +111,7 @@ def evaluate(
         Columns that learned rules look at; None is every ``x_...``.
     trees
         Boosted trees instead of ridge, for ``lsm tvr fqi``: they bend where they have to, and take longer
-        (``pip install 'orchestrace[fit]'``).
+        (the extra ``fit``).
     folds, seed
         Parts of the tasks: the rule of a run is fitted without its task. The seed of the parts and resamples.
     confidence, n_boot

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from .. import _core
 from ..base.errors import InputError
+from ..base.extras import install
 from ..base.text import plain
 from .addresses import Address
 
@@ -58,7 +59,7 @@ def open_store(address: Address) -> Any:
     try:
         from obstore import store as stores
     except ImportError:
-        raise InputError(f"{address.scheme}:// needs pip install 'orchestrace[storage]'") from None
+        raise InputError(f"{address.scheme}:// needs the extra storage: {install('storage')}") from None
     client = dict(CLIENT)
     options: dict[str, Any] = {"client_options": client, "retry_config": RETRIES}
     try:

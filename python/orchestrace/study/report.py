@@ -51,7 +51,7 @@ def report(
     Raises
     ------
     ParameterError
-        Altair or vl-convert is not installed (``pip install 'orchestrace[plot]'``), nothing is measured yet,
+        Altair or vl-convert is not installed (the extra ``plot``), nothing is measured yet,
         or a frame lacks a column.
     InputError
         The folder has no study.

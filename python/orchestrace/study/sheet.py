@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from ..base.errors import ParameterError
+from ..base.extras import install
 from ..plot.palette import FONT, SERIES
 
 COLORS: Final = [*SERIES[:6], "#882255", "#332288"]
@@ -134,7 +135,5 @@ def drawing() -> Any:
         import altair as alt
         import vl_convert  # noqa: F401  # what makes SVG and PNG of a chart
     except ImportError:
-        raise ParameterError(
-            "a report needs Altair and vl-convert: pip install 'orchestrace[plot]'"
-        ) from None
+        raise ParameterError(f"a report needs Altair and vl-convert: {install('plot')}") from None
     return alt

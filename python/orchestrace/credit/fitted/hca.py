@@ -273,7 +273,7 @@ def _quality(
         Param(
             "fit",
             "count",
-            "how h is fitted; logistic needs pip install 'orchestrace[fit]'",
+            "how h is fitted; logistic needs the extra fit",
             kind=("count", "logistic"),
         ),
         FOLDS,

@@ -174,7 +174,7 @@ class _Boosting:
         Param(
             "fit",
             "ridge",
-            "the regression g; boosting needs pip install 'orchestrace[fit]'",
+            "the regression g; boosting needs the extra fit",
             kind=("ridge", "boosting"),
         ),
         FOLDS,

@@ -57,7 +57,7 @@ pub struct Owners {
     evidence: Evidence,
     /// Whom the human addressed, by their positions, in order of hearing; those that were spawned stand for who did.
     heard: Vec<u32>,
-    told: Vec<(u32, u32)>,
+    told: Vec<(u32, Option<u32>, u32)>,
     /// By name, whether it is among those whom the human addresses; a buffer.
     seen: Vec<bool>,
     slots: Slots,
@@ -323,18 +323,26 @@ impl Owners {
         if view.types.contains(&(EventType::HumanIntervention as u8)) || self.names.iter().any(is_user) {
             for (&s, &d) in view.src.iter().zip(view.dst) {
                 if is_human(s as usize) && self.index[d as usize] != NOBODY {
-                    told.push((s, self.index[d as usize]));
+                    told.push((s, Some(d), self.index[d as usize]));
                 }
             }
             for v in (0..view.len()).filter(|&v| is_human(v)) {
                 let to = view.to.get(v).and_then(|to| self.slots.get(to));
-                told.extend(to.filter(|&to| self.names[to as usize].is_agent()).map(|to| (v as u32, to)));
+                told.extend(
+                    to.filter(|&to| self.names[to as usize].is_agent()).map(|to| (v as u32, None, to)),
+                );
             }
         }
-        told.sort_by(|a, b| canonical_cmp(view.t, a.0, b.0));
+        // The order in which a table lists its edges says nothing: those of one event go by where they lead.
+        told.sort_by(|a, b| {
+            canonical_cmp(view.t, a.0, b.0).then_with(|| match (a.1, b.1) {
+                (Some(a), Some(b)) => canonical_cmp(view.t, a, b),
+                (a, b) => a.is_none().cmp(&b.is_none()),
+            })
+        });
         self.seen.clear();
         self.seen.resize(self.names.len(), false);
-        for &(_, at) in &told {
+        for &(_, _, at) in &told {
             let at = self.ancestor(at);
             if !std::mem::replace(&mut self.seen[at as usize], true) {
                 self.heard.push(at);

@@ -63,7 +63,8 @@ static INFO: GroupInfo = GroupInfo {
         Metric {
             name: "cache_share",
             count: Count::Ratio,
-            summary: "share of the tokens read that come from a cache; null if no event records a cache",
+            summary: "share of the tokens read that come from a cache; null if no event records a cache, or the input \
+                      beside it",
         },
     ],
 };
@@ -103,9 +104,9 @@ struct Worker;
 
 /// What a cache spared the team of reading anew.
 fn cache_share(&[fresh, cached, written, ..]: &[Option<i64>; KINDS]) -> Result<f64, Reason> {
-    let cached = cached.ok_or(Reason::FieldAbsent)? as f64;
-    let read = cached + fresh.unwrap_or(0) as f64 + written.unwrap_or(0) as f64;
-    if read > 0.0 { Ok(cached / read) } else { Err(Reason::RatioEmpty) }
+    let (Some(cached), Some(fresh)) = (cached, fresh) else { return Err(Reason::FieldAbsent) };
+    let read = cached as f64 + fresh as f64 + written.unwrap_or(0) as f64;
+    if read > 0.0 { Ok(cached as f64 / read) } else { Err(Reason::RatioEmpty) }
 }
 
 impl Measure for Worker {
@@ -163,7 +164,7 @@ mod tests {
     fn a_share_of_nothing_is_none() {
         let share = |fresh, cached, written| cache_share(&[fresh, cached, written, Some(9), None]);
         assert_eq!(share(Some(30), Some(60), Some(10)), Ok(0.6));
-        assert_eq!(share(None, Some(5), None), Ok(1.0));
+        assert_eq!(share(None, Some(5), None), Err(Reason::FieldAbsent));
         assert_eq!(share(Some(30), Some(0), None), Ok(0.0));
         assert_eq!(share(Some(30), None, None), Err(Reason::FieldAbsent));
         assert_eq!(share(Some(0), Some(0), None), Err(Reason::RatioEmpty));
