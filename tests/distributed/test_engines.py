@@ -160,7 +160,7 @@ def test_options_of_engines_are_judged(folder, tmp_path) -> None:
 def test_ray_that_is_not_installed_is_told(folder, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     plan = planned(folder, "taint", tmp_path / "plan")
-    with pytest.raises(ot.ParameterError, match=r"pip install 'orchestrace\[ray\]'"):
+    with pytest.raises(ot.ParameterError, match=r"needs Ray: pip install '\.\[ray\]' in your clone"):
         D.run(plan, engine="ray")
 
 

@@ -249,7 +249,9 @@ def test_without_altair_one_line_says_what_to_install(
     corpus: ot.Corpus, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
-    with pytest.raises(ot.ParameterError, match=r"^plots need Altair: pip install 'orchestrace\[plot\]'$"):
+    with pytest.raises(
+        ot.ParameterError, match=r"^plots need Altair: pip install '\.\[plot\]' in your clone"
+    ):
         DRAWN[name](corpus, "auto")
 
 

@@ -92,7 +92,7 @@ def test_what_no_engine_can_measure_is_refused(tmp_path: Path, monkeypatch: pyte
             ot.study.run(STUDY, tmp_path / "none", **options)
     assert not (tmp_path / "none").exists()
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ot.ParameterError, match=r"pip install 'orchestrace\[ray\]'"):
+    with pytest.raises(ot.ParameterError, match=r"needs Ray: pip install '\.\[ray\]' in your clone"):
         ot.study.run(STUDY, tmp_path, engine="ray")
 
 
