@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 
 import polars as pl
 from polars.testing import assert_frame_equal
@@ -59,6 +60,15 @@ def test_native_runs_that_only_white_space_tells_apart_come_back() -> None:
     text = written(corpus)
     assert len(read(text)) == len(corpus) == 2
     assert written(read(text)) == text
+
+
+def test_equal_runs_come_back_from_a_disk(tmp_path: Path) -> None:
+    text = written(simulations())
+    (tmp_path / "runs.jsonl").write_text(text)
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus")
+    on_disk = ot.read_corpus(tmp_path / "corpus")
+    assert len(on_disk) == 6
+    assert sorted(written(on_disk).splitlines()) == sorted(text.splitlines())
 
 
 def test_a_copy_of_a_written_run_is_still_a_copy() -> None:

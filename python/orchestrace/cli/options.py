@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_type_hints
 
 import typer
 
@@ -39,6 +39,7 @@ Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
+_SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 LongestGap = Annotated[
     str,
     typer.Option(
@@ -141,9 +142,6 @@ class EngineOptions:
         else:
             raise ParameterError(unknown_name("engine", self.engine, list(get_args(EngineName))))
         return {"engine": made, "progress": True}
-
-
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def gap_of(text: str) -> "MaxGap":

@@ -60,6 +60,7 @@ _COMPUTED: Final = (
 TIER: Final = CREDITS["tier"]
 _KNOWN_REASONS: Final = CREDITS["reason"]
 assert isinstance(_KNOWN_REASONS, pl.Enum)
+_OUTSIDE: Final = ("user", "scorer", "environment")
 _LARGEST: Final = 1e100
 REASON: Final = pl.Enum(
     list(dict.fromkeys([*_KNOWN_REASONS.categories, "overlap.absent", "range.unknown", "siblings.absent"]))
@@ -225,19 +226,20 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         to=pl.col("agent").cast(pl.String),
         last_role=pl.col("role").cast(pl.String),
     ).collect(engine="streaming")
-    heard = rows.select("trace", "owner", "to", "to_role")  # lifted columns may have any name
-    for more in (addressee, _outside(corpus)):
-        heard = heard.join(more, on=["trace", "to"], how="left", maintain_order="left")
+    # aside, since lifted columns may have any name
+    addressed = rows.select("trace", "owner", "to", "to_role")
+    for known_of in (addressee, _outside(corpus)):
+        addressed = addressed.join(known_of, on=["trace", "to"], how="left", maintain_order="left")
     other = (pl.col("to") != pl.col("owner")) & (pl.col("to") != "user") & pl.col("outside").is_null()
     rows = rows.with_columns(
-        heard.select(
+        addressed.select(
             to_team=other.fill_null(False),
             role_told_later=pl.col("to_role").is_null() & pl.col("last_role").is_not_null(),
         )
     )
     log = {name: (1.0 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
     return rows.with_columns(**log, agent="owner", role="owner_role", tokens="spent").drop(
-        *("owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"),
+        "owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"
     )
 
 
@@ -253,8 +255,8 @@ def _outside(corpus: Corpus) -> pl.DataFrame:
 
 def delegations() -> pl.Expr:
     """Whether a decision is a delegation: a spawn, or a message of the root, to another agent (D18)."""
-    told = (pl.col("type") == "message") & pl.col("is_root")
-    return ((pl.col("type") == "spawn") | told) & pl.col("to_team")
+    by_message = (pl.col("type") == "message") & pl.col("is_root")
+    return ((pl.col("type") == "spawn") | by_message) & pl.col("to_team")
 
 
 def delegate_role() -> pl.Expr:
@@ -262,7 +264,6 @@ def delegate_role() -> pl.Expr:
     return pl.coalesce("to_role", "to")
 
 
-_OUTSIDE: Final = ("user", "scorer", "environment")
 _BUCKETS: Final = {"step": "position", "budget": "tokens_before"}
 
 

@@ -41,25 +41,22 @@ def with_told_role(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
     [None, None, 'coder']
     """
     by_itself = (pl.col("agent") == pl.col("owner")) & ~pl.col("type").is_in(["spawn", "despawn"])
-    told = {
-        "own": _first_told(events.filter(by_itself & pl.col("role").is_not_null()), "owner", who, "own"),
-        "named": _first_told(
-            events.filter((pl.col("type") == "spawn") & pl.col("role").is_not_null()), "to", who, "named"
-        ),
-    }
-    found = events.select("trace", "position", who)
-    for one in told.values():
-        found = found.join(one, on=["trace", who], how="left", maintain_order="left")
+    with_role = events.filter(pl.col("role").is_not_null())
+    own = _first_role(with_role.filter(by_itself), "owner", who, "own")
+    named = _first_role(with_role.filter(pl.col("type") == "spawn"), "to", who, "named")
+    known = events.select("trace", "position", who)
+    for first in (own, named):
+        known = known.join(first, on=["trace", who], how="left", maintain_order="left")
     role = (
         pl.when(pl.col("position") >= pl.col("own_position"))
         .then("own_role")
         .when(pl.col("position") >= pl.col("named_position"))
         .then("named_role")
     )
-    return events.with_columns(found.select(role.alias(name)))
+    return events.with_columns(known.select(role.alias(name)))
 
 
-def _first_told(events: pl.DataFrame, of: str, who: str, name: str) -> pl.DataFrame:
+def _first_role(events: pl.DataFrame, of: str, who: str, name: str) -> pl.DataFrame:
     """By trace and agent (`who`), the role and the position of the first of these events for each."""
     return events.group_by("trace", pl.col(of).alias(who), maintain_order=True).agg(
         pl.col("role").first().alias(f"{name}_role"), pl.col("position").first().alias(f"{name}_position")

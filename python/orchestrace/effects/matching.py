@@ -153,8 +153,10 @@ def matched(
 
     *Columns of decisions:* ``type agent role to tool action p_behavior p_actions state_key prefix_key
     subtask_id model turn ok score value``, as of events; ``trace seq trace_id task_id group_id system
-    topology``; known before the decision ``position step tokens_before budget depth n_tools n_agents tools``;
-    ``spawned`` of orchestrator decisions; ``context choice assumed``; lifted columns.
+    topology``; ``is_root``, whether the root decides, ``to_team``, whether the event goes to another agent of
+    the team, ``to_role`` of the addressee; known before the decision ``position step tokens_before budget
+    depth n_tools n_agents tools``; ``spawned`` of orchestrator decisions; ``context choice assumed``; lifted
+    columns.
 
     O(events log events); ``nearest`` O(n log n) in the decisions left, per round.
 
@@ -379,7 +381,7 @@ def estimate(
     n_treated = int(matched["treated"].sum())
     n_assumed = int((matched["assumed"].fill_null(False) & (matched["stage"] == "exact")).sum())
     n_alike = int((matched["stage"] != "exact").sum())
-    assumed = [told for told, n in ((_ASSUMES, n_assumed), (_ASSUMES_ALIKE, n_alike)) if n]
+    assumed = [text for text, n in ((_ASSUMES, n_assumed), (_ASSUMES_ALIKE, n_alike)) if n]
     if assumed:
         params = params | {"assumes": "; ".join(assumed)}
     counts: dict[str, object] = {

@@ -130,10 +130,11 @@ def message(
 
     Notes
     -----
-    The effect is the credit of ``c3``, which is exactly 0 where this is null. The error takes the spread of
-    outcomes around their choice's mean to be equal in one context, Student's t; it is null where every choice
-    was made once, and 0 without an interval where outcomes never differ. The choices that others made are
-    what it is compared with, whatever their type.
+    The effect is the credit of ``c3``, which is exactly 0 where this is null, unless a role is told only
+    after the decision: here it is not read. The error takes the spread of outcomes around their choice's mean
+    to be equal in one context, Student's t; it is null where every choice was made once, and 0 without an
+    interval where outcomes never differ. The choices that others made are what it is compared with, whatever
+    their type.
 
     O(n log n) in decisions. Source: C3, arXiv 2603.06859.
 

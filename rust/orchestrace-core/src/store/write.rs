@@ -31,51 +31,34 @@ use events::EventWriter;
 /// that are not there are not written. One that the trace was read with stays as it was written
 /// while it says what the tables say; else it is written anew, and only its members that we do not know stay.
 ///
-/// Equal runs under one id, which only the files that they came from told apart, would be one run when they are
-/// read again (R12): the second one and each after it say which of them they are, as `copy`.
+/// Equal runs under one id, which differ in what no column has, would be one run when they are read again (R12): the
+/// second and each after it says which of them it is, as `copy`.
 pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64> {
     store.expect_whole()?;
     let threads = run.pool().current_num_threads();
     let mut written = 0;
     let labels = labels_by_trace(store);
-    let shared = shared_ids(store);
-    let mut times: HashMap<u64, u32> = HashMap::new();
+    let shared_ids = shared_ids(store);
+    let mut copies: HashMap<u64, u32> = HashMap::new();
     run.expect(store.n_traces() as u64);
     // A few chunks at a time: memory stays bounded and the order is that of the store.
     for group in store.chunks().chunks(threads) {
         run.check()?;
         let texts: Vec<Lines> = run.pool().install(|| {
-            group
-                .par_iter()
-                .map(|chunk| {
-                    let writer = ChunkWriter::new(chunk, store, &labels);
-                    let ids = chunk.traces.column_by_name("trace_id").filter(|_| !shared.is_empty());
-                    let mut lines = Lines::default();
-                    for trace in 0..chunk.n_traces() {
-                        let start = lines.text.len();
-                        writer.trace(trace, None, &mut lines.text);
-                        lines.text.push(b'\n');
-                        if ids.and_then(|ids| text_at(ids, trace)).is_some_and(|id| shared.contains(id)) {
-                            let line = start..lines.text.len();
-                            lines.shared.push((trace, xxh3_64(&lines.text[line.clone()]), line));
-                        }
-                    }
-                    lines
-                })
-                .collect()
+            group.par_iter().map(|chunk| ChunkWriter::new(chunk, store, &labels).lines(&shared_ids)).collect()
         });
-        for (chunk, Lines { text, shared }) in group.iter().zip(texts) {
+        for (chunk, Lines { text, ambiguous }) in group.iter().zip(texts) {
             let mut from = 0;
             let mut writer = None;
-            for (trace, hash, line) in shared {
-                let time = times.entry(hash).and_modify(|time| *time += 1).or_insert(1);
-                if *time > 1 {
+            for (trace, hash, line) in ambiguous {
+                let copy = copies.entry(hash).and_modify(|copy| *copy += 1).or_insert(1);
+                if *copy > 1 {
                     sink.write_all(&text[from..line.start]).map_err(write_error)?;
-                    let mut told = Vec::new();
                     let writer = writer.get_or_insert_with(|| ChunkWriter::new(chunk, store, &labels));
-                    writer.trace(trace, Some(*time), &mut told);
-                    told.push(b'\n');
-                    sink.write_all(&told).map_err(write_error)?;
+                    let mut document = Vec::new();
+                    writer.trace(trace, Some(*copy), &mut document);
+                    document.push(b'\n');
+                    sink.write_all(&document).map_err(write_error)?;
                     from = line.end;
                 }
             }
@@ -89,12 +72,13 @@ pub fn write_jsonl(store: &Store, sink: &mut dyn Write, run: &Run) -> Result<u64
     Ok(written)
 }
 
-/// The documents of a chunk; and of those whose id another trace has, the trace, the hash of the text, and where it
-/// lies. Two that share a hash by chance are told apart once more, which costs a member and loses nothing.
+/// The documents of a chunk, a line each.
 #[derive(Default)]
 struct Lines {
     text: Vec<u8>,
-    shared: Vec<(usize, u64, Range<usize>)>,
+    /// Of each trace whose id another one has: its number in the chunk, the hash of its line, and where that lies. Two
+    /// lines that share a hash by chance are told apart once more, which costs a member and loses nothing.
+    ambiguous: Vec<(usize, u64, Range<usize>)>,
 }
 
 /// Ids that several traces have.
@@ -331,6 +315,22 @@ impl<'a> ChunkWriter<'a> {
         }
         let events = EventWriter::new(&chunk.events);
         Self { chunk, store, labels, findings, events, edge_types: chunk.edges.column_by_name("type") }
+    }
+
+    /// All documents of the chunk.
+    fn lines(&self, shared_ids: &HashSet<&str>) -> Lines {
+        let ids = self.chunk.traces.column_by_name("trace_id").filter(|_| !shared_ids.is_empty());
+        let mut lines = Lines::default();
+        for trace in 0..self.chunk.n_traces() {
+            let start = lines.text.len();
+            self.trace(trace, None, &mut lines.text);
+            lines.text.push(b'\n');
+            if ids.and_then(|ids| text_at(ids, trace)).is_some_and(|id| shared_ids.contains(id)) {
+                let line = start..lines.text.len();
+                lines.ambiguous.push((trace, xxh3_64(&lines.text[line.clone()]), line));
+            }
+        }
+        lines
     }
 
     /// Labels and findings of a trace as members, each empty if there are none; and whether there are any.
