@@ -16,7 +16,7 @@ from ..base.schema import CREDITS, SCHEMAS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward, amounts
 from .context_keys import contexts
-from .told import superiors, with_told_depth, with_told_role
+from .told import roles, superiors, with_told_depth, with_told_role
 
 Source = Literal["auto", "recorded", "computed"]
 
@@ -218,39 +218,37 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         tools=pl.col("mark").cum_sum().over("trace") - pl.col("mark"),
         spawned=pl.when(pl.col("type") == "orchestrator_decision").then(spawns),
     )
-    rows = with_told_role(with_told_role(rows, "owner", "owner_role"), "to", "to_role")
     rows = rows.filter(pl.col("owner").is_not_null() & pl.col("type").is_in(DECISIONS))
+    told = roles(events)
+    rows = with_told_role(rows, told, "owner", "owner_role")
+    rows = rows.with_columns(_addressed(rows, events, told))
     rows = with_told_depth(rows, superiors(corpus, events), "depth")
-    addressee = corpus.agents.select(
-        pl.col("trace").cast(pl.Int64),
-        to=pl.col("agent").cast(pl.String),
-        last_role=pl.col("role").cast(pl.String),
-    ).collect(engine="streaming")
-    # aside, since lifted columns may have any name
-    addressed = rows.select("trace", "owner", "to", "to_role")
-    for known_of in (addressee, _outside(corpus)):
-        addressed = addressed.join(known_of, on=["trace", "to"], how="left", maintain_order="left")
-    other = (pl.col("to") != pl.col("owner")) & (pl.col("to") != "user") & pl.col("outside").is_null()
-    rows = rows.with_columns(
-        addressed.select(
-            to_team=other.fill_null(False),
-            role_told_later=pl.col("to_role").is_null() & pl.col("last_role").is_not_null(),
-        )
-    )
     log = {name: (1.0 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
     return rows.with_columns(**log, agent="owner", role="owner_role", tokens="spent").drop(
         "owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"
     )
 
 
-def _outside(corpus: Corpus) -> pl.DataFrame:
-    """Who is not of the team: a role on an event of their own marks them (D4)."""
-    by_role = pl.col("role").cast(pl.String).is_in(_OUTSIDE)
-    acting = ~pl.col("type").cast(pl.String).is_in(["spawn", "despawn"])
-    outside = corpus.events.filter(by_role & acting).select(
-        pl.col("trace").cast(pl.Int64), to=pl.col("agent").cast(pl.String), outside=True
+def _addressed(rows: pl.DataFrame, events: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+    """Of each addressee its role as told, whether one is told later, and whether it is of the team."""
+    acting = ~pl.col("type").is_in(["spawn", "despawn"])
+    # a role on an event of their own marks who is not of the team (D4)
+    outside = events.filter(pl.col("role").is_in(_OUTSIDE) & acting).select("trace", "agent").unique()
+    known = told.join(
+        outside.with_columns(outside=True), on=["trace", "agent"], how="full", coalesce=True
+    ).with_columns(has_role=pl.any_horizontal(pl.col("own_role", "named_role").is_not_null()))
+    place = pl.int_range(pl.len(), dtype=pl.UInt32)
+    named = rows.select("trace", "position", "owner", "to", place=place).filter(pl.col("to").is_not_null())
+    named = with_told_role(named, known, "to", "to_role", also=("outside", "has_role"))
+    other = (pl.col("to") != pl.col("owner")) & (pl.col("to") != "user") & pl.col("outside").is_null()
+    named = named.select(
+        "place",
+        "to_role",
+        to_team=other.fill_null(False),
+        role_told_later=pl.col("to_role").is_null() & pl.col("has_role").fill_null(False),
     )
-    return outside.unique().collect(engine="streaming")
+    found = rows.select(place=place).join(named, on="place", how="left", maintain_order="left")
+    return found.select("to_role", pl.col("to_team", "role_told_later").fill_null(False))
 
 
 def delegations() -> pl.Expr:

@@ -1,31 +1,66 @@
 """What a recording had told of agents up to an event: roles, and who works for whom."""
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from ..corpus.corpus import Corpus
 
 
-def with_told_role(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
-    """Add the role of an agent as recorded up to each event, the event itself included.
+def roles(events: pl.DataFrame) -> pl.DataFrame:
+    """List the role of each agent, and where it is told.
 
     Parameters
     ----------
     events
-        All events of traces in canonical order, with their ``position``, ``owner``, ``type agent role to``.
-    who
-        The column that names the agent: ``owner`` or ``to``.
-    name
-        The column to add (String).
+        All events of traces in canonical order, with their ``trace position owner type agent role to``.
+
+    Returns
+    -------
+    DataFrame
+        ``trace agent``, and the role and position of the first event of its own that tells one (``own_role
+        own_position``) and of the first spawn that names it with one (``named_role named_position``).
 
     Notes
     -----
-    By the rule of definition D4: on the first event of its own with one, else on the first spawn that names
-    the agent. Null as long as neither has come. O(events).
+    By the rule of definition D4. O(events).
+    """
+    with_role = events.filter(pl.col("role").is_not_null()).select(
+        "trace", "position", "owner", "type", "agent", "role", "to"
+    )
+    by_itself = (pl.col("agent") == pl.col("owner")) & ~pl.col("type").is_in(["spawn", "despawn"])
+    own = _first_role(with_role.filter(by_itself), "owner", "own")
+    named = _first_role(with_role.filter(pl.col("type") == "spawn"), "to", "named")
+    return own.join(named, on=["trace", "agent"], how="full", coalesce=True, maintain_order="left_right")
+
+
+def _first_role(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
+    first = events.unique(["trace", who], keep="first", maintain_order=True)
+    return first.select(
+        "trace", pl.col(who).alias("agent"), **{f"{name}_role": "role", f"{name}_position": "position"}
+    )
+
+
+def with_told_role(
+    rows: pl.DataFrame, told: pl.DataFrame, who: str, name: str, also: Sequence[str] = ()
+) -> pl.DataFrame:
+    """Add the role of an agent as told up to each event, the event itself included.
+
+    Parameters
+    ----------
+    rows
+        Events, with their ``trace position`` and the column that names the agent.
+    told
+        What `roles` says of all events of their traces.
+    who, name
+        The column that names the agent, and the column to add (String, null until a role is told).
+    also
+        Columns of `told` to add as they are.
 
     Examples
     --------
     >>> import polars as pl
-    >>> from orchestrace.decisions.told import with_told_role
+    >>> from orchestrace.decisions.told import roles, with_told_role
     >>> events = pl.DataFrame(
     ...     {
     ...         "trace": [0, 0, 0],
@@ -37,30 +72,19 @@ def with_told_role(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
     ...         "role": [None, "coder", None],
     ...     }
     ... )
-    >>> with_told_role(events, "to", "to_role")["to_role"].to_list()
+    >>> with_told_role(events, roles(events), "to", "to_role")["to_role"].to_list()
     [None, None, 'coder']
     """
-    by_itself = (pl.col("agent") == pl.col("owner")) & ~pl.col("type").is_in(["spawn", "despawn"])
-    with_role = events.filter(pl.col("role").is_not_null())
-    own = _first_role(with_role.filter(by_itself), "owner", who, "own")
-    named = _first_role(with_role.filter(pl.col("type") == "spawn"), "to", who, "named")
-    known = events.select("trace", "position", who)
-    for first in (own, named):
-        known = known.join(first, on=["trace", who], how="left", maintain_order="left")
+    known = rows.select("trace", "position", agent=who).join(
+        told, on=["trace", "agent"], how="left", maintain_order="left"
+    )
     role = (
         pl.when(pl.col("position") >= pl.col("own_position"))
         .then("own_role")
         .when(pl.col("position") >= pl.col("named_position"))
         .then("named_role")
     )
-    return events.with_columns(known.select(role.alias(name)))
-
-
-def _first_role(events: pl.DataFrame, of: str, who: str, name: str) -> pl.DataFrame:
-    """By trace and agent (`who`), the role and the position of the first of these events for each."""
-    return events.group_by("trace", pl.col(of).alias(who), maintain_order=True).agg(
-        pl.col("role").first().alias(f"{name}_role"), pl.col("position").first().alias(f"{name}_position")
-    )
+    return rows.with_columns(known.select(role.alias(name), *also))
 
 
 def superiors(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:

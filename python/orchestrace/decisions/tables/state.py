@@ -9,7 +9,7 @@ from ... import _core
 from ...corpus.corpus import Corpus
 from ...stopping.features import OF_SCORES
 from ...stopping.recorded import so_far
-from ..told import superiors, with_told_depth, with_told_role
+from ..told import roles, superiors, with_told_depth, with_told_role
 
 _COUNTS: Final = ("x_position", "x_n_tools", "x_n_agents", "x_open_agents", "x_pending")
 """Numbers that are 0 before the first event; the others are unknown there."""
@@ -97,7 +97,7 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
         )
     log = {name: (1.0 + pl.col(of)).log(2).floor() for name, of in _BUCKETS.items()}
     above = superiors(corpus, events)
-    events = with_told_role(events, "owner", "x_role").with_columns(
+    events = with_told_role(events, roles(events), "owner", "x_role").with_columns(
         **log, x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
     )
     numbers = [name for name in NUMBERS if name not in OF_EPOCHS]
