@@ -60,7 +60,9 @@ def make(out: Path) -> Path:
         output([sys.executable, "-P", "-m", "maturin", "sdist", "--out", scratch], ROOT)
         (plain,) = Path(scratch).glob("*.tar.gz")
         with tarfile.open(plain) as opened:
-            opened.extractall(scratch, filter="data")
+            # Python 3.11 has it from 3.11.4
+            opened.extraction_filter = getattr(tarfile, "data_filter", None)
+            opened.extractall(scratch)
         tree = Path(scratch, name)
         for one in CARRIED:
             (tree / one).parent.mkdir(exist_ok=True)
@@ -102,7 +104,9 @@ def check(source: Path, profile: str) -> str:
     """
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(source) as opened:
-            opened.extractall(scratch, filter="data")
+            # Python 3.11 has it from 3.11.4
+            opened.extraction_filter = getattr(tarfile, "data_filter", None)
+            opened.extractall(scratch)
         (tree,) = (path for path in Path(scratch).iterdir() if path.is_dir())
         for one in ("PKG-INFO", "LICENSE", "THIRD_PARTY_NOTICES.txt", *CARRIED):
             if not (tree / one).is_file():

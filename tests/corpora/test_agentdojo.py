@@ -39,7 +39,9 @@ def folder(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("agentdojo")
     archive = pa.CompressedInputStream(str(corpora / "agentdojo/runs.tar.zst"), "zstd").read()
     with tarfile.open(fileobj=io.BytesIO(archive)) as runs:
-        runs.extractall(target, filter="data")
+        # Python 3.11 has it from 3.11.4
+        runs.extraction_filter = getattr(tarfile, "data_filter", None)
+        runs.extractall(target)
     return target
 
 
