@@ -65,7 +65,9 @@ def unpacked(archive: Path, target: Path) -> Path:
     """The runs of the archive, under their own paths."""
     data = pa.CompressedInputStream(str(archive), "zstd").read()
     with tarfile.open(fileobj=io.BytesIO(data)) as runs:
-        runs.extractall(target, filter="data")
+        # Python 3.11 has it from 3.11.4
+        runs.extraction_filter = getattr(tarfile, "data_filter", None)
+        runs.extractall(target)
     return target
 
 
