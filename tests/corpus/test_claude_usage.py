@@ -176,3 +176,19 @@ def test_the_lines_themselves_say_what_is_a_floor(tmp_path: Path) -> None:
     corpus = read(tmp_path, lines)
     assert codes(corpus) == {"usage.incomplete": 1}
     assert "1 of 2 responses" in corpus.findings.select("message").collect().item()
+
+
+def test_what_a_cache_keeps_for_an_hour_is_apart(tmp_path: Path) -> None:
+    written = {"ephemeral_5m_input_tokens": 300, "ephemeral_1h_input_tokens": 200}
+    whole = usage(5, 50) | {"cache_creation_input_tokens": 500, "cache_creation": written}
+    corpus = read(tmp_path, [asks(0, "go"), says(4, "m1", "done", usage=whole)])
+    told = corpus.events.filter(pl.col("tokens").is_not_null())
+    kinds = ("tokens_in", "tokens_fresh", "tokens_cache_write", "tokens_cache_write_1h", "tokens")
+    assert told.select(kinds).collect().rows() == [(505, 5, 500, 200, 555)]
+    assert codes(corpus) == {}
+    # import, export, import
+    corpus.write_jsonl(tmp_path / "native.jsonl")
+    assert (
+        ot.read_traces(tmp_path / "native.jsonl").events.select(kinds).collect().drop_nulls().rows()
+        == told.select(kinds).collect().rows()
+    )

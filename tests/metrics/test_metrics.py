@@ -340,6 +340,8 @@ def test_members_by_hand() -> None:
     assert (lead["work"], lead["critical_work"], lead["critical_share"]) == pytest.approx((3, 3, 1 / 3))
     assert (bob["n_tool_errors"], bob["work"], bob["critical_work"], bob["lifetime"]) == (1, 6, 6, 6)
     assert by_name["ann"]["slack_min"] == 3
+    answers = {name: (row["n_answers"], row["n_answers_used"]) for name, row in by_name.items()}
+    assert answers == {"lead": (0, 0), "ann": (1, 1), "bob": (1, 1)}
     assert sum(row["n_events"] for row in rows) == 10
 
 

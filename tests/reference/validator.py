@@ -59,6 +59,7 @@ NUMERIC_EXTENSIONS = frozenset(
         "tokens_out",
         "tokens_reasoning",
         "tokens",
+        "tokens_cache_write_1h",
         "cost_usd",
         "turn",
         "score",

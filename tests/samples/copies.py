@@ -23,6 +23,7 @@ TOKENS = [
     "tokens",
     "tokens_cached",
     "tokens_cache_write",
+    "tokens_cache_write_1h",
     "tokens_reasoning",
     "cost_usd",
 ]

@@ -591,6 +591,7 @@ for _key in ("t_end", "score", "reward", "draft_score", "value", "p_behavior"):
 accept("duration_s negative", put(f"{SPARE}/duration_s", -1), field_ignored=(1, 3))
 accept("cost_usd negative", put(f"{SPARE}/cost_usd", -0.5), field_ignored=(1, 3))
 accept("duration_s of minus zero", literal(f"{SPARE}/duration_s", "-0.0"))
+_NOT_ADDED = ("tokens", "tokens_reasoning", "tokens_cache_write_1h", "turn")
 for _key, _top in (
     ("tokens_in", 2**63 - 1),
     ("tokens_fresh", 2**63 - 1),
@@ -599,11 +600,12 @@ for _key, _top in (
     ("tokens_out", 2**63 - 1),
     ("tokens_reasoning", 2**63 - 1),
     ("tokens", 2**63 - 1),
+    ("tokens_cache_write_1h", 2**63 - 1),
     ("turn", 2**32 - 1),
 ):
     for _spelling in ("0", "3", "3.0", "30e-1", "1e3", "0.0", str(_top)):
         # the event has 40 tokens in all
-        _more = _key not in ("tokens", "tokens_reasoning", "turn") and float(_spelling) > 40
+        _more = _key not in _NOT_ADDED and float(_spelling) > 40
         _told: dict[str, Any] = {"usage_conflict": (1, 3)} if _more else {}
         accept(f"{_key} {_spelling}", literal(f"{SPARE}/{_key}", _spelling), **_told)
     for _spelling in ("-1", "-1.0", "3.5", "1e-3", str(_top + 1), "1e30", "null", "true", '"3"', "[3]"):

@@ -164,6 +164,7 @@ codes!(
         OutcomeAmbiguous = "outcome.ambiguous" => "Several agents could have answered, and the recording does not say \
                                                    which one did.",
         TracePartial = "trace.partial" => "The recording ends before the data that the question needs.",
+        PriceAbsent = "price.absent" => "The price list has no price of the model then, or none of a kind of its tokens.",
     ]
 );
 

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 pub use crate::error::{REASONS, Reason};
 
 /// Version of the table layout, `major.minor`. Within a major, columns are only added.
-pub const SCHEMA_VERSION: &str = "1.1";
+pub const SCHEMA_VERSION: &str = "1.2";
 
 /// Dictionaries of open vocabularies. Columns that name the same kind of thing share one, so that
 /// codes can be compared across columns (an event's `agent` with another event's `to`).
@@ -238,7 +238,8 @@ words!(
         Tool = "tool", ContentRef = "content_ref", Trusted = "trusted", DurationS = "duration_s",
         TEnd = "t_end", TokensIn = "tokens_in", TokensFresh = "tokens_fresh",
         TokensCached = "tokens_cached", TokensCacheWrite = "tokens_cache_write", TokensOut = "tokens_out",
-        TokensReasoning = "tokens_reasoning", Tokens = "tokens", CostUsd = "cost_usd", Model = "model", Turn = "turn", Ok = "ok", Score = "score",
+        TokensReasoning = "tokens_reasoning", Tokens = "tokens",
+        TokensCacheWrite1h = "tokens_cache_write_1h", CostUsd = "cost_usd", Model = "model", Turn = "turn", Ok = "ok", Score = "score",
         Reward = "reward", DraftScore = "draft_score", Value = "value", PBehavior = "p_behavior",
         Action = "action", PActions = "p_actions", StateKey = "state_key", PrefixKey = "prefix_key",
         SubtaskId = "subtask_id", ContentHash = "content_hash", ArgsHash = "args_hash",
@@ -332,6 +333,7 @@ pub static EVENTS: Table = Table {
         opt("tokens_out", Kind::I64),
         opt("tokens_reasoning", Kind::I64),
         opt("tokens", Kind::I64),
+        opt("tokens_cache_write_1h", Kind::I64),
         opt("cost_usd", Kind::F64),
         opt("model", Kind::Name(Dict::Model)),
         opt("turn", Kind::U32),

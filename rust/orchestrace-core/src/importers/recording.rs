@@ -144,6 +144,8 @@ pub struct Usage {
     pub cached: Option<i64>,
     /// Of what was read, written to a cache.
     pub cache_write: Option<i64>,
+    /// Of what was written to a cache, what is to stay for an hour.
+    pub cache_write_1h: Option<i64>,
     /// Of what was written, reasoning.
     pub reasoning: Option<i64>,
     /// The total that the source states beside parts that sum to another number.
@@ -178,12 +180,14 @@ impl Usage {
             tokens,
             cached,
             cache_write,
+            cache_write_1h,
             reasoning,
             stated: _,
             cost_usd,
         } = *self;
         let counts = [tokens_in, fresh, cached, cache_write, tokens_out, reasoning, tokens];
-        let mut told = EventField::TOKENS.into_iter().zip(counts);
+        let hour = (EventField::TokensCacheWrite1h, cache_write_1h);
+        let mut told = EventField::TOKENS.into_iter().zip(counts).chain([hour]);
         let count =
             told.find_map(|(field, count)| Some((field, writer::Value::I64(count.filter(|n| *n < 0)?))));
         let price = cost_usd.filter(|cost| !Bound::of_field(EventField::CostUsd).holds(*cost));

@@ -15,6 +15,8 @@ pub(super) enum Part {
     Total,
     Cached,
     CacheWrite,
+    /// Of what was written to a cache, what is to stay for an hour.
+    CacheWrite1h,
     Reasoning,
     /// A part of input, output or cache by kind (`audio`, `ephemeral_5m`), which no column has.
     Share,
@@ -29,6 +31,7 @@ struct Words {
     total: bool,
     cache: bool,
     write: bool,
+    hour: bool,
     reasoning: bool,
     share: bool,
 }
@@ -46,8 +49,9 @@ pub(super) fn part(name: &str) -> Option<Part> {
             () if is(&["total"]) => words.total = true,
             () if is(&["cache", "cached"]) => words.cache = true,
             () if is(&["write", "written", "creation"]) => words.write = true,
+            () if is(&["1h"]) => words.hour = true,
             () if is(&["reasoning", "thinking", "thoughts"]) => words.reasoning = true,
-            () if is(&["audio", "text", "image", "video", "miss", "ephemeral", "5m", "1h"])
+            () if is(&["audio", "text", "image", "video", "miss", "ephemeral", "5m"])
                 || is(&["accepted", "rejected", "prediction"]) =>
             {
                 words.share = true;
@@ -56,9 +60,10 @@ pub(super) fn part(name: &str) -> Option<Part> {
             () => return None,
         }
     }
-    let Words { input, output, total, cache, write, reasoning, share } = words;
+    let Words { input, output, total, cache, write, hour, reasoning, share } = words;
     match () {
-        () if share => Some(Part::Share),
+        () if hour && cache && write => Some(Part::CacheWrite1h),
+        () if share || hour => Some(Part::Share),
         () if cache => Some(if write { Part::CacheWrite } else { Part::Cached }),
         () if reasoning => Some(Part::Reasoning),
         () if total && !input && !output => Some(Part::Total),
@@ -96,6 +101,7 @@ pub(super) struct Counts {
     pub total: Option<i64>,
     pub cached: Option<i64>,
     pub cache_write: Option<i64>,
+    pub cache_write_1h: Option<i64>,
     pub reasoning: Option<i64>,
     /// Whether the cache is spelt as Anthropic does, and input, too.
     pub beside: (bool, bool),
@@ -117,6 +123,7 @@ impl Counts {
                 Some(Part::Total) => &mut self.total,
                 Some(Part::Cached) => &mut self.cached,
                 Some(Part::CacheWrite) => &mut self.cache_write,
+                Some(Part::CacheWrite1h) => &mut self.cache_write_1h,
                 Some(Part::Reasoning) => &mut self.reasoning,
                 Some(Part::Share) | None => continue,
             };
@@ -130,7 +137,7 @@ impl Counts {
 
     /// Usage, and the total that stands beside its parts ([`of`]).
     pub(super) fn finish(self) -> (Usage, Option<i64>) {
-        let Self { input, output, total, cached, cache_write, reasoning, beside } = self;
+        let Self { input, output, total, cached, cache_write, cache_write_1h, reasoning, beside } = self;
         let cache = cached.unwrap_or(0).saturating_add(cache_write.unwrap_or(0));
         let (read, written) = (input.unwrap_or(0), output.unwrap_or(0));
         let thought = reasoning.unwrap_or(0);
@@ -148,6 +155,7 @@ impl Counts {
             tokens: total.filter(|_| !split),
             cached,
             cache_write,
+            cache_write_1h,
             reasoning,
             ..Usage::default()
         };
@@ -181,6 +189,7 @@ mod tests {
                 "cache_creation.input_tokens cache_creation_input_tokens details.cache_write_tokens \
                  input_tokens.cache_write input_tokens_cache_write cacheCreationInputTokens cache_write_tokens",
             ),
+            (Part::CacheWrite1h, "cache_creation.ephemeral_1h_input_tokens"),
             (
                 Part::Reasoning,
                 "reasoning.output_tokens reasoning_tokens details.reasoning_tokens output_tokens.reasoning \

@@ -69,6 +69,12 @@ pub static MEMBER_METRICS: &[Metric] = &[
         count: Count::Clock,
         summary: "time from spawn to last return or despawn, in the unit of t, summed over agents",
     },
+    Metric {
+        name: "n_answers",
+        count: Count::Things,
+        summary: "returns to other agents, but those with ok = false",
+    },
+    Metric { name: "n_answers_used", count: Count::Things, summary: "of these, with a path to the outcome" },
 ];
 
 /// A worker's buffers.
@@ -102,6 +108,8 @@ struct Sums {
     slack: f64,
     live: u32,
     lifetime: f64,
+    answers: u32,
+    answers_used: u32,
 }
 
 const NONE: Sums = Sums {
@@ -122,6 +130,8 @@ const NONE: Sums = Sums {
     slack: f64::INFINITY,
     live: 0,
     lifetime: 0.0,
+    answers: 0,
+    answers_used: 0,
 };
 
 impl Members {
@@ -209,13 +219,18 @@ impl Members {
             if let Some(cost) = subject.owners.cost_usd(view, v) {
                 sums.cost = Some(sums.cost.unwrap_or(0.0) + cost);
             }
-            sums.live += u32::from(lives.is_some_and(|lives| lives[v]));
+            let live = lives.is_some_and(|lives| lives[v]);
+            sums.live += u32::from(live);
             if let Some(timing) = scheduled {
                 sums.work += timing.duration[v];
                 sums.slack = sums.slack.min(subject.slack.slack[v]);
             }
             if crate::graph::units::is_message(view, subject.owners, v) {
                 sums.sent += 1;
+                if view.event_type(v) == EventType::Return && view.ok.get(v) != Some(false) {
+                    sums.answers += 1;
+                    sums.answers_used += u32::from(live);
+                }
                 let to = view.to.get(v).and_then(|to| subject.owners.name_index(to));
                 let to = to.map_or(NOBODY, |to| self.of_name[to as usize]);
                 if let Some(sums) = self.sums.get_mut(to as usize) {
@@ -272,9 +287,16 @@ impl Members {
             }
         }
         match subject.lives() {
-            Err(reason) => out.absent(20, reason),
-            Ok(_) => out.ratio(20, f64::from(sums.live), f64::from(sums.events)),
+            Err(reason) => {
+                out.absent(20, reason);
+                out.absent(23, reason);
+            }
+            Ok(_) => {
+                out.ratio(20, f64::from(sums.live), f64::from(sums.events));
+                out.count(23, sums.answers_used as usize);
+            }
         }
+        out.count(22, sums.answers as usize);
         if sums.agents > 0 { out.set(21, sums.lifetime) } else { out.absent(21, Reason::RatioEmpty) }
     }
 }

@@ -473,6 +473,7 @@ fn usage_of(metrics: Value<'_>) -> Usage {
     Usage {
         cached: own.cached.or(extra.cached),
         cache_write: own.cache_write.or(extra.cache_write),
+        cache_write_1h: own.cache_write_1h.or(extra.cache_write_1h),
         reasoning: own.reasoning.or(extra.reasoning),
         cost_usd: metrics.get("cost_usd").f64(),
         ..own

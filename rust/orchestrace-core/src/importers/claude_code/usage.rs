@@ -60,6 +60,7 @@ impl Reader<'_> {
                 whole.tokens_out = less(whole.tokens_out, usage.tokens_out);
                 whole.cached = less(whole.cached, usage.cached);
                 whole.cache_write = less(whole.cache_write, usage.cache_write);
+                whole.cache_write_1h = less(whole.cache_write_1h, usage.cache_write_1h);
             }
             let model = self.recording.text(part.get("model").str().unwrap_or_default());
             let kind = records.code(part.get("type").str().unwrap_or_default());
@@ -109,8 +110,10 @@ fn counts(usage: Value<'_>) -> Usage {
         let first = by_age.next()?;
         Some(by_age.fold(first, i64::saturating_add))
     });
+    let cache_write_1h = count(created.get("ephemeral_1h_input_tokens"));
     let parts = [uncached, cache_write, cached];
     let known = parts.iter().any(Option::is_some);
     let tokens_in = parts.into_iter().flatten().fold(0_i64, i64::saturating_add);
-    Usage { tokens_in: known.then_some(tokens_in), tokens_out, cached, cache_write, ..Usage::default() }
+    let tokens_in = known.then_some(tokens_in);
+    Usage { tokens_in, tokens_out, cached, cache_write, cache_write_1h, ..Usage::default() }
 }

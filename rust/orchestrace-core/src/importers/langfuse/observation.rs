@@ -277,7 +277,7 @@ fn usage(value: Value<'_>) -> Option<(Usage, Option<i64>)> {
             Some(Part::Cached) => &mut read.cached,
             Some(Part::CacheWrite) => &mut read.cache_write,
             Some(Part::Reasoning) => &mut read.reasoning,
-            Some(Part::Share) | None => &mut unnamed,
+            Some(Part::CacheWrite1h | Part::Share) | None => &mut unnamed,
         };
         if matches!(part, Some(Part::Input | Part::Output | Part::Total)) {
             *slot = Some(n);

@@ -240,6 +240,8 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
         tokens: total.filter(|_| read.is_none() && written.is_none()),
         cached: detail("prompt_token_details", &["cache_read", "cached_tokens"]).or(of_model.cached),
         cache_write: detail("prompt_token_details", &["cache_creation"]).or(of_model.cache_write),
+        cache_write_1h: detail("prompt_token_details", &["ephemeral_1h_input_tokens"])
+            .or(of_model.cache_write_1h),
         reasoning: detail("completion_token_details", &["reasoning", "reasoning_tokens"])
             .or(of_model.reasoning),
         cost_usd: run.get("total_cost").number_like().filter(|cost| cost.is_finite() && *cost > 0.0),

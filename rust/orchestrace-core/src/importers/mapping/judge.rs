@@ -31,6 +31,7 @@ const STEP: &[Key] = &[
     Key::Tokens,
     Key::Cached,
     Key::CacheWrite,
+    Key::CacheWrite1h,
     Key::Fresh,
     Key::Reasoning,
     Key::Cost,

@@ -45,6 +45,7 @@ keys!(
     Fresh = "fresh",
     Cached = "cached",
     CacheWrite = "cache_write",
+    CacheWrite1h = "cache_write_1h",
     Reasoning = "reasoning",
     Cost = "cost",
     Prompt = "prompt",

@@ -506,6 +506,7 @@ impl<'a> Telling<'a> {
             tokens: self.whole(Key::Tokens, scope),
             cached: self.whole(Key::Cached, scope),
             cache_write: self.whole(Key::CacheWrite, scope),
+            cache_write_1h: self.whole(Key::CacheWrite1h, scope),
             reasoning: self.whole(Key::Reasoning, scope),
             cost_usd: self.value(&spec.step, Key::Cost, scope, "a number of at least 0", |found, _| {
                 found.f64().filter(|cost| *cost >= 0.0)

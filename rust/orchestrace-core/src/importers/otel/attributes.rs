@@ -119,6 +119,7 @@ pub(in crate::importers) struct Facts<'t> {
     total: Best<i64>,
     cached: Best<i64>,
     cache_write: Best<i64>,
+    cache_write_1h: Best<i64>,
     reasoning: Best<i64>,
     cost: Best<f64>,
     cost_parts: [Option<f64>; 2],
@@ -329,6 +330,7 @@ impl<'t> Facts<'t> {
             Some(Part::Total) => &mut self.total,
             Some(Part::Cached) => &mut self.cached,
             Some(Part::CacheWrite) => &mut self.cache_write,
+            Some(Part::CacheWrite1h) => &mut self.cache_write_1h,
             Some(Part::Reasoning) => &mut self.reasoning,
             Some(Part::Share) | None => return,
         };

@@ -531,6 +531,9 @@ impl<'r> Emission<'r, '_, '_> {
         for (field, count) in usage.counts().told() {
             self.out.set(field, Value::I64(count));
         }
+        if let Some(hour) = usage.cache_write_1h.filter(|n| *n >= 0) {
+            self.out.set(EventField::TokensCacheWrite1h, Value::I64(hour));
+        }
         if let Some((field, value)) = usage.impossible() {
             // Left out of the sums too: the writer reports it.
             self.out.set(field, value);

@@ -334,6 +334,7 @@ pub(super) fn merge(sum: &mut Usage, usage: &Usage) {
             (&mut sum.tokens, usage.tokens),
             (&mut sum.cached, usage.cached),
             (&mut sum.cache_write, usage.cache_write),
+            (&mut sum.cache_write_1h, usage.cache_write_1h),
             (&mut sum.reasoning, usage.reasoning),
         ];
         for (sum, count) in counts {

@@ -260,6 +260,7 @@ impl<'t> Facts<'t> {
             total: self.total.value,
             cached: self.cached.value,
             cache_write: self.cache_write.value,
+            cache_write_1h: self.cache_write_1h.value,
             reasoning: self.reasoning.value,
             ..Counts::default()
         };

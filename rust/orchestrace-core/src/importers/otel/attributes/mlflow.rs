@@ -53,6 +53,7 @@ impl<'t> Facts<'t> {
         self.total.offer(3, total.or(usage.tokens));
         self.cached.offer(3, usage.cached);
         self.cache_write.offer(3, usage.cache_write);
+        self.cache_write_1h.offer(3, usage.cache_write_1h);
         self.reasoning.offer(3, usage.reasoning);
         self.cost.offer(3, usage.cost_usd);
     }
