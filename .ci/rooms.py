@@ -33,6 +33,7 @@ ROOMS = (
     "outcomes",
     "metrics",
     "safety",
+    "costs",
     "evaluation",
     "effects",
     "stopping",

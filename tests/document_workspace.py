@@ -61,6 +61,7 @@ def laid_out(home: Path, name: str) -> Path:
     (home / "runs.jsonl").unlink()
     ids = [json.loads(line)["trace_id"] for line in runs.read_text().splitlines()]
     pl.DataFrame({"trace_id": ids, "solved": [True, False, True, True]}).write_csv(here / "scores.csv")
+    (here / "ours.csv").write_text("model,input,output\nours-70b,0.9,0.9\n")
 
     format = Path(name).stem if name.startswith("docs/formats/") else ""
     inputs = (

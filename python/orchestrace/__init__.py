@@ -17,6 +17,7 @@ from .base.namespaces import load_when_asked
 
 if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
     from . import (
+        costs,
         decisions,
         distributed,
         effects,
@@ -68,6 +69,7 @@ __all__ = [
     "SchemaError",
     "__version__",
     "compare",
+    "costs",
     "credit",
     "credit_method",
     "decisions",
@@ -132,6 +134,7 @@ load_when_asked(
         ".view.verb": "view",
     },
     modules=(
+        "costs",
         "decisions",
         "distributed",
         "effects",

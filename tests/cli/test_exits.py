@@ -21,6 +21,8 @@ READERS: dict[str, list[str]] = {
     "explain": ["explain", "--id", "lead"],
     "replay": ["replay", "--each", "agent"],
     "metrics": ["metrics"],
+    "costs": ["costs"],
+    "agents": ["agents"],
     "rewards": ["rewards"],
     "decisions": ["decisions"],
     "taint": ["taint"],

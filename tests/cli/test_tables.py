@@ -44,6 +44,12 @@ ANSWERS: dict[str, tuple[list[str], list[str]]] = {
         ["part", "kind", "event", "weight", "amount", "rule"],
     ),
     "replay": (["replay", "RUNS", "--each", "agent"], ["unit_id", "effect", "tier", "reason", "bounds"]),
+    "costs by model": (["costs", "RUNS"], ["model", "tokens", "cost_usd", "basis", "unpriced_share"]),
+    "costs by importer": (["costs", "RUNS", "--by", "importer"], ["importer", "tokens", "cost_usd", "basis"]),
+    "costs by trace": (["costs", "RUNS", "--by", "trace"], ["trace_id", "tokens", "cost_usd", "basis"]),
+    "costs by agent": (["costs", "RUNS", "--by", "agent"], ["trace_id", "agent", "tokens", "cost_usd"]),
+    "costs by role": (["costs", "RUNS", "--by", "role"], ["trace_id", "role", "tokens", "cost_usd"]),
+    "agents spawned": (["agents", "RUNS"], ["trace_id", "agent", "role", "tokens", "critical", "answered"]),
     "rewards": (["rewards", "RUNS", "--rule", "parl"], ["trace_id", "reward", "unit", "value"]),
     "decisions": (
         ["decisions", "RUNS", "--kind", "delegate"],
@@ -114,6 +120,11 @@ def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
         },
         **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
         "metrics by trace": [ot.metrics(corpus)],
+        **{
+            f"costs by {by}": [ot.costs.table(corpus, by=by)]
+            for by in ("model", "importer", "trace", "agent", "role")
+        },
+        "agents spawned": [ot.costs.spawns(corpus)],
         "rewards": [ot.rewards.compute(corpus, "finish")],
         "decisions": [ot.decisions.table(corpus, "spawn")],
         "stopping abort": [ot.stopping.evaluate_abort(stops, ot.stopping.fit_abort(stops), n_boot=10)],

@@ -48,6 +48,8 @@ def calls(folder: Path) -> dict[str, Call]:
     recorded, stored = folder / "runs.jsonl", folder / "stored"
     ot.generate(recorded, traces=6, seed=3)
     ot.ingest(recorded, stored)
+    price_list = folder / "prices.csv"
+    price_list.write_text("model,input,output\nours-7b,1,2\n")
     corpus = ot.read_traces(recorded)
     credits, agents = ot.credit(corpus), ot.credit(corpus, unit="agent")
     turns = ot.credit(corpus, method="broadcast", unit="turn")
@@ -166,6 +168,10 @@ def calls(folder: Path) -> dict[str, Call]:
         ),
         "interventions.concurrency": Call(ot.interventions.concurrency, {"slots": 2}),
         "schedules.concurrency_profile": on(ot.schedules.concurrency_profile),
+        "costs.prices": Call(ot.costs.prices, {}),
+        "costs.read_prices": Call(ot.costs.read_prices, {"path": price_list}),
+        "costs.spawns": on(ot.costs.spawns),
+        "costs.table": on(ot.costs.table),
         "decisions.contexts": on(ot.decisions.contexts),
         "decisions.table": on(ot.decisions.table, kind="spawn", credits=agents),
         "decisions.table stop": on(ot.decisions.table, kind="stop", source="turn", bounds=(-9.0, 9.0)),

@@ -117,6 +117,13 @@ def drawn(home: Path, corpus: ot.Corpus) -> Path:
     return ot.plot.save(ot.plot.timeline(corpus, 0), "~/timeline.svg")
 
 
+def priced(home: Path, corpus: ot.Corpus) -> object:
+    (home / "prices.csv").write_text("model,input,output\nours-7b,1,2\n")
+    listed = ot.costs.read_prices("~/prices.csv")
+    assert ot.costs.table(corpus, prices="~/prices.csv").equals(ot.costs.table(corpus, prices=listed))
+    return ot.costs.spawns(corpus, prices="~/prices.csv").height
+
+
 Call = Callable[[Path, ot.Corpus], object]
 TAKEN: dict[tuple[str, str], Call] = {
     ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
@@ -148,6 +155,9 @@ TAKEN: dict[tuple[str, str], Call] = {
         ot.synthetic.planted("~/p.jsonl", traces=8),
         home / "p.jsonl",
     )[1],
+    ("costs.read_prices", "path"): priced,
+    ("costs.spawns", "prices"): priced,
+    ("costs.table", "prices"): priced,
     ("scaling.survey", "path"): survey_at,
     ("Corpus.with_measures", "frame"): measured,
     ("Corpus.write_jsonl", "target"): on_disk,

@@ -6,6 +6,10 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
     "codes": {
         "codes": "Explain codes: rejects, findings, reasons, ignored records.",
     },
+    "costing": {
+        "costs": "Add up tokens and dollars, recorded or by a list of prices.",
+        "agents": "List sub-agents: who asked for each, its cost, whether its answer was used.",
+    },
     "crediting": {
         "credit": "Divide the reward among units.",
         "compare": "Compare credit methods: their cost and how far they agree.",

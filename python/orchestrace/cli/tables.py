@@ -54,6 +54,33 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         f"metrics by {by}": (key, "metric", "mean", "lower", "upper", "n_traces", "time_unit", "reason")
         for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
     },
+    "costs by model": (
+        *("model", "tokens", "cost_usd", "basis", "unpriced_share", "reason", "events", "tokens_fresh"),
+        *("tokens_cached", "tokens_cache_write", "tokens_out"),
+    ),
+    "costs by importer": (
+        *("importer", "tokens", "cost_usd", "basis", "unpriced_share", "reason", "events", "tokens_fresh"),
+        *("tokens_cached", "tokens_cache_write", "tokens_out"),
+    ),
+    **{
+        f"costs by {by}": (
+            *(
+                "trace_id",
+                *(() if by == "trace" else (by,)),
+                "tokens",
+                "cost_usd",
+                "basis",
+                "unpriced_share",
+                "reason",
+            ),
+            *(("stated_usd",) if by == "trace" else ()),
+        )
+        for by in ("trace", "agent", "role")
+    },
+    "agents spawned": (
+        *("trace_id", "agent", "role", "tokens", "cost_usd", "seconds", "critical", "answered", "used"),
+        *("parent", "basis", "n_tool_errors", "unpriced_share", "credit"),
+    ),
     "rewards": ("trace_id", "reward", "family", "unit", "unit_id", "value", "reason"),
     "decisions": (
         *("trace_id", "actor", "action", "effect", "reason", "lower", "upper", "outcome"),

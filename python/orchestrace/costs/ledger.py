@@ -1,0 +1,234 @@
+"""The spawn ledger: what each sub-agent was asked for, what it cost, and whether its answer was used."""
+
+from typing import Any, Final
+
+import polars as pl
+
+from ..base.arguments import public
+from ..base.progress import Progress
+from ..base.schema import CREDITS
+from ..corpus.corpus import Corpus
+from ..corpus.frames import check_corpus
+from ..corpus.reward import Reward
+from ..credit.verb import credit
+from ..metrics.verb import metrics
+from ..schedules.scheduling import MaxGap
+from .price_list import Prices
+from .verb import table
+
+_COUNTED: Final = ("n_turns", "n_tool_calls", "n_tool_errors")
+_KINDS: Final = (
+    *("tokens", "tokens_fresh", "tokens_cached", "tokens_cache_write", "tokens_out", "tokens_reasoning"),
+)
+_REASONS: Final = ("n_tool_errors", "tokens", "cost_usd", "seconds", "work", "used", "credit")
+
+LEDGER: Final[dict[str, Any]] = {
+    "trace": pl.UInt32,
+    "trace_id": pl.String,
+    "agent": pl.String,
+    "parent": pl.String,
+    "role": pl.String,
+    "depth": pl.UInt32,
+    "n_spawns": pl.UInt32,
+    **dict.fromkeys((*_COUNTED, *_KINDS), pl.Int64),
+    "cost_usd": pl.Float64,
+    "basis": None,
+    "unpriced_share": pl.Float64,
+    "seconds": pl.Float64,
+    "work": pl.Float64,
+    "critical": pl.Boolean,
+    "critical_work": pl.Float64,
+    "time_unit": None,
+    "answered": pl.Boolean,
+    "used": pl.Boolean,
+    "credit": pl.Float64,
+    "reason": pl.Struct({name: CREDITS["reason"] for name in _REASONS}),
+}
+"""Columns of what `spawns` returns; None where another table has the type."""
+
+
+@public
+def spawns(
+    corpus: Corpus,
+    *,
+    prices: Prices = "package",
+    batch: bool = False,
+    reward: Reward | None = None,
+    method: str = "flow",
+    max_gap: MaxGap = "auto",
+    threads: int | None = None,
+    progress: Progress = None,
+) -> pl.DataFrame:
+    """List every sub-agent: who asked for it, what it cost, and whether its answer was used.
+
+    Parameters
+    ----------
+    corpus
+        The recordings.
+    prices, batch
+        As in `costs.table`.
+    reward, method
+        What is divided among the agents, and how, for ``credit``. None: the channel ``team``, where there is
+        one.
+    max_gap
+        As in `metrics`.
+    threads, progress
+        As in `read_traces`.
+
+    Returns
+    -------
+    DataFrame
+        A row per agent that another one spawned, by run and in the order in which they were spawned:
+        ``trace`` (UInt32), ``trace_id agent`` (String); ``parent``, who asked for it; ``role``, for what kind
+        of work; ``depth`` (UInt32) below the root; ``n_spawns`` (UInt32), how often it was asked for. Its own
+        turns, tool calls and errors and tokens by kind (Int64), without those of agents below it.
+        ``cost_usd`` (Float64), ``basis`` and ``unpriced_share`` as in `costs.table`. ``seconds`` (Float64):
+        from spawn to the last return or despawn, null where times are steps; ``work``: its own durations, in
+        ``time_unit``; ``critical``: whether any of it lies on the critical path, and ``critical_work``, how
+        much. ``answered``: it returned something to another agent, not as a failure; ``used``: such an answer
+        has a path to the outcome, null where it answered and the outcome is not known. ``credit`` (Float64):
+        its share of the reward, null without one. ``reason``: a struct that says why a number is null.
+
+    Raises
+    ------
+    ParameterError
+        An argument is out of range, or the method divides no reward among agents.
+
+    Notes
+    -----
+    Tier: all but ``credit`` is read off the recording. That an answer was used says that something read it
+    before the outcome, not that it changed the outcome: `effects.spawn` estimates that, over many runs.
+    O(events + edges).
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> corpus = ot.read_traces("data/samples")
+    >>> ledger = ot.costs.spawns(corpus)
+    >>> bool((ledger["n_spawns"] >= 1).all())
+    True
+    """
+    check_corpus(corpus)
+    agents = _spawned(corpus)
+    measured = metrics(corpus, by="agent", max_gap=max_gap, threads=threads, progress=progress)
+    dollars = table(corpus, by="agent", prices=prices, batch=batch)
+    paid = _credits(corpus, reward, method, threads)
+    rows = (
+        agents.join(measured.with_columns(pl.col("agent").cast(pl.String)), on=["trace", "agent"], how="left")
+        .join(
+            dollars.select("trace", "agent", "basis", "unpriced_share", priced="cost_usd", why="reason"),
+            on=["trace", "agent"],
+            how="left",
+        )
+        .join(paid, on=["trace", "agent"], how="left")
+        .join(
+            corpus.traces.select("trace", of_run="trace_id").collect(engine="streaming"),
+            on="trace",
+            how="left",
+        )
+        .sort("trace", "at", "agent")
+    )
+    return _shaped(rows)
+
+
+def _spawned(corpus: Corpus) -> pl.DataFrame:
+    """Agents that another one spawned: ``trace agent parent role depth n_spawns acted at``.
+
+    One that did nothing since is among them: who spawned it and as what is then that of the first spawn.
+    """
+    agents = (
+        corpus.agents.filter(pl.col("kind").cast(pl.String) == "agent")
+        .select("trace", pl.col("agent", "parent", "role").cast(pl.String), "depth", "first_seq")
+        .collect(engine="streaming")
+    )
+    spawns = (
+        corpus.events.filter(pl.col("type").cast(pl.String) == "spawn", pl.col("to").is_not_null())
+        .select("trace", "seq", "t", pl.col("agent", "to", "role").cast(pl.String))
+        .sort("trace", "t", "seq")
+        .with_row_index("at")
+        .group_by("trace", pl.col("to").alias("agent"), maintain_order=True)
+        .agg(
+            pl.len().alias("n_spawns"),
+            pl.col("at").first(),
+            pl.col("agent", "role").first().name.prefix("first_"),
+        )
+        .collect(engine="streaming")
+    )
+    parents = agents.select("trace", first_agent="agent", above="depth")
+    acted = pl.col("first_seq").is_not_null()
+    return (
+        spawns.join(agents, on=["trace", "agent"], how="left")
+        .join(parents, on=["trace", "first_agent"], how="left")
+        .with_columns(acted=acted)
+        .filter(
+            pl.when(acted)
+            .then(pl.col("parent").is_not_null())
+            .otherwise(pl.col("first_agent") != pl.col("agent"))
+        )
+        .select(
+            "trace",
+            "agent",
+            "n_spawns",
+            "acted",
+            "at",
+            parent=pl.coalesce("parent", "first_agent"),
+            role=pl.when("acted").then("role").otherwise("first_role"),
+            depth=pl.when("acted").then("depth").otherwise(pl.col("above") + 1),
+        )
+    )
+
+
+def _credits(corpus: Corpus, reward: Reward | None, method: str, threads: int | None) -> pl.DataFrame:
+    """``trace agent credit credit_reason`` of every agent; without rows where no run has the reward."""
+    if reward is None and "team" not in corpus.reward_channels():
+        kinds = {"trace": pl.UInt32, "agent": pl.String, "credit": pl.Float64, "credit_reason": pl.String}
+        return pl.DataFrame(schema=kinds)
+    told = credit(corpus, method=method, unit="agent", reward=reward or "team", threads=threads)
+    return told.select(
+        "trace",
+        "credit",
+        agent=pl.col("unit_id").cast(pl.String),
+        credit_reason=pl.col("reason").cast(pl.String),
+    )
+
+
+def _shaped(rows: pl.DataFrame) -> pl.DataFrame:
+    """The columns of `LEDGER`."""
+    timed = pl.col("clock_unit").cast(pl.String) == "seconds"
+
+    def why(name: str) -> pl.Expr:
+        return pl.col("reason").struct.field(name).cast(pl.String)
+
+    reasons = {
+        "n_tool_errors": pl.when("acted").then(why("n_tool_errors")).otherwise(pl.lit("field.absent")),
+        "tokens": pl.when("acted").then(why("tokens")).otherwise(pl.lit("field.absent")),
+        "cost_usd": pl.when(pl.col("priced").is_null()).then(
+            pl.coalesce(pl.col("why").cast(pl.String), pl.lit("field.absent"))
+        ),
+        "seconds": pl.when(~pl.col("acted"))
+        .then(pl.lit("field.absent"))
+        .when(timed)
+        .then(why("lifetime"))
+        .otherwise(pl.lit("time.steps")),
+        "work": pl.when("acted").then(why("work")).otherwise(pl.lit("field.absent")),
+        "used": pl.when("answers").then(why("n_answers_used")),
+        "credit": pl.when(pl.col("credit").is_null()).then(
+            pl.coalesce("credit_reason", pl.lit("reward.absent"))
+        ),
+    }
+    # what never answered was not used, whatever the outcome
+    rows = rows.with_columns(answers=pl.when("acted").then(pl.col("n_answers") > 0).otherwise(False))
+    shaped = rows.with_columns(
+        trace_id="of_run",
+        n_spawns=pl.col("n_spawns").fill_null(0),
+        cost_usd="priced",
+        seconds=pl.when(timed).then("lifetime"),
+        critical=pl.when("acted").then(pl.col("critical_work") > 0).otherwise(False),
+        answered="answers",
+        used=pl.when("answers").then(pl.col("n_answers_used") > 0).otherwise(False),
+        **{name: pl.when("acted").then(name).otherwise(0) for name in ("n_turns", "n_tool_calls")},
+        reason=pl.struct(reason.cast(CREDITS["reason"]).alias(name) for name, reason in reasons.items()),
+    )
+    return shaped.select(
+        pl.col(name) if kind is None else pl.col(name).cast(kind) for name, kind in LEDGER.items()
+    )

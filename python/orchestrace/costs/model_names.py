@@ -1,0 +1,51 @@
+"""Which row of a list of prices a recorded model is: by exact name, or by a name that goes on with a date."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import polars as pl
+
+_DATED: Final = re.compile(r"[-@:](20\d{6}|20\d\d-\d\d-\d\d|latest)$|@default$")
+"""How a name may go on and be the same model. Four digits are not enough: ``gpt-4-1106`` was another."""
+_LONGEST: Final = len("-2026-11-26")
+
+
+def listed_names(recorded: Iterable[str], prices: pl.DataFrame) -> pl.DataFrame:
+    """The listed name of each recorded one.
+
+    Parameters
+    ----------
+    recorded
+        Names of models, as recordings have them. One with a provider before a slash is of that provider.
+    prices
+        A list of prices.
+
+    Returns
+    -------
+    DataFrame
+        ``model`` (as recorded), ``listed`` and ``provider``: names that are in no list are left out, and so
+        are those that two providers of the list have, unless the recorded name says which one is meant.
+    """
+    providers: dict[str, set[str | None]] = {}
+    for name, provider in prices.select("model", "provider").unique().rows():
+        providers.setdefault(name, set()).add(provider)
+    rows = []
+    for model in recorded:
+        before, slash, after = model.partition("/")
+        if (known := _listed(model, providers)) is not None:
+            of = providers[known]
+        elif slash and (known := _listed(after, providers)) is not None:
+            of = providers[known] & {before.lower(), None}
+        else:
+            continue
+        if len(of) == 1:
+            rows.append((model, known, next(iter(of))))
+    return pl.DataFrame(rows, schema=dict.fromkeys(("model", "listed", "provider"), pl.String), orient="row")
+
+
+def _listed(name: str, known: dict[str, set[str | None]]) -> str | None:
+    if name in known:
+        return name
+    dated = _DATED.search(name, max(len(name) - _LONGEST, 0))
+    return name[: dated.start()] if dated and name[: dated.start()] in known else None

@@ -1,0 +1,201 @@
+"""Lists of prices: the dated one of the package, and those of users."""
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from ..base.arguments import public
+from ..base.errors import InputError, ParameterError, SchemaError
+from ..base.paths import path_of
+from ..base.schema import unknown_name
+from ..base.text import briefly, plain
+
+Prices = str | os.PathLike[str] | pl.DataFrame | None
+"""What a verb takes as ``prices``: ``"package"``, a file, a frame; None is no list."""
+
+KINDS: Final = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
+"""Kinds of tokens that have a price of their own, in dollars per million."""
+
+PRICES: Final[dict[str, Any]] = {
+    "model": pl.String,
+    "provider": pl.String,
+    "valid_from": pl.Date,
+    "valid_to": pl.Date,
+    "context_above": pl.Int64,
+    **dict.fromkeys(KINDS, pl.Float64),
+    "batch": pl.Float64,
+    "batch_cache": pl.Float64,
+    "source": pl.String,
+    "retrieved": pl.Date,
+}
+"""Columns of a list of prices, in order."""
+
+_NEEDED: Final = ("model", "input", "output")
+_KEY: Final = ("model", "provider", "context_above")
+
+
+@public
+def prices() -> pl.DataFrame:
+    """List the prices that the package knows, each with its source and the day on which that was read.
+
+    Returns
+    -------
+    DataFrame
+        A row per model, time and size of the context. ``model``: a name without the date of its version;
+        ``provider``. ``valid_from`` and ``valid_to`` (Date): the first day on which the row holds, and the
+        first on which it no longer does; null is open. ``context_above`` (Int64): the row holds for requests
+        with more tokens of input than that, null for all that no such row is for. US dollars per million
+        tokens (Float64): ``input``, which no cache gave or took; ``cache_read``; ``cache_write`` and
+        ``cache_write_1h``, to keep for minutes or for an hour; ``output``. Null: no price is known. ``batch``
+        is the factor of a batch on input and output, ``batch_cache`` on what a cache gives and takes.
+        ``source`` and ``retrieved`` (Date) say where and when a price was read.
+
+    Notes
+    -----
+    The standard tier of the provider's own interface. Prices by the hour of the day, by region or by
+    priority, storage of caches, fees of tools, pictures and sound are not in it.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> haiku = ot.costs.prices().filter(model="claude-haiku-4-5")
+    >>> haiku.select("input", "cache_read", "cache_write", "cache_write_1h", "output").row(0)
+    (1.0, 0.1, 1.25, 2.0, 5.0)
+    """
+    return _packaged()
+
+
+@cache
+def _packaged() -> pl.DataFrame:
+    place = Path(__file__).parent / "prices.csv"
+    return checked(pl.read_csv(place, infer_schema=False), "prices.csv")
+
+
+@public
+def read_prices(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """Read a list of prices from a CSV file.
+
+    Parameters
+    ----------
+    path
+        The file. Its columns are those of `prices`; ``model``, ``input`` and ``output`` have to be there. A
+        date is written ``2026-11-26``; an empty field is not known.
+
+    Returns
+    -------
+    DataFrame
+        The list, with the columns of `prices`.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is no CSV file.
+    SchemaError
+        A column is unknown or missing, or a row has a value that is no price or no date.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> import orchestrace as ot
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "ours.csv"
+    >>> _ = file.write_text("model,input,output\\nours-7b,0.2,0.2\\n")
+    >>> ot.costs.read_prices(file).select("model", "input", "output").row(0)
+    ('ours-7b', 0.2, 0.2)
+    """
+    place = path_of(path)
+    try:
+        text = pl.read_csv(place.read_bytes(), infer_schema=False, comment_prefix="#")
+    except OSError as error:
+        raise InputError(f"'{plain(place)}': {error.strerror}") from None
+    except pl.exceptions.PolarsError as error:
+        raise InputError(
+            f"'{plain(place)}' is no list of prices: expected a CSV file with the columns model, input,"
+            f" output ({briefly(str(error).splitlines()[0])})"
+        ) from None
+    return checked(text, f"'{plain(place)}'")
+
+
+def list_of(given: Prices) -> pl.DataFrame:
+    """The list that a caller means; without rows where it is None."""
+    if given is None:
+        return pl.DataFrame(schema=PRICES)
+    if isinstance(given, pl.DataFrame):
+        return checked(given, "prices")
+    if given == "package":
+        return _packaged()
+    return read_prices(given)
+
+
+def checked(given: pl.DataFrame, what: str) -> pl.DataFrame:
+    """A list of prices with all columns and their types.
+
+    Raises
+    ------
+    SchemaError
+        Says which column or row is wrong. Rows are counted from 1, without the header.
+    """
+    for name in given.columns:
+        if name not in PRICES:
+            raise SchemaError(f"{what}: {unknown_name('column', name, list(PRICES))}")
+    for name in _NEEDED:
+        if name not in given.columns:
+            raise SchemaError(f"{what}: column '{name}' is missing, expected at least model, input, output")
+    columns = []
+    for name, kind in PRICES.items():
+        if name not in given.columns:
+            columns.append(pl.Series(name, [None] * given.height, dtype=kind))
+            continue
+        column = given[name]
+        if column.dtype == pl.String:
+            column = column.str.strip_chars().replace("", None)
+        try:
+            as_date = column.dtype == pl.String and kind == pl.Date
+            typed = (
+                column.str.to_date("%Y-%m-%d", strict=False) if as_date else column.cast(kind, strict=False)
+            )
+        except pl.exceptions.PolarsError:
+            typed = pl.Series(name, [None] * given.height, dtype=kind)
+        numbers = kind == pl.Float64 or kind == pl.Int64
+        wrong = typed.is_null() & column.is_not_null()
+        if numbers:
+            wrong |= (~typed.cast(pl.Float64).is_finite() | (typed < 0)).fill_null(False)
+        if wrong.any():
+            at = wrong.arg_true()[0]
+            expected = "a number of at least 0" if numbers else "a date such as 2026-11-26"
+            raise SchemaError(f"{what}, row {at + 1}: {name} is {briefly(column[at])}, expected {expected}")
+        columns.append(typed.alias(name))
+    made = pl.DataFrame(columns)
+    for name in _NEEDED:
+        if made[name].null_count():
+            at = made[name].is_null().arg_true()[0]
+            raise SchemaError(f"{what}, row {at + 1}: {name} is empty")
+    _check_times(made, what)
+    return made
+
+
+def _check_times(made: pl.DataFrame, what: str) -> None:
+    """Refuse two prices of one model at one time."""
+    ordered = made.with_row_index("row", 1).sort(*_KEY, "valid_from", nulls_last=False, maintain_order=True)
+    before = ordered.select(pl.col("row", "valid_to", *_KEY).shift().name.suffix("_before"))
+    alike = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{name}_before")) for name in _KEY)
+    begins_late = (pl.col("valid_from") >= pl.col("valid_to_before")).fill_null(False)
+    both = pl.concat([ordered, before], how="horizontal")
+    clash = both.filter(pl.col("row_before").is_not_null(), alike, ~begins_late)
+    if clash.height:
+        row = clash.row(0, named=True)
+        raise SchemaError(
+            f"{what}, rows {row['row_before']} and {row['row']}: two prices of '{plain(row['model'])}' at one"
+            " time; say with valid_from and valid_to when each holds"
+        )
+    empty = made.with_row_index("row", 1).filter(pl.col("valid_from") >= pl.col("valid_to"))
+    if empty.height:
+        raise SchemaError(f"{what}, row {empty['row'][0]}: valid_from is not before valid_to")
+
+
+def check_batch(batch: object) -> None:
+    """Refuse what does not say whether requests went as a batch."""
+    if not isinstance(batch, bool):
+        raise ParameterError(f"batch is {briefly(batch)}, expected True or False")

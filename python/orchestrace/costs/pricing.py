@@ -1,0 +1,208 @@
+"""The price of each response: as recorded, else from a list (docs/reference/definitions.md, D33)."""
+
+from typing import Any, Final
+
+import polars as pl
+
+from ..base.schema import CREDITS
+from ..corpus.corpus import Corpus
+from .model_names import listed_names
+from .price_list import KINDS
+
+TOKENS: Final = ("tokens", "tokens_fresh", "tokens_cached", "tokens_cache_write", "tokens_out")
+"""Columns of tokens that tables of costs have."""
+
+BASIS: Final = pl.Enum(["recorded", "priced", "priced_undated", "mixed"])
+"""What a sum of dollars rests on."""
+
+SPENT: Final[dict[str, Any]] = {
+    "trace": pl.UInt32,
+    "seq": pl.UInt32,
+    "model": pl.String,
+    **dict.fromkeys(TOKENS, pl.Int64),
+    "cost_usd": pl.Float64,
+    "is_recorded": pl.Boolean,
+    "is_undated": pl.Boolean,
+    "reason": CREDITS["reason"],
+}
+"""Columns of `spent`."""
+
+_READ: Final = ("tokens_in", "tokens_cache_write_1h", "cost_usd")
+_MILLION: Final = 1_000_000
+
+
+def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
+    """What each event of the team spent, a row per event that records tokens or a price.
+
+    Parameters
+    ----------
+    piece
+        A corpus in memory.
+    prices
+        A list of prices; without rows nothing is priced.
+    batch
+        Whether all requests went as a batch.
+
+    Returns
+    -------
+    DataFrame
+        The columns of `SPENT`. ``cost_usd`` is null where ``reason`` says why.
+    """
+    events = _of_team(piece)
+    rows = _listed_rows(events, prices)
+    priced = events.join(rows, on=["trace", "seq"], how="left", maintain_order="left")
+    amount, reason = _amount(batch)
+    recorded = pl.col("cost_usd").is_not_null()
+    return priced.select(
+        "trace",
+        "seq",
+        "model",
+        *TOKENS,
+        cost_usd=pl.coalesce("cost_usd", amount),
+        is_recorded=recorded,
+        is_undated=~recorded & pl.col("day").is_null(),
+        reason=pl.when(~recorded).then(reason).cast(CREDITS["reason"]),
+    )
+
+
+def _of_team(piece: Corpus) -> pl.DataFrame:
+    """Events that spent something on the team's work (D18), with the day on which they did."""
+    outside = (
+        piece.agents.filter(pl.col("kind").cast(pl.String) != "agent")
+        .select("trace", pl.col("agent").cast(pl.String), outside=True)
+        .collect()
+    )
+    some = pl.col("cost_usd").is_not_null() | (pl.max_horizontal("tokens", "tokens_in", "tokens_out") > 0)
+    is_human = pl.col("type").cast(pl.String) == "human_intervention"
+    columns = ("trace", "seq", "t", *TOKENS, *_READ)
+    events = (
+        piece.events.filter(some, ~is_human)
+        .select(*columns, pl.col("agent", "model").cast(pl.String))
+        .collect()
+        .join(outside, on=["trace", "agent"], how="left", maintain_order="left")
+        .filter(pl.col("outside").is_null())
+    )
+    clock = piece.traces.select(
+        "trace", "started_at", timed=pl.col("time_basis").cast(pl.String).is_in(["seconds", "partial"])
+    ).collect()
+    # a time that is no time of day, or lies beyond all calendars, moves nothing
+    after = pl.when(pl.col("timed") & pl.col("t").is_between(0, 4e9)).then(pl.col("t")).otherwise(0.0)
+    when = pl.col("started_at").cast(pl.Datetime("us", "UTC")) + pl.duration(
+        microseconds=(after * 1e6).cast(pl.Int64)
+    )
+    return events.join(clock, on="trace", how="left", maintain_order="left").with_columns(day=when.dt.date())
+
+
+def _listed_rows(events: pl.DataFrame, prices: pl.DataFrame) -> pl.DataFrame:
+    """The row of the list that holds for each event: of its model, on its day, for its tokens of input."""
+    models = events["model"].unique().drop_nulls()
+    listed = prices.rename({"model": "listed"}).join(
+        listed_names(sorted(models), prices), on=["listed", "provider"], nulls_equal=True
+    )
+    day = pl.col("day")
+    holds = (pl.col("valid_from").is_null() | (pl.col("valid_from") <= day)) & (
+        pl.col("valid_to").is_null() | (day < pl.col("valid_to"))
+    )
+    # without a day, today's price: that which nothing ends
+    holds = pl.when(day.is_null()).then(pl.col("valid_to").is_null()).otherwise(holds)
+    fits = pl.col("context_above").is_null() | (pl.col("tokens_in") > pl.col("context_above"))
+    return (
+        events.select("trace", "seq", "model", "tokens_in", "day")
+        .join(listed, on="model")
+        .filter(holds, fits)
+        .sort("trace", "seq", "context_above", "valid_from", nulls_last=False)
+        .unique(["trace", "seq"], keep="last", maintain_order=True)
+        .select("trace", "seq", *KINDS, "batch", "batch_cache", is_listed=True)
+    )
+
+
+def _amount(batch: bool) -> tuple[pl.Expr, pl.Expr]:
+    """The dollars of an event, and why they are null."""
+    hour = pl.col("tokens_cache_write_1h").fill_null(0)
+    written = pl.col("tokens_cache_write").fill_null(0)
+    tokens = {
+        "input": pl.col("tokens_fresh"),
+        "cache_read": pl.col("tokens_cached").fill_null(0),
+        "cache_write": written - hour,
+        "cache_write_1h": hour,
+        "output": pl.col("tokens_out"),
+    }
+    of_cache = ("cache_read", "cache_write", "cache_write_1h")
+    factors = {kind: pl.col("batch_cache" if kind in of_cache else "batch") for kind in KINDS}
+    parts = []
+    for kind in KINDS:
+        price = pl.col(kind) * factors[kind] if batch else pl.col(kind)
+        # what was not used needs no price
+        parts.append(pl.when(tokens[kind] == 0).then(0.0).otherwise(tokens[kind] * price))
+    amount = pl.sum_horizontal(parts, ignore_nulls=False) / _MILLION
+    unsplit = pl.any_horizontal(pl.col("model", "tokens_fresh", "tokens_out").is_null())
+    reason = (
+        pl.when(unsplit)
+        .then(pl.lit("field.absent"))
+        .when(hour > written)
+        .then(pl.lit("result.range"))
+        .when(amount.is_null())
+        .then(pl.lit("price.absent"))
+        .when(~amount.is_finite())
+        .then(pl.lit("result.range"))
+    )
+    return pl.when(reason.is_null()).then(amount), reason
+
+
+def totals() -> dict[str, pl.Expr]:
+    """Sums over rows of `spent`: tokens, dollars with their basis, and what has no price."""
+    cost = pl.col("cost_usd")
+    recorded = pl.col("is_recorded") & cost.is_not_null()
+    priced = ~pl.col("is_recorded") & cost.is_not_null()
+    return {
+        **{name: _total(pl.col(name)) for name in TOKENS},
+        "recorded_usd": _dollars(cost.filter(recorded)),
+        "priced_usd": _dollars(cost.filter(priced)),
+        "undated": (priced & pl.col("is_undated")).any(),
+        "unpriced_tokens": pl.col("tokens").filter(cost.is_null()).fill_null(0).sum(),
+        "reason": pl.col("reason").drop_nulls().cast(pl.String).sort().first(),
+    }
+
+
+def _total(column: pl.Expr) -> pl.Expr:
+    """The sum of a count; null, not 0, where no row has one."""
+    return pl.when(column.is_not_null().any()).then(column.sum())
+
+
+def _dollars(column: pl.Expr) -> pl.Expr:
+    """The sum of floats in ascending order, which no number of threads changes; null where there is none."""
+    return column.drop_nulls().sort().cum_sum().last()
+
+
+def added() -> dict[str, pl.Expr]:
+    """Sums over sums of `totals`."""
+    return {
+        **{name: _total(pl.col(name)) for name in TOKENS},
+        "recorded_usd": _dollars(pl.col("recorded_usd")),
+        "priced_usd": _dollars(pl.col("priced_usd")),
+        "undated": pl.col("undated").any(),
+        "unpriced_tokens": pl.col("unpriced_tokens").sum(),
+        "reason": pl.col("reason").drop_nulls().sort().first(),
+    }
+
+
+def with_basis(sums: pl.DataFrame) -> pl.DataFrame:
+    """Sums of `totals` with their dollars, what these rest on, and the share of tokens without a price."""
+    recorded, priced = pl.col("recorded_usd"), pl.col("priced_usd")
+    of_list = pl.when("undated").then(pl.lit("priced_undated")).otherwise(pl.lit("priced"))
+    basis = (
+        pl.when(recorded.is_not_null() & priced.is_not_null())
+        .then(pl.lit("mixed"))
+        .when(recorded.is_not_null())
+        .then(pl.lit("recorded"))
+        .when(priced.is_not_null())
+        .then(of_list)
+    )
+    both = recorded.is_not_null() | priced.is_not_null()
+    dollars = pl.when(both).then(recorded.fill_null(0.0) + priced.fill_null(0.0))
+    return sums.with_columns(
+        cost_usd=dollars,
+        basis=basis.cast(BASIS),
+        unpriced_share=pl.when(pl.col("tokens") > 0).then(pl.col("unpriced_tokens") / pl.col("tokens")),
+        reason=pl.col("reason").cast(CREDITS["reason"]),
+    )
