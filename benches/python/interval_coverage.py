@@ -20,6 +20,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 import orchestrace as ot
 from orchestrace.statistics import rankings
 from orchestrace.statistics.influence import correlation_interval, mean_interval
+from orchestrace.statistics.log_ratio import task_ratio
 from orchestrace.statistics.resampling import draws, percentiles
 
 Floats = NDArray[np.float64]
@@ -41,6 +42,11 @@ MEANS: dict[str, tuple[Draw, float, tuple[float, float] | None]] = {
     "Poisson, mean 1 *": (lambda rng, size: rng.poisson(1.0, size).astype(np.float64), 1.0, None),
     "exponential": (lambda rng, size: rng.exponential(size=size), 1.0, None),
     "lognormal, sigma 1": (lambda rng, size: rng.lognormal(size=size), math.exp(0.5), None),
+    "one in ten is 20 times the rest": (
+        lambda rng, size: np.where(rng.random(size) < 0.1, 20.0, 1.0) * rng.lognormal(-0.02, 0.2, size),
+        2.9,
+        None,
+    ),
     "0 or 1, p = 0.5": (lambda rng, size: (rng.random(size) < 0.5).astype(np.float64), 0.5, (0.0, 1.0)),
     "0 or 1, p = 0.2": (lambda rng, size: (rng.random(size) < 0.2).astype(np.float64), 0.2, (0.0, 1.0)),
     "0 or 1, p = 0.05": (lambda rng, size: (rng.random(size) < 0.05).astype(np.float64), 0.05, (0.0, 1.0)),
@@ -59,8 +65,47 @@ CENTRED: dict[str, Draw] = {
     "exponential": lambda rng, size: rng.exponential(size=size) - 1.0,
 }
 SHARED = (0.0, 0.3, 1.0)
+FACTOR, NOISE = 0.5, 0.2
+
+
+def one_in_ten(rng: np.random.Generator, n: int) -> Floats:
+    """20 for one task in ten, 1 for the rest."""
+    return np.where(rng.random(n) < 0.1, 20.0, 1.0)
+
+
+#: Two sides of the same tasks before noise: how large each task is on side a, and what b makes of that.
+SIDES: dict[str, Callable[[np.random.Generator, int], tuple[Floats, Floats]]] = {
+    "lognormal, sigma 1; b is half": lambda rng, n: halved(rng.lognormal(0.0, 1.0, n)),
+    "lognormal, sigma 1.5; b is half": lambda rng, n: halved(rng.lognormal(0.0, 1.5, n)),
+    "one task in ten is 20 times the rest; b is half": lambda rng, n: halved(one_in_ten(rng, n)),
+    "lognormal, sigma 1; b is 1 more": lambda rng, n: added(rng.lognormal(0.0, 1.0, n)),
+    "all alike; b is half, in one task in ten 10 times": lambda rng, n: (
+        np.ones(n),
+        FACTOR * one_in_ten(rng, n),
+    ),
+}
+#: Of each: the mean difference and the mean log ratio before noise; factors have a mean log of their own.
+SIDE_TRUTH: dict[str, tuple[float, float]] = {
+    "lognormal, sigma 1; b is half": ((FACTOR - 1.0) * math.exp(0.5), math.log(FACTOR)),
+    "lognormal, sigma 1.5; b is half": ((FACTOR - 1.0) * math.exp(1.125), math.log(FACTOR)),
+    "one task in ten is 20 times the rest; b is half": ((FACTOR - 1.0) * 2.9, math.log(FACTOR)),
+    # the mean of ln(1 + 1/a), a lognormal: that of a softplus of a standard normal number
+    "lognormal, sigma 1; b is 1 more": (1.0, 0.8060594),
+    "all alike; b is half, in one task in ten 10 times": (
+        FACTOR * 2.9 - 1.0,
+        math.log(FACTOR) + 0.1 * math.log(20.0),
+    ),
+}
 UNITS = 12
 RHO = 0.4
+
+
+def halved(levels: Floats) -> tuple[Floats, Floats]:
+    return levels, FACTOR * levels
+
+
+def added(levels: Floats) -> tuple[Floats, Floats]:
+    return levels, levels + 1.0
 
 
 def table(header: Iterable[str], lines: Iterable[Iterable[object]]) -> str:
@@ -125,6 +170,28 @@ def unequal(samples: int) -> str:
                     theirs.append(percentile_rate(sums, sizes.astype(np.float64), 0.0))
                 lines.append([population, kind, f"{shared:.0%}", *map(told, ours), *map(told, theirs)])
     return table(header("population", "rows of a task", "variance in common"), lines)
+
+
+def two_sides(samples: int) -> str:
+    """Differences and ratios of two sides of the same tasks, with noise of `NOISE` on either."""
+    lines = []
+    for name, draw in SIDES.items():
+        difference, log_ratio = SIDE_TRUTH[name]
+        # noise has the mean 1: it moves no difference; it is alike on both sides: it moves no ratio
+        differences, ratios = [], []
+        for n in TASKS:
+            rng, hits = np.random.default_rng([8, n]), np.zeros(2)
+            for _ in range(samples):
+                a, b = (side * rng.lognormal(-(NOISE**2) / 2, NOISE, n) for side in draw(rng, n))
+                around = mean_interval(b - a, np.arange(n), confidence=0.95).around
+                ratio = task_ratio(a, b, confidence=0.95)
+                hits[0] += around.lower <= difference <= around.upper  # type: ignore[operator]
+                hits[1] += ratio.lower <= math.exp(log_ratio) <= ratio.upper  # type: ignore[operator]
+            differences.append(hits[0] / samples)
+            ratios.append(hits[1] / samples)
+        lines.append([name, *map(told, differences), *map(told, ratios)])
+    names = ["population of tasks", *(f"difference, {n}" for n in TASKS), *(f"ratio, {n}" for n in TASKS)]
+    return table(names, lines)
 
 
 def correlated(rng: np.random.Generator, n: int, kind: str) -> tuple[Floats, Floats]:
@@ -304,6 +371,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=20_000)
     samples = parser.parse_args().samples
     print(f"**Means of equal tasks** ({samples:,} samples)\n\n{means(samples)}\n")
+    print(f"**Two sides of the same tasks** ({samples:,} samples)\n\n{two_sides(samples)}\n")
     print(f"**Means of rows in unequal tasks** ({samples // 4:,} samples)\n\n{unequal(samples // 4)}\n")
     print(f"**Pooled correlations** ({samples:,} samples)\n\n{pooled(samples)}\n")
     resampled = table(
