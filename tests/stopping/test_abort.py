@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,12 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 import orchestrace as ot
+from orchestrace.statistics.folds import folds_over
 from orchestrace.stopping.abort_rule import ALARMS
 from orchestrace.stopping.epochs import EPOCHS
-from orchestrace.stopping.runs import Runs
+from orchestrace.stopping.pooled import Pooled
+from orchestrace.stopping.ratio import Ratio
+from orchestrace.stopping.runs import Runs, uniforms
 from orchestrace.stopping.thresholds import order
 from reference import stopping as reference
 from reference.stopping import Run
@@ -254,7 +258,42 @@ def test_cross_fitting_uses_all_runs_and_says_so() -> None:
     runs = planted(np.random.default_rng(6), 300)
     rule = ot.stopping.fit_abort(epochs_of(runs), cross=True)
     assert rule.n_calibration == sum(run.success for run in runs) and rule.n_fit == 300
-    assert rule.validity == "approximate" and "approximately" in rule.guarantee
+    n, rank = rule.n_calibration, math.ceil((rule.n_calibration + 1) * 0.9)
+    assert rule.validity == "approximate" and rule.rank == rank
+    sure = 2 * (n - rank + 4) / (n + 4)
+    assert rule.guarantee == (
+        "P(alarm at any epoch | success) <= 0.1, approximately: runs are scored by models of the other folds;"
+        f" at most {sure:.2g} by proof, over calibration and a new run from the same source"
+    )
+
+
+@pytest.mark.parametrize("ties", ["strict", "random"])
+@pytest.mark.parametrize("evidence", ["ratio", "log_odds"])
+def test_cross_fitting_compares_each_fold_by_the_model_that_did_not_see_it(evidence: Any, ties: Any) -> None:
+    """The count of calibration runs below a new one, fold by fold, and the rank that it has to reach."""
+    rng = np.random.default_rng(8)
+
+    def rounded(n: int) -> list[Run]:
+        return [replace(run, scores=[round(score) for score in run.scores]) for run in planted(rng, n)]
+
+    runs = rounded(90)
+    rule = ot.stopping.fit_abort(epochs_of(runs), cross=True, evidence=evidence, ties=ties, seed=3)
+    new = Runs.of(epochs_of(rounded(40)))
+    laid = Runs.of(epochs_of(runs))
+    fold, counts = folds_over(laid.tasks, 4, 3), np.zeros(len(new.k))
+    for own in range(4):
+        learn = laid.take(fold != own)
+        model = Ratio.fitted(learn, 1.0, False) if evidence == "ratio" else Pooled.chosen(learn, False, 3)
+        calibrate = laid.take((fold == own) & laid.success)
+        peaks, theirs = calibrate.most(model.of(calibrate)), uniforms(calibrate.names, 3)
+        values, drawn = model.of(new), uniforms(new.names, 3)[new.run]
+        for row in range(len(new.k)):
+            ties_won = (peaks == values[row]) & (theirs < drawn[row]) if ties == "random" else peaks < -np.inf
+            counts[row] += int((peaks < values[row]).sum() + ties_won.sum())
+    told = rule.apply(new.rows)
+    assert told["evidence"].to_list() == counts.tolist()
+    assert told["over"].to_list() == (counts >= rule.rank).tolist()
+    assert told["over"].sum() > 0
 
 
 # --- what a rule says of itself -----------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ..base.errors import ParameterError
 from ..decisions.rows import params_text
 from ..statistics.learners import one_thread
 from .epochs import REASON
+from .pooled import FOLDS
 from .runs import Runs, check_epochs, of_runs, uniforms
 from .thresholds import Method, order
 
@@ -76,7 +77,8 @@ class AbortRule:
         The share of successful runs that may be cut.
     threshold
         The alarm is at the first epoch whose evidence is above it; null if there are never alarms. Evidence
-        is a logarithm: of M_k (``ratio``, ``survival``), or of odds up to a constant.
+        is a logarithm: of M_k (``ratio``, ``survival``), or of odds up to a constant. Of a rule with
+        ``cross`` it is a number of calibration runs.
     rank
         The threshold is the value of this rank, from 1, among the `n_calibration`; null for ``ville``.
     n_fit, n_calibration
@@ -140,8 +142,15 @@ class AbortRule:
             "marginal": f"{share}, over calibration and a new run from the same source{also}",
             "confidence": f"P(alarm at any epoch | success) <= {0.9 * self.alpha:g}"
             f" for {1 - 0.1 * self.alpha:g} of all calibrations",
-            "approximate": f"{share}, approximately: runs are scored by models of the other folds",
+            "approximate": f"{share}, approximately: runs are scored by models of the other folds; at most"
+            f" {self._sure_share:.2g} by proof, over calibration and a new run from the same source",
         }[self.validity]
+
+    @property
+    def _sure_share(self) -> float:
+        """The bound of a rule with ``cross`` on false alarms over calibrations."""
+        n = self.n_calibration
+        return min(2.0 * (n - (self.rank or n) + FOLDS) / (n + FOLDS), 1.0)
 
     @public
     def at(self, alpha: float) -> "AbortRule":
