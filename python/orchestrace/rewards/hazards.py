@@ -82,7 +82,9 @@ def hazards(
         One row per detector, reward and step of training (``train_step``, null where none is recorded):
         ``family detector reward unit_id train_step value lower upper bound n_traces n_tasks alarm reason
         params``. ``value`` is dimensionless but for ``fake_success``, in units of the reward. ``alarm``: the
-        whole interval is beyond ``bound``; never with fewer than 20 traces or 5 tasks (``support.absent``).
+        whole interval is beyond ``bound``; never with fewer than 20 traces or 5 tasks (``support.absent``),
+        with which one honest team in ten alarms somewhere, and one in three if its calls vary freely
+        (docs/gaming.md).
         A detector whose input nothing gives is a row with null and ``field.absent``.
 
     Raises
