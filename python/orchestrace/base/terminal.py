@@ -15,8 +15,10 @@ from .text import plain
 
 GAP = 2
 """Blanks between columns."""
+PIPED = 120
+"""Cells of a line where standard output is no terminal."""
 _WIDEST = 44
-"""Cells of a column beside others on a terminal."""
+"""Cells of a column beside others on a terminal; a longer id is cut only where a line has no room for it."""
 _NARROWEST_ID = 12
 _NARROWEST_PROSE = 24
 _LINES = 4
@@ -35,6 +37,8 @@ class Table:
     """Columns for which there is no room."""
     empty: int = 0
     """Columns without any value."""
+    cut: list[str] = field(default_factory=list)
+    """Columns that have a value which is not there in full."""
 
 
 def terminal_width() -> int | None:
@@ -53,6 +57,7 @@ def lay_out(
     width: int | None,
     rows: int | None = None,
     chosen: bool = False,
+    piped: bool = False,
 ) -> Table:
     """Lay out a frame as a table of text.
 
@@ -70,6 +75,10 @@ def lay_out(
         How many of the rows are laid out; None for all.
     chosen
         Show exactly the columns of the frame, however wide they are.
+    piped
+        Leave columns out before values are cut: an id of up to 44 cells is whole, and so is what is folded.
+        Where `first` names columns, no others follow. A text that every row has stands below the rows, a
+        number stays in its column.
     """
     first = [name for name in first if name in frame.columns]
     order = frame.columns if chosen else [*first, *(name for name in frame.columns if name not in first)]
@@ -78,6 +87,8 @@ def lay_out(
     constants: dict[str, str] = {}
     if width is not None and frame.height > 1 and not chosen:
         same = [name for name in filled if _is_constant(frame[name])]
+        if piped:  # what one reads by its place in a row stays there: the first column, and numbers
+            same = [name for name in same if name != filled[0] and not frame[name].dtype.is_numeric()]
         same = same[1:] if len(same) == len(filled) else same
         constants = {name: _texts(frame[name].head(1))[0] for name in same if name in first}
         filled = [name for name in filled if name not in constants]
@@ -86,14 +97,17 @@ def lay_out(
     if width is None:
         widths = {one.name: one.natural for one in columns}
     else:
-        widths = _widths(columns, first, width, chosen)
+        widths = _widths(columns, first, width, chosen, piped)
     shown = [one for one in columns if one.name in widths]
     return Table(
         header=_line([(one.name, widths[one.name], one.is_number) for one in shown]),
-        rows=[line for at in range(head.height) for line in _row(shown, widths, at, width is not None)],
+        rows=[
+            line for at in range(head.height) for line in _row(shown, widths, at, width is not None, piped)
+        ],
         constants=constants,
         hidden=[one.name for one in columns if one.name not in widths],
         empty=empty,
+        cut=[one.name for one in shown if one.is_cut(widths[one.name], piped)],
     )
 
 
@@ -113,39 +127,46 @@ class _Column:
         natural = max(map(cell_len, (column.name, *texts)))
         return cls(column.name, texts, column.dtype.is_numeric(), prose, natural)
 
-    @property
-    def least(self) -> int:
+    def is_cut(self, width: int, piped: bool) -> bool:
+        """Whether a column of this width lacks a part of a value."""
+        return self.natural > width and not (self.is_prose and piped)
+
+    def least(self, piped: bool) -> int:
         """Cells that it needs at least."""
         if self.is_number:
             return self.natural
+        if piped and not self.is_prose:
+            return min(self.natural, _WIDEST)
         narrow = _NARROWEST_PROSE if self.is_prose else _NARROWEST_ID
         return min(self.natural, max(len(self.name), narrow))
 
 
-def _widths(columns: list[_Column], first: Sequence[str], width: int, chosen: bool) -> dict[str, int]:
+def _widths(
+    columns: list[_Column], first: Sequence[str], width: int, chosen: bool, piped: bool
+) -> dict[str, int]:
     """Cells of each column that is shown: first as narrow as need be, then wider, then others that fit."""
     widths: dict[str, int] = {}
     left = width + GAP
     wanted = [one for one in columns if chosen or one.name in first] or columns[:1]
     for one in wanted:
-        if chosen or not widths or one.least + GAP <= left:
-            widths[one.name] = one.least
-            left -= one.least + GAP
+        if chosen or not widths or one.least(piped) + GAP <= left:
+            widths[one.name] = one.least(piped)
+            left -= one.least(piped) + GAP
     for one in wanted:  # what is left goes to texts that were cut, the first one first
         if one.name in widths and left > 0:
-            most = one.natural if one.is_prose else min(one.natural, _WIDEST)
+            most = one.natural if one.is_prose or piped else min(one.natural, _WIDEST)
             more = min(left, max(most - widths[one.name], 0))
             widths[one.name] += more
             left -= more
-    for one in columns:
-        needed = min(one.natural, _WIDEST) + GAP
+    for one in [] if piped and first else columns:
+        needed = (one.natural if piped else min(one.natural, _WIDEST)) + GAP
         if one.name not in widths and one not in wanted and needed <= left:
             widths[one.name] = needed - GAP
             left -= needed
     return widths
 
 
-def _row(columns: list[_Column], widths: dict[str, int], at: int, cut: bool) -> Iterable[str]:
+def _row(columns: list[_Column], widths: dict[str, int], at: int, cut: bool, piped: bool) -> Iterable[str]:
     """The lines of a row: one, or more where prose is folded."""
     cells = []
     for one in columns:
@@ -153,7 +174,9 @@ def _row(columns: list[_Column], widths: dict[str, int], at: int, cut: bool) -> 
         if not cut or cell_len(text) <= width:
             cells.append([text])
         else:
-            cells.append(_folded(text, width) if one.is_prose else [_shortened(text, width)])
+            cells.append(
+                folded(text, width, None if piped else _LINES) if one.is_prose else [shortened(text, width)]
+            )
     for line in range(max(map(len, cells), default=0)):
         given = [cell[line] if line < len(cell) else "" for cell in cells]
         yield _line(
@@ -169,7 +192,7 @@ def _line(cells: Iterable[tuple[str, int, bool]]) -> str:
     return (" " * GAP).join(padded).rstrip()
 
 
-def _shortened(text: str, width: int) -> str:
+def shortened(text: str, width: int) -> str:
     """Both ends of a text."""
     head = fitting(text, width // 2)
     tail = fitting(text[::-1], width - 1 - cell_len(head))[::-1]
@@ -186,8 +209,8 @@ def fitting(text: str, width: int) -> str:
     return text
 
 
-def _folded(text: str, width: int) -> list[str]:
-    """A text in lines, of which the last says that there is more."""
+def folded(text: str, width: int, most: int | None = None) -> list[str]:
+    """A text in lines; of at most so many, the last says that there is more."""
     lines = [""]
     for word in text.split(" "):
         while cell_len(word) > width:  # a word that is longer than a line goes on in the next
@@ -200,8 +223,8 @@ def _folded(text: str, width: int) -> list[str]:
             lines[-1] = joined
         else:
             lines.append(word)
-    if len(lines) > _LINES:
-        lines = [*lines[: _LINES - 1], fitting(lines[_LINES - 1], width - 1) + "…"]
+    if most is not None and len(lines) > most:
+        lines = [*lines[: most - 1], fitting(lines[most - 1], width - 1) + "…"]
     return lines
 
 

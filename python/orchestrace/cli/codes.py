@@ -10,7 +10,7 @@ from ..base.remedies import code_rows
 from ..base.schema import unknown_name
 from .application import app
 from .options import grouped
-from .tables import TableOptions
+from .tables import TableOptions, print_line
 
 _COLUMNS: Final = ("level", "code", "severity", "meaning", "example", "fix")
 
@@ -36,5 +36,7 @@ def codes_(
         return
     for row in frame.iter_rows(named=True):
         kind = ", ".join(filter(None, (row["level"], row["severity"])))
-        typer.echo(f"{row['code']} ({kind})\n  {row['meaning']}")
-        typer.echo(f"  Example: {row['example']}\n  What to do: {row['fix']}")
+        print_line(f"{row['code']} ({kind})")
+        print_line(f"  {row['meaning']}")
+        print_line(f"  Example: {row['example']}")
+        print_line(f"  What to do: {row['fix']}")

@@ -11,7 +11,7 @@ from ..base.text import counted, plain
 from .application import SETTINGS, app
 from .options import Json, Threads
 from .output import FAILED, QUARANTINED
-from .tables import show, tell
+from .tables import print_line, show, tell
 
 mapping_app = typer.Typer(
     help="Check a mapping file against its records.",
@@ -63,10 +63,10 @@ def check_(
             for status, kind, count in records.iter_rows()
         ]
         total = int(records["count"].sum())
-        typer.echo(f"{counted(total, 'record')}: {', '.join(told) or 'none'}")
+        print_line(f"{counted(total, 'record')}: {', '.join(told) or 'none'}")
         for code, path, message, count in found["quarantine"].iter_rows():
             place = f" {path}" if path else ""
-            typer.echo(plain(f"{count:,} quarantined: {code}{place}: {message}"))
+            print_line(f"{count:,} quarantined: {code}{place}: {message}")
     if not (found["records"]["status"] == "used").any():
         raise typer.Exit(FAILED)
     if strict and (found["keys"].filter(missed).height or found["quarantine"].height):

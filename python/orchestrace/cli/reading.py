@@ -36,7 +36,7 @@ from .options import (
 )
 from .output import FAILED, STOPPED
 from .recordings import opened, refuse_unused, tell_quarantined, usable
-from .tables import TableOptions, show, tell
+from .tables import TableOptions, print_line, show, tell
 
 _DEMO: Final = ".orchestrace-demo"
 """Marks a folder that the command demo made, and may write to again."""
@@ -58,8 +58,8 @@ def demo(
     for method in ("flow", "grpo"):
         frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
     for name, frame in frames.items():
-        show(frame, name, "credit" if name.startswith("credits") else name, limit=5)
-    show(report(corpus)["quarantine"], "quarantined, by code", "report quarantine")
+        show(frame, name, "credit" if name.startswith("credits") else name, limit=5, rest="")
+    show(report(corpus)["quarantine"], "quarantined, by code", "report quarantine", rest="")
     typer.echo(", ".join(f"{count} {what}" for what, count in corpus.records.items()))
     write_text("", folder / _DEMO)
     for name, frame in frames.items():
@@ -92,7 +92,7 @@ def validate(recordings: RecordingOptions, as_json: Json = False) -> None:
     else:
         for row in rejects.iter_rows(named=True):
             place = f" {row['path']}" if row["path"] else ""
-            typer.echo(plain(f"{row['file']}:{row['line']}: {row['code']}{place}: {row['message']}"))
+            print_line(f"{row['file']}:{row['line']}: {row['code']}{place}: {row['message']}")
         counts = [f"{count:,} {what}" for what, count in records.items() if count and what != "read"]
         traces = counted(len(corpus), "trace")
         typer.echo(f"{counted(records['read'], 'record')}: {', '.join(counts) or 'none'}; {traces}")

@@ -13,7 +13,7 @@ from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.publication import refuse_existing, write_parquet
 from ..base.schema import unknown_name
-from ..base.terminal import Table, cell_text, fitting, flat, lay_out, terminal_width
+from ..base.terminal import PIPED, Table, cell_text, fitting, flat, lay_out, shortened, terminal_width
 from ..base.text import counted, plain, plain_json
 from .options import Force, Json
 
@@ -222,26 +222,70 @@ def show(
     limit: int | None = None,
     chosen: bool = False,
     hints: bool = False,
+    rest: str = "--json",
 ) -> None:
     """Print a frame as a table, with what is left out below it.
 
-    `hints` says that the command has the options that show it.
+    Where standard output is no terminal, lines have at most `PIPED` cells, and standard error says what is
+    left out; columns that somebody chose are there as they are. `hints` says that the command has the options
+    that show the rest; `rest` is the option of other commands, empty where their files have the rest.
     """
-    width = terminal_width()
-    limit = ROWS if limit is None and width is not None else limit
-    table = lay_out(frame, COLUMNS.get(name, ()), width=width, rows=limit, chosen=chosen)
-    typer.echo(plain(f"{title}: {counted(frame.height, 'row')}"))
+    terminal = terminal_width()
+    piped = terminal is None
+    width = PIPED if piped and not chosen else terminal
+    limit = ROWS if limit is None and not piped else limit
+    table = lay_out(
+        frame, COLUMNS.get(name, ()), width=width, rows=limit, chosen=chosen, piped=piped and not chosen
+    )
+    heading = plain(f"{title}: {counted(frame.height, 'row')}")
+    typer.echo(heading if width is None or cell_len(heading) <= width else shortened(heading, width))
     typer.echo(typer.style(table.header, bold=True))
     for row in table.rows:
         typer.echo(row)
     left = 0 if limit is None else max(frame.height - limit, 0)
-    for line in _notes(table, left, width, hints):
+    for line in _constants(table, width):
         typer.echo(typer.style(line, dim=True))
+    if piped:
+        _say_left_out(table, left, "--csv, or --columns NAME,..." if hints else rest)
+    else:
+        for line in _notes(table, left, width, hints):
+            typer.echo(typer.style(line, dim=True))
     typer.echo()
 
 
-def _notes(table: Table, rows: int, width: int | None, hints: bool) -> list[str]:
-    """What is not in the table, each in a line that fits."""
+def _say_left_out(table: Table, rows: int, rest: str) -> None:
+    """Say on standard error what of a table is not on standard output, and which option shows it."""
+    parts = [
+        counted(rows, "more row") if rows else "",
+        counted(len(table.hidden), "more column") if table.hidden else "",
+        f"long values cut in {', '.join(table.cut)}" if table.cut else "",
+    ]
+    if rest and (said := ", ".join(part for part in parts if part)):
+        typer.echo(plain(f"{said}; for all: {rest}"), err=True)
+
+
+def print_line(text: str) -> None:
+    """Print a line of text; where standard output is no terminal, folded between words to `PIPED` cells."""
+    line = plain(text)
+    if terminal_width() is None and cell_len(line) > PIPED:
+        line = "\n    ".join(_wrapped(line))
+    typer.echo(line)
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line in pieces, the first of `PIPED` cells at most, others of four less; words stay whole."""
+    pieces: list[str] = []
+    for word in line.split(" "):
+        room = PIPED if len(pieces) < 2 else PIPED - 4
+        if pieces and cell_len(pieces[-1]) + 1 + cell_len(word) <= room:
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+    return pieces
+
+
+def _constants(table: Table, width: int | None) -> list[str]:
+    """What every row has in a column that is not shown, in lines that fit."""
     lines: list[str] = []
     for name, value in table.constants.items():
         pair = plain(f"{name}: {value}")
@@ -250,6 +294,12 @@ def _notes(table: Table, rows: int, width: int | None, hints: bool) -> list[str]
             lines[-1] = joined
         else:
             lines.append(pair)
+    return lines if width is None else [fitting(line, width) for line in lines]
+
+
+def _notes(table: Table, rows: int, width: int | None, hints: bool) -> list[str]:
+    """What is not in the table on a terminal, each in a line that fits."""
+    lines: list[str] = []
     if rows:
         lines.append(counted(rows, "more row") + (": --limit N or --csv" if hints else ""))
     if table.hidden:
