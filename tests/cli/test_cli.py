@@ -356,7 +356,7 @@ def test_replay_on_slots_and_at_once(fork):
         (["--set", "edge=a:1"], "unknown selection in --set 'edge'"),
         (["--speed-up", "agent=ann"], "--speed-up 'agent=ann', expected something like agent=NAME:2"),
         (["--speed-up", "agnet=ann:2"], "did you mean 'agent'"),
-        (["--speed-up", "agent=ann:0"], "factor is 0"),
+        (["--speed-up", "agent=ann:0"], "--speed-up is 0"),
         (["--speed-up", "agent=anne:2"], "unknown agent 'anne'; did you mean 'ann'"),
         (["--truncate", "soon"], "--truncate: 'soon' is not a number"),
         (["--aggregate", "median"], "known: best, majority, mean, confidence"),

@@ -119,7 +119,7 @@ def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
     large = told(run("export", path, "--to", "ocel", "--max-bytes", "5", "-o", tmp_path / "x.json", code=2))
     assert "--trace" in large and "give --max-bytes " in large and "=" not in large
     little = told(run("ingest", path, "-o", tmp_path / "corpus", "--memory", "10", code=2))
-    assert little == "memory is 10 bytes, expected at least 64MiB"
+    assert little == "--memory is 10 bytes, expected at least 64MiB"
     run("credit", path, "--sink", tmp_path / "sink")
     again = told(run("credit", path, "--sink", tmp_path / "sink", code=2))
     assert "give --resume to continue it" in again

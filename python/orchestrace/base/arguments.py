@@ -42,6 +42,10 @@ _OF_POLARS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _PATHS = frozenset({"config", "folder", "mapping", "out", "path", "sink", "source", "target"})
 
 
+class UnknownArgument(TypeError):
+    """A call names an argument that the verb does not have, or passes more of them by position."""
+
+
 def public(verb: Callable[P, R]) -> Callable[P, R]:
     """A verb whose errors about its arguments are ours, in one line.
 
@@ -84,7 +88,7 @@ def public(verb: Callable[P, R]) -> Callable[P, R]:
         except _BROKEN as error:
             unfit = _unknown_argument(verb, kwargs) or _too_many(verb, args)
             if unfit is not None:
-                raise TypeError(unfit) from None
+                raise UnknownArgument(unfit) from None
             told = _misfit(verb, args, kwargs)
             if told is not None:
                 raise ParameterError(told) from error

@@ -13,6 +13,11 @@ from ..base.text import plain
 from .commands import COMMANDS
 from .output import FAILED, STOPPED, USAGE, tell
 
+UsageError: Any = typer.BadParameter.__bases__[0]
+"""What Typer raises where words are no options or arguments of a command; Typer has no name for it."""
+_HELP: Any = tuple(one for one in UsageError.__subclasses__() if one.__name__ == "NoArgsIsHelpError")
+_WORDS = "orchestrace.words"
+"""Where a context keeps the words behind the name of a command."""
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -66,7 +71,16 @@ class _Verbs(typer.core.TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
+        ctx.meta[_WORDS] = rest
         return name, command and self.commands[str(name)], rest
+
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        """The context of the application itself, whose own options may be misspelt."""
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except UsageError as error:
+            _say_misuse(error)
+            raise typer.Exit(USAGE) from None
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -75,6 +89,9 @@ class _Verbs(typer.core.TyperGroup):
                 return super().invoke(ctx)
         except BrokenPipeError:
             raise
+        except UsageError as error:
+            _say_misuse(error)
+            raise typer.Exit(USAGE) from None
         except (OrchestraceError, OSError) as error:
             tell(error, self._flags(ctx))
             raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
@@ -86,17 +103,25 @@ class _Verbs(typer.core.TyperGroup):
         return sorted(self.commands)
 
     def _flags(self, ctx: Any) -> dict[str, str]:
-        """The options of the command that runs, by the parameters of the library that they stand for.
-
-        For a group, those of all its commands: which one runs is unknown here, and they share them.
-        """
+        """The options of the command that runs, by the parameters of the library that they stand for."""
         command = self.commands.get(ctx.invoked_subcommand or "")
-        among = [command, *getattr(command, "commands", {}).values()]
-        options = [(one.name, one.opts) for each in among for one in getattr(each, "params", []) if one.opts]
+        inner = getattr(command, "commands", {})
+        command = next((inner[word] for word in ctx.meta.get(_WORDS, ()) if word in inner), command)
+        options = [(one.name, one.opts) for one in getattr(command, "params", []) if one.opts]
         flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
         other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
         other |= {f"{what}_tools": what for what in ("untrusted", "trusted", "privileged")}
-        return flags | {name: flags[own] for name, own in other.items() if own in flags}
+        other |= {"at": "truncated", "factor": "faster", "rule": "aggregate"}
+        return {name: flags[own] for name, own in other.items() if own in flags} | flags
+
+
+def _say_misuse(error: Any) -> None:
+    """Say in one line which word of a command is not one of its own; help of a group stays help."""
+    if isinstance(error, _HELP):
+        raise error
+    message = error.format_message().rstrip(".")
+    command = "" if error.ctx is None else f"; see {error.ctx.command_path} --help"
+    typer.echo(f"error: {plain(message[:1].lower() + message[1:] + command)}", err=True)
 
 
 def _warn(message: Warning | str, *_place: Any, **_more: Any) -> None:

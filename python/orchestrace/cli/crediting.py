@@ -8,6 +8,7 @@ import typer
 
 from .. import credit, explain, methods
 from ..base.deferred import Deferred
+from ..base.errors import ParameterError
 from ..base.schema import Unit as Level
 from ..base.text import plain
 from .application import app
@@ -40,6 +41,8 @@ def credit_(
     resume: Annotated[bool, typer.Option("--resume", help="Resume the result in that folder.")] = False,
 ) -> None:
     """Divide the reward among units."""
+    if resume and sink is None:
+        raise ParameterError("--resume is of --sink: name the folder of the result to continue")
     corpus = usable(recordings, rewards)
     options = credit_options(unit, rewards.reward, seed, param) | {"method": method}
     options |= engine.running(recordings.threads)
@@ -75,6 +78,8 @@ def compare_(
     options = credit_options(unit, rewards.reward, seed, None)
     runs = list(map(run_of, method)) if method else None
     frame = comparison.compare(corpus, runs, **options, **engine.running(recordings.threads))
+    if runs and frame.height and frame["error"].null_count() == 0:
+        raise ParameterError(f"no method could be asked; {frame['method'][0]}: {frame['error'][0]}")
     table.give(frame, "methods compared", "compare")
     tell_quarantined(corpus, recordings, recordings.strict)
 

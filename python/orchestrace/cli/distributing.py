@@ -11,6 +11,7 @@ import polars as pl
 import typer
 
 from .. import distributed, read_corpus
+from ..base.arguments import UnknownArgument
 from ..base.errors import ParameterError
 from ..base.text import counted, plain, plain_json
 from ..distributed.folder import load_plan
@@ -65,10 +66,10 @@ def plan_(
     asked = changes.scenarios() if verb == "replay" else []
     if verb == INGEST:
         given |= {} if memory is None else {"memory": memory}
-        made = distributed.plan(corpus, verb, folder=folder, tasks=tasks, **given)
+        made = _planned(corpus, verb, folder=folder, tasks=tasks, **given)
     else:
         opened = read_corpus(corpus, memory=memory)
-        made = distributed.plan(opened, verb, *asked, folder=folder, tasks=tasks, **given)
+        made = _planned(opened, verb, *asked, folder=folder, tasks=tasks, **given)
     if as_json:
         told = {"id": made.id, "folder": made.folder, "tasks": len(made.tasks)}
         typer.echo(plain_json(json.dumps(told)))
@@ -77,6 +78,14 @@ def plan_(
     last = len(made.tasks) - 1
     if last >= 0:
         typer.echo(f"run each: orchestrace run-task {plain(folder)} N, N from 0 to {last}")
+
+
+def _planned(corpus: Any, verb: str, *asked: Any, **options: Any) -> Plan:
+    """A plan; an argument that the verb does not take is a mistake of the command's user."""
+    try:
+        return distributed.plan(corpus, verb, *asked, **options)
+    except UnknownArgument as error:
+        raise ParameterError(f"--option: {error}") from None
 
 
 @app.command(name="run-task")

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -151,12 +152,15 @@ def gap_of(text: str) -> "MaxGap":
         return words[text]
     amount, unit = (text[:-1], text[-1:]) if text[-1:] in _SECONDS else (text, "s")
     try:
-        return float(amount) * _SECONDS[unit]
+        seconds = float(amount) * _SECONDS[unit]
     except ValueError:
+        seconds = math.nan
+    if not (math.isfinite(seconds) and seconds >= 0):
         raise ParameterError(
-            f"--max-gap is '{plain(text)}', expected a number, one with a unit (30s, 5m, 1h, 2d), auto"
-            " or none"
-        ) from None
+            f"--max-gap is '{plain(text)}', expected a number, one with a unit (30s, 5m, 1h, 2d), auto or"
+            " none; no number below 0"
+        )
+    return seconds
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

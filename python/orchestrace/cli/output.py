@@ -62,8 +62,8 @@ def _line(error: Exception) -> str:
 
 
 def _with_flags(message: str, flags: dict[str, str]) -> str:
-    """A message of the library with the options of a command for parameters, ``name=`` or ``name=value``, or
-    ``name:`` where it begins."""
+    """A message of the library with the options of a command for parameters: ``name=`` or ``name=value``,
+    ``name:`` or ``name is`` where it begins, ``for name 'value'``."""
 
     def flag(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"] or ""
@@ -72,6 +72,10 @@ def _with_flags(message: str, flags: dict[str, str]) -> str:
     names = "|".join(map(re.escape, flags))
     if not names:
         return message
-    begun = re.sub(rf"^({names})(?=: )", lambda found: flags[found[1]], message)
+    begun = re.sub(
+        rf"(?:^|(?<=, but ))({names})(?=: | is | has | must )|(?<= for )({names})(?= ')",
+        lambda found: flags[found[1] or found[2]],
+        message,
+    )
     pattern = rf"(?<![\w.])(?P<name>{names})=(?P<value>'[^']*'|[\w.-]*\w)?"
     return re.sub(pattern, flag, begun).replace("pass --", "give --")

@@ -258,6 +258,8 @@ def generate_(
     as_json: Json = False,
 ) -> None:
     """Write a seeded corpus of valid recordings."""
+    if events is not None and traces is not None:
+        raise ParameterError("give --traces or --events, not both")
     counts = generate(
         out,
         preset=preset,

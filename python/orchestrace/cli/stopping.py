@@ -36,7 +36,9 @@ Source = Annotated[
     typer.Option("--source", help="draft, score, turn or attempt; default: the first that a run has."),
 ]
 Channel = Annotated[str, typer.Option("--reward", help="The reward channel that is the outcome of a run.")]
-Price = Annotated[float, typer.Option("--price", help="What a unit of cost costs, in units of the quality.")]
+Price = Annotated[
+    float, typer.Option("--price", min=0.0, help="What a unit of cost costs, in units of the quality.")
+]
 Cost = Annotated[str, typer.Option("--cost", help="epochs, tokens, seconds or usd.")]
 Problem = Annotated[
     str, typer.Option("--problem", help="answer: stop and hand over; abort: stop and give up.")
@@ -57,6 +59,8 @@ def _epochs(corpus: Corpus, source: str | None, reward: str) -> pl.DataFrame:
 def _paid(corpus: Corpus, source: str | None, reward: str, problem: str) -> pl.DataFrame:
     """Epochs of the runs that the problem can be asked of."""
     found = _epochs(corpus, source, reward)
+    if not found.height:
+        raise ParameterError(f"no run has a point to stop at{f' of --source {source}' if source else ''}")
     if problem == "abort":
         return _with(found, "y", f"the reward '{reward}'")
     return _with(found, "q", "quality at some epoch")
@@ -121,6 +125,11 @@ def abort_(
     """Show what giving up saves: fit on half of the tasks, test on the rest."""
     corpus = usable(recordings)
     found = _with(_paid(corpus, source, reward, "abort"), "s", "score at some epoch")
+    if found["s"].null_count():
+        raise ParameterError(
+            "no run has a score at each point where it could be given up: name another --source, or record"
+            " scores"
+        )
     half = folds_over(found["task_id"].to_list(), 2, seed) if found.height else np.zeros(0, np.int64)
     past, new = (found.filter(pl.Series(half == part)) for part in (0, 1))
     rules = {
@@ -143,7 +152,7 @@ def frontier_(
     estimand: Estimand = "capped",
     price: Annotated[
         list[float] | None,
-        typer.Option("--price", help="A price of a unit of cost; repeatable."),
+        typer.Option("--price", min=0.0, help="A price of a unit of cost; repeatable."),
     ] = None,
     method: Annotated[
         list[str] | None, typer.Option("--method", help="A rule of stopping; repeatable; default: all.")

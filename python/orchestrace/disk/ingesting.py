@@ -266,6 +266,8 @@ def named_files(
 @contextmanager
 def owned(folder: Path, home: Home | None) -> Iterator[None]:
     """The folder, locked against other processes for as long as this one lives."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"'{folder}' is a file, expected a folder for the corpus")
     try:
         with told(folder):
             folder.mkdir(parents=True, exist_ok=True)

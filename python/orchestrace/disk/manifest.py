@@ -357,6 +357,10 @@ def load(folder: Path) -> Manifest | None:
         raw = path.read_bytes()
     except FileNotFoundError:
         return None
+    except NotADirectoryError:
+        raise InputError(
+            f"'{folder}' is a file, expected the folder of a corpus; make one of it with ingest"
+        ) from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
     return _sealed(raw, str(path))

@@ -121,7 +121,7 @@ def load_plan(folder: str | os.PathLike[str]) -> Plan:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise InputError(f"no plan in '{place}': it has no {PLAN}; make one with distributed.plan") from None
+        raise InputError(f"no plan in '{place}': it has no {PLAN}; make one with plan") from None
     except UnicodeDecodeError:
         raise SchemaError(f"{path} is damaged: it is not UTF-8; restore it, or plan again") from None
     except OSError as error:

@@ -9,6 +9,8 @@ from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward, amounts
 from ..metrics.verb import metrics
 
+DEFAULT_REWARD: Final = "team"
+"""Of a page for which nobody named a reward."""
 GROUPS: Final = ("scale", "usage", "taint")
 MEASURED: Final = (
     *("n_events", "n_agents", "n_tool_calls", "n_tool_errors"),
@@ -19,10 +21,15 @@ MEASURED: Final = (
 
 
 def list_runs(corpus: Corpus, reward: Reward, options: dict[str, Any]) -> tuple[pl.DataFrame, str | None]:
-    """A row per trace, and why rewards are null where the corpus has none.
+    """A row per trace, and why rewards are null where the corpus has none of the default channel.
 
     Columns: ``trace trace_id task_id importer system topology time_basis partial``, the metrics of
     `MEASURED`, ``clock_unit``, ``task_success``, ``reward``, ``n_findings``.
+
+    Raises
+    ------
+    ParameterError
+        The corpus lacks a reward that was asked for.
     """
     names = ("importer", "system", "topology", "time_basis")
     head = corpus.traces.select("trace", *(pl.col(name).cast(pl.String) for name in names), "partial")
@@ -38,6 +45,8 @@ def list_runs(corpus: Corpus, reward: Reward, options: dict[str, Any]) -> tuple[
     try:
         paid, missing = amounts(corpus, reward).select("trace", "reward"), None
     except ParameterError as error:
+        if reward != DEFAULT_REWARD:
+            raise
         paid = rows.select("trace", reward=pl.lit(None, pl.Float64))
         missing = str(error)
     return rows.join(paid, on="trace", how="left", maintain_order="left"), missing

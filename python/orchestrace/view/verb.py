@@ -22,7 +22,7 @@ from ..schedules.scheduling import MaxGap
 from ..summaries.narrative import Story, story
 from .answers import DEFAULT_METHODS, credits_of
 from .building import Parts, built
-from .runs import list_runs, ranked
+from .runs import DEFAULT_REWARD, list_runs, ranked
 
 MAX_BYTES: Final = 20 * 2**20
 """A page that a browser opens at once, and that a mail may carry."""
@@ -55,7 +55,7 @@ def view(
     path: str | os.PathLike[str],
     *,
     methods: Iterable[str] | None = None,
-    reward: Reward = "team",
+    reward: Reward = DEFAULT_REWARD,
     runs: int = 30,
     trace_id: str | Iterable[str] | None = None,
     text: bool = False,
@@ -84,7 +84,8 @@ def view(
         Credit methods, by the names of `methods`. None: ``flow``, ``difference`` and ``grpo``. A method that
         cannot serve a run says why.
     reward
-        A reward channel, or a weighted sum of several, as in `credit`.
+        A reward channel, or a weighted sum of several, as in `credit`. Where recordings lack ``"team"``, the
+        default, the page says so.
     runs
         Runs in detail, at most: those that `story` names, then those with most events.
     trace_id
@@ -112,8 +113,8 @@ def view(
     Raises
     ------
     ParameterError
-        An unknown method, trace or tool, an option out of range, or a limit that is smaller than an empty
-        page.
+        An unknown method, trace, tool or reward, an option out of range, or a limit that is smaller than an
+        empty page.
     InputError
         The file exists and `overwrite` is false, or it cannot be written.
 

@@ -1,0 +1,196 @@
+"""Mistakes at the command: one line each, which names what was wrong by words that the command knows."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+import orchestrace as ot
+from cli.commands import recordings, run, told
+from cli.test_stopping import scored
+from orchestrace.cli import app
+
+MISTAKES: list[tuple[str, int, str]] = [
+    # what is read
+    ("credit nothing.jsonl", 1, "no such file or folder: 'nothing.jsonl'"),
+    ("credit runs.json", 1, "did you mean 'runs.jsonl'?"),
+    ("credit none/*.jsonl", 1, "no file matches 'none/*.jsonl'"),
+    ("metrics empty", 1, "no recording (.eval, .json, .jsonl"),
+    ("metrics notes", 1, "it has 1 file of other kinds, 'notes/a.txt' for one"),
+    ("taint runs.jsonl --format natif", 2, "unknown format 'natif'; did you mean 'atif'?"),
+    ("story corpus --format native", 2, "--format applies when a corpus is made: give it to ingest"),
+    ("credit runs.jsonl --mapping none.toml", 1, "none.toml: No such file or directory"),
+    ("credit runs.jsonl --mapping bad.toml", 2, "bad.toml: Expected ']' at the end of a table declaration"),
+    ("credit runs.jsonl --mapping runs.jsonl", 2, "mapping 'runs.jsonl' ends in '.jsonl', expected .toml or"),
+    ("mapping check none.toml runs.jsonl", 1, "none.toml: No such file or directory"),
+    ("survey notes", 1, "'notes' has no papers.csv"),
+    ("study run study.toml -o out", 2, "study.toml: unknown key 'x'"),
+    ("study report notes", 1, "folder 'notes' has no study: it lacks study.json"),
+    # what is divided
+    ("credit runs.jsonl --reward tema", 2, "unknown reward channel 'tema'; did you mean 'team'?"),
+    ("credit runs.jsonl --reward team=x", 2, "reward 'team=x': 'x' is not a number"),
+    ("credit runs.jsonl --reward team=1,form=1", 2, "repeat --reward for others"),
+    ("credit runs.jsonl --rewards none.csv", 1, "none.csv: No such file or directory"),
+    ("credit runs.jsonl --rewards bad.csv", 2, "bad.csv: found neither a column 'trace' nor 'trace_id'"),
+    ("credit runs.jsonl --method flwo", 2, "unknown method 'flwo'; did you mean 'flow'?"),
+    ("credit runs.jsonl --unit agnet", 2, "unknown unit 'agnet'; did you mean 'agent'?"),
+    ("credit runs.jsonl -P retention", 2, "parameter 'retention', expected NAME=VALUE"),
+    ("credit runs.jsonl -P retention=2", 2, "retention must be a number from 0.0 to 1.0, found 2"),
+    ("credit runs.jsonl -P retantion=0", 2, "unknown parameter 'retantion'; did you mean 'retention'?"),
+    ("credit runs.jsonl -P weights=[1,", 2, "weights"),
+    ("credit runs.jsonl -P seed=3", 2, "'seed' is an option of its own"),
+    ("compare runs.jsonl --method flow:ret=1", 2, "no method could be asked; flow: unknown parameter 'ret'"),
+    ("explain runs.jsonl --id nobody", 2, "unknown unit 'nobody' (known: lead, w)"),
+    ("explain runs.jsonl --id lead", 2, "3 traces have unit 'lead': give --trace, one of"),
+    ("explain runs.jsonl", 2, "missing option '--id'; see root explain --help"),
+    # numbers
+    ("credit runs.jsonl --seed -1", 2, "invalid value for '--seed'"),
+    ("credit runs.jsonl --seed x", 2, "invalid value for '--seed'"),
+    ("credit runs.jsonl --threads 0", 2, "invalid value for '--threads'"),
+    ("credit runs.jsonl --limit -1", 2, "invalid value for '--limit'"),
+    ("view runs.jsonl --runs -1", 2, "invalid value for '--runs'"),
+    ("generate new.jsonl --traces -3", 2, "invalid value for '--traces'"),
+    ("generate new.jsonl --traces 3 --events 9", 2, "give --traces or --events, not both"),
+    ("metrics runs.jsonl --max-gap soon", 2, "--max-gap is 'soon', expected a number, one with a unit"),
+    ("metrics runs.jsonl --max-gap 5y", 2, "(30s, 5m, 1h, 2d)"),
+    ("metrics runs.jsonl --max-gap -5m", 2, "--max-gap is '-5m'"),
+    ("replay runs.jsonl --each agent --max-gap nan", 2, "--max-gap is 'nan'"),
+    ("replay runs.jsonl --each agent --quorum 2", 2, "--quorum is 2.0, expected a share"),
+    ("replay runs.jsonl --truncate -5", 2, "--truncate is -5.0, expected a time of at least 0"),
+    ("replay runs.jsonl --truncate soon", 2, "--truncate: 'soon' is not a number"),
+    ("replay runs.jsonl --speed-up tool=web:-2", 2, "--speed-up is -2, expected a number above 0"),
+    ("replay runs.jsonl --speed-up tool=web:fast", 2, "'fast' is not a number"),
+    ("replay runs.jsonl --slots 0", 2, "--slots has 0, expected whole numbers from 1 on"),
+    ("replay runs.jsonl --slots two", 2, "--slots 'two', expected whole numbers and none"),
+    ("decisions runs.jsonl --bounds 0", 2, "--bounds '0', expected two numbers"),
+    ("decisions runs.jsonl --bounds 1,0", 2, "--bounds is (1.0, 0.0), expected the least reward first"),
+    ("export runs.jsonl --window 5", 2, "--window is ['5'], expected two times"),
+    ("ingest runs.jsonl -o new --memory lots", 2, "--memory is 'lots', expected a number of bytes"),
+    ("ingest runs.jsonl -o new --max-error-ratio 2", 2, "--max-error-ratio is 2.0, expected a number from"),
+    ("stopping abort stops.jsonl --alpha 2", 2, "--alpha is 2.0, expected a number between 0 and 1"),
+    ("stopping abort stops.jsonl --success nan", 2, "--success is nan, expected a finite number"),
+    ("stopping abort stops.jsonl --seed -1", 2, "--seed is -1, expected 0 to"),
+    ("stopping evaluate many.jsonl --price -1", 2, "invalid value for '--price'"),
+    # words
+    ("metrics runs.jsonl --by agents", 2, "unknown word for --by 'agents'; did you mean 'agent'?"),
+    ("metrics runs.jsonl --group collab", 2, "unknown group of metrics 'collab'"),
+    ("metrics runs.jsonl --by agent --group usage", 2, "groups cannot be chosen with --by agent"),
+    ("rewards runs.jsonl --rule parll", 2, "unknown reward 'parll'; did you mean 'parl'?"),
+    ("rewards runs.jsonl -P nope=1", 2, "--param applies to one rule: name it with --rule"),
+    ("rewards runs.jsonl --channel outcome", 2, "--channel 'outcome', expected something like outcome=team"),
+    ("decisions runs.jsonl --kind spwan", 2, "unknown kind of decision 'spwan'; did you mean 'spawn'?"),
+    ("decisions runs.jsonl --source draft", 2, "--source is 'draft', but --kind is 'spawn'"),
+    ("replay runs.jsonl", 2, "nothing to replay: give --drop, --each"),
+    ("replay runs.jsonl --each agnet", 2, "unknown word for --each 'agnet'; did you mean 'agent'?"),
+    ("replay runs.jsonl --drop lead", 2, "--drop 'lead', expected something like agent=NAME"),
+    ("replay runs.jsonl --drop agent=nobody", 2, "unknown agent 'nobody' (known: lead, w)"),
+    ("replay runs.jsonl --aggregate meen", 2, "unknown word for --aggregate 'meen'; did you mean 'mean'?"),
+    ("replay runs.jsonl --drop agent=w --mode tree", 2, "unknown word for --mode 'tree' (known: subtree,"),
+    ("taint runs.jsonl --carry everything", 2, "unknown word for --carry 'everything'"),
+    ("taint runs.jsonl --untrusted-tool wbe", 2, "--untrusted-tool: unknown tool 'wbe'; did you mean 'web'?"),
+    ("stopping abort stops.jsonl --source drft", 2, "unknown source of epochs 'drft'; did you mean 'draft'?"),
+    ("stopping abort runs.jsonl", 2, "no run has a score at each point where it could be given up: name"),
+    ("stopping abort many.jsonl --source turn", 2, "no run has a score at each point where it could be"),
+    ("stopping evaluate runs.jsonl", 1, "ask --problem abort, or take epochs of a source with drafts"),
+    ("stopping evaluate many.jsonl --source draft", 2, "no run has a point to stop at of --source draft"),
+    ("stopping frontier many.jsonl", 2, "no price is given: --price 0 --price 0.05"),
+    ("export runs.jsonl --to perfeto", 2, "unknown format 'perfeto'; did you mean 'perfetto'?"),
+    ("export runs.jsonl --to mermaid", 2, "the corpus has 3 traces, expected one: give --trace"),
+    ("export runs.jsonl --trace nope", 2, "no trace has the trace_id 'nope'"),
+    ("codes graph.cycel", 2, "unknown code 'graph.cycel'; did you mean 'graph.cycle'?"),
+    ("ingest runs.jsonl -o new --group nope", 2, "unknown grouping column of traces 'nope'"),
+    ("view runs.jsonl --reward tema", 2, "unknown reward channel 'tema'; did you mean 'team'?"),
+    ("view runs.jsonl --reward team=x", 2, "reward 'team=x': 'x' is not a number"),
+    ("view runs.jsonl --trace nope", 2, "unknown trace_id 'nope'"),
+    # tables
+    ("credit runs.jsonl --columns untit", 2, "unknown column 'untit'; did you mean 'unit'?"),
+    ("credit runs.jsonl --sort -untit", 2, "unknown column 'untit'; did you mean 'unit'?"),
+    ("credit runs.jsonl --csv --json", 2, "--csv and --json are two forms of one output: give one of them"),
+    # what is written
+    ("credit runs.jsonl -o out.csv", 2, "output 'out.csv' must end in .parquet"),
+    ("credit runs.jsonl -o there.parquet", 1, "'there.parquet' exists; give --force to replace it"),
+    ("credit runs.jsonl -o no/such/out.parquet", 1, "no/such/out.parquet: No such file or directory; make"),
+    ("credit runs.jsonl --sink notes", 2, "folder 'notes' is not empty: choose another, or give --resume"),
+    ("credit runs.jsonl --resume", 2, "--resume is of --sink: name the folder of the result to continue"),
+    ("ingest runs.jsonl -o notes", 2, "folder 'notes' is not empty and is not a corpus"),
+    ("ingest runs.jsonl -o there.html", 1, "'there.html' is a file, expected a folder for the corpus"),
+    ("view runs.jsonl -o there.html", 1, "'there.html' exists; give --force to replace it"),
+    ("demo -o notes", 1, "the demo did not make folder 'notes'; give --force to write into it"),
+    ("stopping frontier many.jsonl --price 0 --plot a.pdf", 2, "plot 'a.pdf' must end in one of .svg,"),
+    # who computes
+    ("credit runs.jsonl --engine spark", 2, "unknown engine 'spark' (known: processes, ray)"),
+    ("credit runs.jsonl --engine processes", 2, "--engine processes divides a corpus on disk"),
+    ("credit runs.jsonl --workers 2", 2, "--workers and --address are of --engine: name processes or ray"),
+    ("plan runs.jsonl taint -o new", 1, "'runs.jsonl' is a file, expected the folder of a corpus; make one"),
+    ("plan corpus tiant -o new", 2, "unknown verb of a plan 'tiant'; did you mean 'taint'?"),
+    ("plan corpus taint -o new -O cary=all", 2, "has no argument 'cary'; did you mean 'carry'?"),
+    ("plan corpus taint -o new -O carry=[", 2, "unknown word for carry '['"),
+    ("run-task notes 0", 1, "it has no plan.json; make one with plan"),
+    ("run-task plan 99", 2, "task 99 is not in the plan, which has 1 task from 0"),
+    ("run-task plan x", 2, "task 'x', expected a number, or a range like 0-7"),
+    ("reduce plan -o new.parquet", 1, "1 of 1 tasks of the plan in"),
+    # commands
+    ("creditt runs.jsonl", 2, "no such command 'creditt'. Did you mean 'credit'?; see root --help"),
+    ("stopping epoch runs.jsonl", 2, "no such command 'epoch'. Did you mean 'epochs'?"),
+    ("credit runs.jsonl --nope", 2, "no such option: --nope"),
+    ("credit", 2, "missing argument 'PATH...'; see root credit --help"),
+    ("importers nope", 2, "got unexpected extra argument(s) (nope); see root importers --help"),
+    ("--nope", 2, "no such option: --nope"),
+]
+"""Words of a command, its exit code, and what its one line says."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mistakes")
+    recordings(folder)
+    scored(folder / "stops.jsonl", 40)
+    ot.generate(folder / "many.jsonl", traces=12, seed=0)
+    ot.ingest(folder / "runs.jsonl", folder / "corpus")
+    ot.distributed.plan(folder / "corpus", "taint", folder=folder / "plan")
+    (folder / "empty").mkdir()
+    (folder / "notes").mkdir()
+    (folder / "notes" / "a.txt").write_text("hello")
+    for name in ("there.parquet", "there.html"):
+        (folder / name).write_text("mine")
+    (folder / "bad.toml").write_text("[trace\n")
+    (folder / "bad.csv").write_text("a,b\n1,2\n")
+    (folder / "study.toml").write_text("x = 1\n")
+    return folder
+
+
+def command_of(words: list[str]) -> Any:
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    return command
+
+
+@pytest.mark.parametrize(("line", "code", "message"), MISTAKES, ids=[line for line, _, _ in MISTAKES])
+def test_a_mistake_is_one_line(
+    line: str, code: int, message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    before = sorted(Path().rglob("*.*"))
+    result = run(*line.split(), code=code)
+    said = told(result)
+    assert message in said and result.stdout == ""
+    assert sorted(Path().rglob("*.*")) == before
+    # words of Python are not those of the command: neither its arguments, nor options of other commands
+    own = re.sub(r"'[^']*'|something like \S+", "", said)
+    command = command_of(line.split())
+    options = {flag for one in command.params for flag in one.opts} | {"--help", "--nope"}
+    assert set(re.findall(r"--[a-z][a-z-]*", own)) <= options | ({"--force"} if "force" in own else set())
+    if "-O" not in line:  # which names arguments of a verb
+        assert not re.search(r"\b(?!NAME|CHANNEL)[A-Za-z_]+=", own), own
+    snake = {one.name for one in command.params if "_" in (one.name or "")}
+    assert not {name for name in snake if re.search(rf"\b{name}\b", own)} or "trace_id" in own
+
+
+def test_there_are_mistakes_of_every_command() -> None:
+    tried = {next((word for word in line.split() if not word.startswith("-")), "") for line, _, _ in MISTAKES}
+    known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    # these take no value that could be wrong but paths and columns, which others try
+    assert known - tried <= {"methods", "quarantined", "report", "validate"}
