@@ -171,7 +171,7 @@ def test_demo_shows_and_writes(tmp_path):
     written = {path.stem for path in folder.glob("*.parquet")}
     assert {"traces", "events", "edges", "quarantine", "credits_flow", "credits_grpo"} <= written
     assert pl.read_parquet(folder / "quarantine.parquet").height > 0
-    assert f"Open {folder / 'runs.html'} in a browser" in out
+    assert f"A page of the runs is in {folder / 'runs.html'}." in out
     assert "<html" in (folder / "runs.html").read_text()
 
 

@@ -13,12 +13,15 @@ from orchestrace.cli.options import gap_of
 
 def test_every_command_of_a_story_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    pages: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: pages.append(url) is None)
     path = recordings(tmp_path)
     printed = run("story", path, "--max-gap", "60", "--privileged-tool", "*").stdout
     commands = [line.split("$ ", 1)[1] for line in printed.splitlines() if "$ " in line]
     assert len(commands) >= 9 and all(command.startswith("orchestrace ") for command in commands)
     for command in commands:
         assert run(*shlex.split(command)[1:]).exit_code == 0, command
+    assert pages == [(tmp_path / f"run{n}.html").as_uri() for n in range(1, len(pages) + 1)] != []
     told = ot.story(ot.read_traces(path), max_gap=60.0, privileged_tools=["*"])
     assert [command for _, _, command in told.sentences(str(path))] == commands
 

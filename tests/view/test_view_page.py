@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import re
+import shlex
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -178,6 +179,12 @@ def test_open_asks_the_browser_for_the_file(tmp_path: Path, monkeypatch: pytest.
     assert asked == [(tmp_path / "page.html").as_uri()]
 
 
-def test_the_demo_ends_with_how_to_look(tmp_path: Path) -> None:
-    last = run("demo", "-o", tmp_path / "demo").stdout.rstrip().splitlines()[-1]
-    assert last == f"Open {tmp_path / 'demo' / 'runs.html'} in a browser to look at the runs."
+def test_the_demo_ends_with_how_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: asked.append(url) is None)
+    *_, where, last = run("demo", "-o", tmp_path / "demo").stdout.rstrip().splitlines()
+    page = tmp_path / "demo" / "runs.html"
+    assert where == f"A page of the runs is in {page}. To open it in a browser:" and asked == []
+    assert last.startswith("$ orchestrace demo ")
+    run(*shlex.split(last)[2:])
+    assert asked == [page.as_uri()]

@@ -16,6 +16,7 @@ from ..base.terminal import terminal_width
 from ..base.text import counted, plain, plain_json
 from ..corpus.samples import samples_path
 from .application import app
+from .browser import open_page
 from .options import (
     Force,
     Format,
@@ -49,6 +50,7 @@ def demo(
         "orchestrace-demo"
     ),
     force: Force = False,
+    opened_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     threads: Threads = None,
 ) -> None:
     """Read and credit the sample corpus; write tables and a page."""
@@ -68,7 +70,11 @@ def demo(
     samples = shlex.quote(str(samples_path()))
     typer.echo(story(corpus, threads=threads).text(samples, terminal_width() or 80))
     view(corpus, folder / _DEMO_PAGE, overwrite=True, threads=threads)
-    typer.echo(f"\nOpen {plain(output / _DEMO_PAGE)} in a browser to look at the runs.")
+    if opened_page:
+        open_page(folder / _DEMO_PAGE)
+    again = shlex.join(["orchestrace", "demo", "-o", str(output), "--open"])
+    typer.echo(f"\nA page of the runs is in {plain(output / _DEMO_PAGE)}. To open it in a browser:")
+    typer.echo(f"$ {plain(again)}")
 
 
 def _demo_folder(output: Path, force: bool) -> Path:

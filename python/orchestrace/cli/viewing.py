@@ -1,6 +1,5 @@
 """The command view."""
 
-import webbrowser
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,6 +11,7 @@ from ..base.publication import refuse_existing
 from ..base.text import counted, plain
 from ..view.verb import MAX_BYTES
 from .application import app
+from .browser import open_page
 from .options import (
     Force,
     LongestGap,
@@ -85,7 +85,6 @@ def view_(
     typer.echo(plain(f"{file}: {counted(made.n_detailed, 'run')} in detail, {made.bytes:,} bytes"))
     for sentence in made.left_out:
         typer.echo(sentence)
-    place = path_of(file).resolve()
-    if opened and not webbrowser.open(place.as_uri()):
-        typer.echo(plain(f"no browser could be opened; open {place} in one"), err=True)
+    if opened:
+        open_page(path_of(file))
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -172,8 +172,8 @@ class Story:
             Sentence(
                 "Open first" if at == 0 else "",
                 f"{plain(row['trace_id'])}: {row['why']}.",
-                f"orchestrace export {path} --trace {shlex.quote(plain(row['trace_id']))}"
-                f" -o run{at + 1}.json",
+                f"orchestrace view {path} --trace {shlex.quote(plain(row['trace_id']))}"
+                f" -o run{at + 1}.html --open",
             )
             for at, row in enumerate(self.runs.iter_rows(named=True))
         ]
