@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import orchestrace as ot
+from samples.claude_lines import asks, calls, gives, says
 
 DATA = re.compile(r'<script type="application/json" id="([^"]+)">(.*?)</script>', re.DOTALL)
 
@@ -47,6 +48,26 @@ def hostile_run(name: str, number: int = 0) -> dict[str, Any]:
         "rewards": {"team": 1},
         "costs": {"tokens": 1, "wall_clock_s": 4},
     }
+
+
+def session(number: int) -> str:
+    """A session of Claude Code, with a title but for the last; its model answered twice and called a tool."""
+    own = {"sessionId": f"{number:08}-2222-4333-8444-555555555555"}
+    start = 100.0 * number
+    usage = {"input_tokens": 3 + number, "cache_creation_input_tokens": 40 * number + 7}
+    lines = [
+        asks(start, f"do task {number}"),
+        calls(start + 2, f"m{number}", f"t{number}", "Read", {"file_path": "a"}, usage=usage),
+        gives(start + 3, f"t{number}", "text"),
+        says(start + 5 + number, f"n{number}", "done", usage=usage | {"output_tokens": 11 * number + 5}),
+    ]
+    for entry in lines:
+        if entry["type"] == "assistant":
+            entry["message"]["model"] = "claude-opus-4-7"
+    if number < 2:
+        lines.append({"type": "custom-title", "customTitle": f"Fix the parser {number}"})
+        lines.append({"type": "ai-title", "aiTitle": "Parser"})
+    return "".join(json.dumps(entry | own) + "\n" for entry in lines)
 
 
 def hostile_corpus(folder: Path) -> ot.Corpus:

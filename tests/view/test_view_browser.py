@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 import orchestrace as ot
-from view.pages import HOSTILE, hostile_corpus
+from view.pages import HOSTILE, hostile_corpus, session
 
 CHROMIUM = os.environ.get("ORCHESTRACE_CHROMIUM") or next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -25,6 +26,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on PATH; ORCHESTRACE_CHROMIUM names one"),
 ]
 WIDTHS = {1280: 900, 390: 844}
+WIDE = 1400
+"""A screen on which no table has a column that one has to scroll to."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +53,7 @@ class Opened:
     """A page in a browser, with everything that it should not have done."""
 
     def __init__(self, browser: Any, path: Path, width: int = 1280, **options: Any) -> None:
-        size = {"width": width, "height": WIDTHS[width]}
+        size = {"width": width, "height": WIDTHS.get(width, 900)}
         self.page = browser.new_page(viewport=size, **options)
         self.said: list[str] = []
         self.page.on("console", lambda one: self.said.append(f"{one.type}: {one.text}"))
@@ -115,7 +118,7 @@ def test_axe_has_no_serious_finding(browser: Any, pages: dict[str, Path], name: 
 
 def test_hostile_names_are_shown_and_do_nothing(browser: Any, pages: dict[str, Path]) -> None:
     opened = Opened(browser, pages["hostile"])
-    shown = opened.column("#run-table", 1)
+    shown = [text.split("\n")[0] for text in opened.column("#run-table", 1)]
     assert len(shown) == len(HOSTILE)
     assert "<script>window.stolen = 1; alert(1)</script> 0" in shown
     assert "abc\\u{202e}gnp.exe\\u{2066}x\\u{2069} 0" in shown
@@ -223,6 +226,63 @@ def test_the_timeline_shows_every_event_that_is_clicked(browser: Any, pages: dic
     opened.page.click("button[aria-label='Show the whole run']")
     assert opened.said == []
     opened.page.close()
+
+
+def claude_runs(folder: Path) -> ot.Corpus:
+    """Sessions with every kind of token, titles, and a name of an agent that is an id."""
+    for number in range(3):
+        (folder / f"session-{number}.jsonl").write_text(session(number))
+    return ot.read_traces(folder)
+
+
+@pytest.mark.parametrize("name", ["usual", "hostile", "claude"])
+def test_no_column_is_off_a_screen_of_1400_pixels(
+    browser: Any, pages: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    path = pages.get(name) or tmp_path / "claude.html"
+    if name == "claude":
+        (tmp_path / "sessions").mkdir()
+        ot.view(claude_runs(tmp_path / "sessions"), path, text=True)
+    opened = Opened(browser, path, WIDE)
+    for tab in TABS:
+        opened.tab(tab)
+        beside = opened.page.evaluate(
+            "[...document.querySelectorAll('.scroll')].filter((one) => one.offsetParent)"
+            ".map((one) => one.scrollWidth - one.clientWidth)"
+        )
+        assert beside and max(beside) == 0, tab
+    assert opened.said == []
+    opened.page.close()
+
+
+def test_a_page_begins_with_the_story_and_where_time_and_tokens_went(browser: Any, tmp_path: Path) -> None:
+    (tmp_path / "sessions").mkdir()
+    corpus = claude_runs(tmp_path / "sessions")
+    ot.view(corpus, tmp_path / "page.html", text=True)
+    opened = Opened(browser, tmp_path / "page.html", WIDE)
+    page = opened.page
+    sections = page.eval_on_selector_all("main > section", "(all) => all.map((one) => one.id)")
+    assert sections == ["story", "runs", "run", "recordings"]
+    drawn = page.locator(".stack").all()
+    names = [str(one.get_attribute("aria-label")).partition(":")[0] for one in drawn]
+    assert names == ["Where time went", "Where tokens went, by agent"]
+    # parts of a bar are as wide as what they stand for
+    spent = ot.metrics(corpus, by="agent").group_by("agent").agg(pl.col("tokens").sum())
+    most = spent["tokens"].max() / spent["tokens"].sum()  # type: ignore[operator]
+    first, whole = drawn[1].locator("span").first.bounding_box(), drawn[1].bounding_box()
+    assert first["width"] / whole["width"] == pytest.approx(most, abs=0.01)
+    shown = [text.split("\n") for text in opened.column("#run-table", 1)]
+    assert shown[0][0].startswith("2026-01-0") and "claude-opus-4-7" in shown[0][0]
+    assert sorted(lines[1] for lines in shown) == ["Fix the parser 0", "Fix the parser 1", "do task 2"]
+    heads = page.locator("#run-table thead th").all_inner_texts()
+    assert "Cache write" in heads and "Format" not in heads and "Task" not in heads
+    cells = [opened.column("#run-table", at + 1) for at in range(1, len(heads))]
+    assert len({tuple(cell) for cell in cells}) == len(cells)
+    # the story names runs as the list does, and opens them
+    page.locator("#story-body button.choose").first.click()
+    assert page.inner_text("#run-title").removeprefix("Run ") in page.inner_text("#story-body")
+    assert opened.said == []
+    page.close()
 
 
 def test_print_leaves_out_what_only_a_screen_can_do(browser: Any, pages: dict[str, Path]) -> None:

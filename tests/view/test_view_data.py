@@ -10,7 +10,7 @@ import pytest
 import orchestrace as ot
 from orchestrace.view import sources
 from orchestrace.view.verb import View
-from view.pages import columns, data_of, rows
+from view.pages import columns, data_of, rows, session
 
 METHODS = ["flow", "difference", "grpo"]
 
@@ -166,6 +166,61 @@ def test_lines_are_not_looked_up_in_recordings_that_are_too_large(
     (run,) = [run for name, run in data_of(tmp_path / "page.html").items() if name.startswith("run-")]
     assert run["places"]["file"] == [] and f"Corpus.source({run['trace']}, seq)" in run["places"]["reason"]
     assert (run["file"], run["line"]) == (corpus.source(run["trace"], 0).file, run["trace"] + 1)
+
+
+def test_runs_are_named_by_what_recordings_say(tmp_path: Path) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.jsonl").write_text(session(number))
+    (folder / "2.jsonl").write_text(session(2) + '{"type":"ai-title","sessionId":"another","aiTitle":"x"}\n')
+    read = ot.read_traces(folder)
+    for text in (False, True):
+        ot.view(read, tmp_path / f"{text}.html", text=text)
+        listed = columns(data_of(tmp_path / f"{text}.html")["corpus"]["runs"])
+        assert listed["started_at"] == ["2026-01-01 00:00", "2026-01-01 00:01", "2026-01-01 00:03"]
+        assert listed["model"] == ["claude-opus-4-7"] * 3
+        assert listed["title"] == ["Fix the parser 0", "Fix the parser 1", None]
+        assert listed["tokens_cache_write"] == [14, 94, 174]
+        assert listed.get("words") == ([f"do task {number}" for number in range(3)] if text else None)
+    whole = (tmp_path / "False.html").read_text()
+    assert "do task" not in whole
+
+
+def test_a_model_among_several_is_that_of_most_events(tmp_path: Path) -> None:
+    events = [
+        {"id": str(seq), "t": seq, "type": "message", "agent": "a", "to": "b", "model": model}
+        for seq, model in enumerate(["m", "n", "n", "o"])
+    ]
+    run = {"trace_id": "r", "task_id": "t", "events": events, "edges": [], "rewards": {}}
+    (tmp_path / "runs.jsonl").write_text(json.dumps(run | {"costs": {"tokens": 1, "wall_clock_s": 1}}) + "\n")
+    ot.view(ot.read_traces(tmp_path / "runs.jsonl"), tmp_path / "page.html")
+    listed = columns(data_of(tmp_path / "page.html")["corpus"]["runs"])
+    assert listed["model"] == ["n +2"] and "started_at" not in listed
+
+
+def test_bars_are_what_the_story_and_metrics_say(
+    corpus: ot.Corpus, page: tuple[View, dict[str, Any]]
+) -> None:
+    told, data = ot.story(corpus), page[1]["corpus"]
+    assert data["time"] == {
+        "seconds": {name: value for name, value in told.seconds.items() if name != "idle"},
+        "idle": told.seconds["idle"],
+        "n_timed": told.n_timed,
+    }
+    members = ot.metrics(corpus, by="agent").filter(pl.col("agent").is_not_null())
+    by_name: dict[str, int] = {}
+    for name, tokens in members.select(pl.col("agent").cast(pl.String), "tokens").iter_rows():
+        by_name[name] = by_name.get(name, 0) + (tokens or 0)
+    spent = rows(data["spending"])
+    assert len(spent) <= 8 and sum(row["tokens"] for row in spent) == sum(by_name.values()) > 0
+    named = [row for row in spent if row["agent"] is not None]
+    assert {row["agent"]: row["tokens"] for row in named}.items() <= by_name.items()
+    least = min(row["tokens"] for row in named)
+    assert all(row["tokens"] <= least or row in named for row in named)
+    rest = [row for row in spent if row["agent"] is None]
+    assert not rest or rest[0]["n_agents"] + len(named) == len([one for one in by_name.values() if one])
+    assert data["first"] == [list(one) for one in told.runs.select("trace", "why").iter_rows()]
 
 
 def test_text_is_there_only_where_it_is_asked_for(corpus: ot.Corpus, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ class Parts:
     chosen: list[int]
     """Traces in detail."""
     story: Story
+    spending: pl.DataFrame
     no_reward: str | None
     credits: list[dict[str, Any]]
     tools: dict[str, Any]
@@ -81,6 +82,13 @@ def built(
         "version": _core.VERSION,
         "records": parts.story.records,
         "story": [list(one) for one in parts.story.sentences()],
+        "first": [list(one) for one in parts.story.runs.select("trace", "why").iter_rows()],
+        "time": {
+            "seconds": {name: value for name, value in parts.story.seconds.items() if name != "idle"},
+            "idle": parts.story.seconds["idle"],
+            "n_timed": parts.story.n_timed,
+        },
+        "spending": packed(parts.spending),
         "no_reward": parts.no_reward,
         "methods": [
             {name: one[name] for name in ("method", "quantity", "tier", "summary", "reason")}

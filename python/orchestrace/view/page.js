@@ -16,13 +16,25 @@ function summary() {
   return `${plural(CORPUS.n_runs, "run")} from ${plural(records.read, "record")}${parts.length ? ` (${parts.join(", ")})` : ""}.`;
 }
 
+// A run is called by when it began and its model; by its id where the recording says neither.
+for (const row of RUNS) {
+  row.label = [row.started_at, row.model].filter(Boolean).map((one) => visible(one, 80)).join(" · ") || visible(row.trace_id, 80);
+}
+
+// What else tells a run from others: its title, the first words of its task, else the name of the task.
+function about(row) {
+  const named = row.title ?? row.words ?? (row.task_id === row.trace_id ? null : row.task_id);
+  const short = RUNS.some((other) => other !== row && other.label === row.label) ? `id ${visible(row.trace_id.slice(0, 16))}` : null;
+  return [named ? visible(named, 90) : short, row.partial ? "partial" : null].filter(Boolean).join(" · ");
+}
+
 const runTable = table({
   caption: "Runs; choose one to see it below", rows: RUNS, choose: (row) => open(row, true), chosen: (row) => row === page.run,
   choosable: (row) => row.detail, page: 12, sort: ["n_events", false],
+  distinct: true,
   columns: [
-    { key: "trace_id", label: "Run", show: (row) => visible(row.trace_id, 80) },
+    { key: "label", label: "Run", show: (row) => row.label, below: about },
     { key: "importer", label: "Format", kind: "name" },
-    { key: "task_id", label: "Task", kind: "name", show: (row) => visible(row.task_id, 40) },
     { key: "n_events", label: "Events", kind: "number" },
     { key: "n_agents", label: "Agents", kind: "number" },
     { key: "tokens", label: "Tokens", kind: "number" },
@@ -37,7 +49,6 @@ const runTable = table({
     { key: "n_tool_errors", label: "Tool errors", kind: "number" },
     { key: "n_tainted", label: "Tainted", kind: "number", title: "Events that untrusted content may have reached" },
     { key: "n_findings", label: "Findings", kind: "number" },
-    { key: "partial", label: "Partial", show: (row) => (row.partial ? "yes" : "") },
   ],
 });
 
@@ -48,10 +59,11 @@ function open(row, focus = false) {
   lines = null;
   grid = null;
   const run = runOf(row.trace);
-  byId("run-title").textContent = `Run ${visible(row.trace_id, 80)}`;
+  byId("run-title").textContent = `Run ${row.label}`;
   const shown = run.n_events > run.rows.length
     ? ` The ${run.rows.length.toLocaleString("en")} events of the critical path and the longest are shown.` : "";
-  byId("run-summary").textContent = `${plural(run.n_events, "event")} of ${run.agentRows.length === 1 ? "one agent"
+  const names = [row.title, row.words].filter(Boolean).map((one) => `${visible(one, 200)}. `).join("");
+  byId("run-summary").textContent = `${names}Id ${visible(row.trace_id, 80)}. ${plural(run.n_events, "event")} of ${run.agentRows.length === 1 ? "one agent"
     : `${number(run.agentRows.length)} agents and tools`}, read from ${visible(placeOf(run, 0).replace(" (where the run begins)", ""), 300) || "memory"}.${shown}`
     + (run.no_schedule ? ` No schedule: ${reason(run.no_schedule)}.` : "");
   byId("panes").replaceChildren(...TABS.map(([name]) => el("div", { id: `pane-${name}`, role: "tabpanel", "aria-labelledby": `tab-${name}`, tabindex: "-1", hidden: true })));
@@ -125,8 +137,9 @@ function chooseAgent(agent) {
 
 // Search: rows of the list by their own words and by their events, events of the chosen run.
 function words(row) {
-  row.words ??= [row.trace_id, row.task_id, row.importer, row.system, row.topology].map((one) => one ?? "").join("\u0000").toLowerCase();
-  return row.words;
+  row.searched ??= [row.trace_id, row.task_id, row.importer, row.system, row.topology, row.started_at, row.model, row.title, row.words]
+    .map((one) => one ?? "").join("\u0000").toLowerCase();
+  return row.searched;
 }
 
 function applySearch(run) {
@@ -202,17 +215,32 @@ function aboutRecordings() {
   const odd = table({ caption: "Findings of all runs", rows: rowsOf(CORPUS.findings), empty: "Nothing is odd.",
     columns: [{ key: "code", label: "Code", show: (row) => el("code", {}, visible(row.code)) }, { key: "traces", label: "Runs", kind: "number" },
       { key: "occurrences", label: "Times", kind: "number" }, { key: "message", label: "For example", kind: "long", show: (row) => visible(row.message, 400) }] });
-  const story = el("table", { class: "story" }, el("caption", {}, "In short, and the command that shows more"),
-    el("tbody", {}, ...CORPUS.story.map(([about, said, command]) => el("tr", {},
-      el("th", { scope: "row" }, about || "and"), el("td", {}, visible(said, 2000), el("br"), el("code", {}, visible(command, 600)))))));
-  byId("recordings-body").replaceChildren(el("div", { class: "scroll whole", tabindex: "0", role: "region", "aria-label": "In short" }, story),
-    odd.element, codes.element, ...(rejects.length ? [records.element] : []));
+  byId("recordings-body").replaceChildren(odd.element, codes.element, ...(rejects.length ? [records.element] : []));
+}
+
+// What the story says; of a run that is worth opening, with its name, which opens it if it is here in detail.
+function sentence(said, first) {
+  const row = first && RUNS.find((one) => one.trace === first[0]);
+  if (!row) return [visible(said, 2000)];
+  const name = row.detail ? el("button", { type: "button", class: "choose", onclick: () => open(row, true) }, row.label) : row.label;
+  return [name, `: ${visible(first[1], 2000)}.`];
+}
+
+function inShort() {
+  const story = el("table", { class: "story" }, el("caption", { class: "sr" }, "What is worth knowing first"),
+    el("tbody", {}, ...CORPUS.story.map(([subject, said], at) => el("tr", {},
+      el("th", { scope: "row" }, subject || "and"), el("td", {}, ...sentence(said, CORPUS.first[at - CORPUS.story.length + CORPUS.first.length]))))));
+  const commands = el("details", {}, el("summary", {}, "The commands that show more"),
+    el("ul", {}, ...CORPUS.story.map(([, , command]) => el("li", {}, el("code", {}, visible(command, 600))))));
+  byId("bars").replaceChildren(timeBar(), moneyBars());
+  byId("story-body").replaceChildren(story, commands);
 }
 
 byId("summary").textContent = summary();
 byId("left-out").replaceChildren(...[notes(...CORPUS.left_out, CORPUS.no_reward ? `No rewards: ${visible(CORPUS.no_reward, 600)}.` : null)].filter(Boolean));
 byId("run-table").append(runTable.element);
 byId("made").textContent = `Made by orchestrace ${CORPUS.version} from recordings. Nothing is fetched, nothing is sent.`;
+inShort();
 aboutRecordings();
 const opening = RUNS.find((row) => row.trace === CORPUS.opening);
 if (opening) open(opening);

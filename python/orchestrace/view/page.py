@@ -10,7 +10,16 @@ from typing import Final
 from .packing import packed_json
 
 STYLE: Final = ("page.css",)
-SCRIPTS: Final = ("text.js", "data.js", "table.js", "lanes.js", "timeline.js", "panes.js", "page.js")
+SCRIPTS: Final = (
+    "text.js",
+    "data.js",
+    "table.js",
+    "lanes.js",
+    "timeline.js",
+    "panes.js",
+    "bars.js",
+    "page.js",
+)
 """In this order, in one function: what a file declares the later ones use."""
 
 

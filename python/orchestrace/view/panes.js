@@ -64,7 +64,7 @@ function agentsPane(run, { chooseAgent }) {
   const rows = run.agentRows.map((row, at) => ({ ...row, order: at, critical: parts.get(row.agent)?.critical ?? null }));
   return [table({
     caption: "Agents, each below the agent that spawned it, with its part of the critical path",
-    rows, page: 100, choose: chooseAgent, choosable: (row) => row.n_events > 0,
+    rows, page: 100, distinct: true, choose: chooseAgent, choosable: (row) => row.n_events > 0,
     columns: [
       { key: "order", label: "Agent", kind: "tree", show: (row) => {
         const name = el("span", { class: "branch" }, row.level ? el("span", { class: "twig", "aria-hidden": "true" }, "└ ") : null,
@@ -79,6 +79,9 @@ function agentsPane(run, { chooseAgent }) {
       { key: "n_turns", label: "Turns", kind: "number" },
       { key: "n_tool_calls", label: "Tool calls", kind: "number" },
       { key: "tokens", label: "Tokens", kind: "number" },
+      { key: "tokens_fresh", label: "Fresh", kind: "number", title: "Tokens in that no cache had" },
+      { key: "tokens_cached", label: "Cached", kind: "number" },
+      { key: "tokens_cache_write", label: "Cache write", kind: "number", title: "Tokens in that were written to a cache" },
       { key: "tokens_out", label: "Out", kind: "number" },
       { key: "cost_usd", label: "Cost, USD", kind: "number" },
       { key: "work", label: `Work, ${run.unit}`, kind: "number" },

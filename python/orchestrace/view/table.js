@@ -4,13 +4,14 @@
 const PAGE = 25;
 
 // columns: {key, label, kind: "text" | "number", show(row) -> text or element, title}
-// A column that is empty in all rows is left out, unless it is `always` there.
-// options: caption, rows, columns, narrow, sort: [key, ascending], choose(row), chosen(row), page, empty
+// A column that is empty in all rows is left out, unless it is `always` there. `below` gives a second line of the
+// first column. In a table that is `distinct`, a column that repeats another one, or one text in all rows, is left out.
+// options: caption, distinct, rows, columns, narrow, sort: [key, ascending], choose(row), chosen(row), page, empty
 function table(options) {
   const { caption, choose } = options;
   const known = (row, key) => row[key] !== null && row[key] !== undefined && row[key] !== "";
   const columns = options.columns.filter((column, at) => at === 0 || !options.rows.length || column.always
-    || options.rows.some((row) => known(row, column.key)));
+    || options.rows.some((row) => known(row, column.key))).filter((column, at, all) => at === 0 || !options.distinct || !repeats(column, all.slice(0, at)));
   const state = { rows: options.rows, sort: options.sort ?? null, page: 0 };
   const size = options.page ?? PAGE;
   const body = el("tbody");
@@ -23,6 +24,13 @@ function table(options) {
     el("table", {}, el("caption", { text: caption }), el("thead", {}, el("tr", {}, ...heads)), body));
   const whole = el("div", { class: options.narrow ? "grid narrow" : "grid" }, scroll, pager);
   let sorted = [];
+
+  function repeats(column, before) {
+    if (options.rows.length < 2) return false;
+    const values = options.rows.map((row) => row[column.key] ?? null);
+    return (column.kind !== "number" && values.every((value) => value === values[0]))
+      || before.some((other) => options.rows.every((row, at) => (row[other.key] ?? null) === values[at]));
+  }
 
   function head(column) {
     const button = el("button", { type: "button", onclick: () => sortBy(column) }, column.label,
@@ -82,7 +90,9 @@ function table(options) {
       if (at === 0 && choose && (options.choosable?.(row) ?? true)) {
         shown = el("button", { type: "button", class: "choose", "aria-pressed": String(mine), onclick: () => choose(row) }, shown);
       }
-      return el(at === 0 ? "th" : "td", { scope: at === 0 ? "row" : null, class: column.kind ?? "text" }, shown);
+      const second = column.below?.(row) || null;
+      return el(at === 0 ? "th" : "td", { scope: at === 0 ? "row" : null, class: column.kind ?? "text" }, shown,
+        second ? el("span", { class: "below" }, second) : null);
     });
     return el("tr", { class: mine ? "chosen" : null }, ...cells);
   }

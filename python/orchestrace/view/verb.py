@@ -22,7 +22,9 @@ from ..schedules.scheduling import MaxGap
 from ..summaries.narrative import Story, story
 from .answers import DEFAULT_METHODS, credits_of
 from .building import Parts, built
+from .naming import names_of, task_of
 from .runs import DEFAULT_REWARD, list_runs, ranked
+from .spending import spending
 
 MAX_BYTES: Final = 20 * 2**20
 """A page that a browser opens at once, and that a mail may carry."""
@@ -152,11 +154,15 @@ def view(
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
     order = _order(corpus, rows, told, trace_id)
     chosen = order[:runs] if trace_id is None else _named(rows, trace_id)
+    rows = rows.join(names_of(corpus), on="trace", how="left", maintain_order="left")
+    if text:
+        rows = rows.with_columns(_tasks(corpus, rows, chosen))
     parts = Parts(
         rows=rows,
         order=order,
         chosen=chosen,
         story=told,
+        spending=spending(corpus, options),
         no_reward=no_reward,
         credits=credits_of(corpus, chosen, names, reward, options),
         tools=tools,
@@ -168,6 +174,12 @@ def view(
     with published_file(target, overwrite=overwrite) as file:
         file.write(page)
     return View(len(page), rows.height, made.listed, made.detailed, tuple(made.left_out))
+
+
+def _tasks(corpus: Corpus, rows: pl.DataFrame, chosen: list[int]) -> pl.Series:
+    """The first words of the task of each run that is shown in detail."""
+    said = {trace: task_of(corpus, trace) for trace in chosen}
+    return pl.Series("words", [said.get(trace) for trace in rows["trace"]], pl.String)
 
 
 def _known(names: Iterable[str]) -> list[str]:

@@ -1,0 +1,50 @@
+"""Where tokens and dollars went, by agent: what a bar at the top of a page shows."""
+
+from typing import Any, Final
+
+import polars as pl
+
+from ..corpus.corpus import Corpus
+from ..metrics.verb import metrics
+
+SHOWN: Final = 7
+"""Agents that have a part of their own; the others share one."""
+_HEX: Final = r"^[0-9a-f-]{7,}$"
+
+
+def spending(corpus: Corpus, options: dict[str, Any]) -> pl.DataFrame:
+    """Sums over all runs, the most tokens first: ``agent tokens cost_usd``.
+
+    An agent whose name is a hexadecimal id goes by its role, where it has one. After `SHOWN` agents the rest
+    is one row, whose ``agent`` is null and whose ``n_agents`` says how many these are. Events of nobody are
+    in no row.
+    """
+    members = metrics(corpus, by="agent", **options).filter(pl.col("agent").is_not_null())
+    roles = corpus.agents.select("trace", pl.col("agent", "role").cast(pl.String)).collect(engine="streaming")
+    name = pl.col("agent").cast(pl.String)
+    known = members.select("trace", name, "tokens", "cost_usd").join(
+        roles, on=["trace", "agent"], how="left", maintain_order="left"
+    )
+    hidden = name.str.contains(_HEX) & pl.col("role").is_not_null()
+    sums = (
+        known.with_columns(agent=pl.when(hidden).then("role").otherwise("agent"))
+        .filter(pl.col("tokens").is_not_null() | pl.col("cost_usd").is_not_null())
+        .group_by("agent")
+        .agg(_sum("tokens"), _sum("cost_usd"))
+        .sort(["tokens", "cost_usd", "agent"], descending=[True, True, False], nulls_last=True)
+        .with_columns(n_agents=pl.lit(1, pl.UInt32))
+    )
+    if sums.height <= SHOWN + 1:
+        return sums
+    rest = sums[SHOWN:].select(
+        pl.lit(None, pl.String).alias("agent"),
+        _sum("tokens"),
+        _sum("cost_usd"),
+        n_agents=pl.len().cast(pl.UInt32),
+    )
+    return pl.concat([sums[:SHOWN], rest])
+
+
+def _sum(name: str) -> pl.Expr:
+    """The sum of what is known; null where nothing is."""
+    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
