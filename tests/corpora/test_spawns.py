@@ -149,6 +149,12 @@ def test_sums_over_agents_are_those_of_the_runs(corpora: Path) -> None:
     assert both.filter(pl.col("unpriced_tokens") != pl.col("unpriced_tokens_right")).is_empty()
     assert both.filter((pl.col("cost_usd").fill_null(0.0) - pl.col("cost_usd_right")).abs() > 1e-9).is_empty()
     assert runs["cost_usd"].sum() > 38
+    # what a recording lacks makes its dollars a floor
+    incomplete = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete")
+    lacking = incomplete.select(pl.col("trace").unique()).collect()["trace"]
+    priced = runs.filter(pl.col("tokens").is_not_null())
+    assert 0 < priced["floor"].sum() < priced.height
+    assert priced.filter("floor")["trace"].is_in(lacking.to_list()).all()
 
 
 def test_prices_of_the_list_are_those_that_recordings_state(corpora: Path) -> None:

@@ -96,6 +96,7 @@ def test_worked_examples_of_three_providers(name: str) -> None:
     row = ot.costs.table(corpus([event(0, model=model, **{"tokens_out": 0, **tokens})])).row(0, named=True)
     assert math.isclose(row["cost_usd"], expected, rel_tol=1e-12)
     assert (row["basis"], row["unpriced_tokens"], row["reason"]) == ("priced_undated", 0, None)
+    assert row["floor"] is False
 
 
 def test_the_golden_of_cached_input() -> None:
@@ -144,7 +145,7 @@ def test_what_has_no_price_is_null_and_counted() -> None:
     for (name, one), reason in zip(rows.items(), why, strict=True):
         (row,) = ot.costs.table(corpus([one]), by="trace").rows(named=True)
         assert (row["cost_usd"], row["basis"], row["reason"]) == (None, None, reason), name
-        assert (row["unpriced_tokens"], row["unpriced_share"]) == (6, 1.0), name
+        assert (row["unpriced_tokens"], row["unpriced_share"], row["floor"]) == (6, 1.0, True), name
     together = ot.costs.table(corpus(list(rows.values())), by="agent")
     assert together["unpriced_tokens"].sum() == 36 and together["cost_usd"].null_count() == together.height
 

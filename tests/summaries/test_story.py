@@ -225,6 +225,28 @@ def test_nothing_known_is_said_so() -> None:
     assert told_of["Untrusted"].startswith("No recording says what is untrusted")
 
 
+def test_what_no_recording_prices_is_priced_by_a_list() -> None:
+    def priced(*models: str | None, **more: float) -> str:
+        one = run()
+        spent = [event for event in one["events"] if "tokens_in" in event or "cost_usd" in event]
+        for event in one["events"]:
+            for name in ("tokens_in", "tokens_out", "cost_usd", "model"):
+                event.pop(name, None)
+        for event, model in zip(spent, models, strict=False):
+            event.update({"tokens_in": 1_000_000, "tokens_out": 0, "model": model or "ours"})
+        spent[0].update(more)
+        return {about: text for about, text, _ in told(one).sentences()}["Cost"]
+
+    denial = "No recording says what it cost."
+    assert priced("gpt-4o-mini", "gpt-4o-mini") == f"0.3 USD by a list of prices. {denial}"
+    half = f"At least 0.15 USD by a list of prices. {denial} 50 % of the tokens have no price."
+    assert priced("gpt-4o-mini", None) == half
+    assert priced("gpt-4o-mini", "gpt-4o-mini", cost_usd=2.0) == (
+        "2 USD as recorded, and 0.15 USD more by a list of prices."
+    )
+    assert priced(None, None) == denial
+
+
 def test_trust_in_the_rest_says_nothing_of_results_of_tools() -> None:
     mute = run()
     for event in mute["events"]:

@@ -7,27 +7,14 @@ import typer
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..costs import spawns, table
-from ..costs.price_list import Prices
 from ..costs.verb import By
 from .application import app
-from .options import LongestGap, Method, RewardOptions, StrictOptions, gap_of, grouped
+from .options import LongestGap, Method, PriceList, RewardOptions, StrictOptions, gap_of, grouped, prices_of
 from .recordings import tell_quarantined, usable
 from .tables import TableOptions
 from .values import weights
 
-PriceList = Annotated[
-    str,
-    typer.Option(
-        "--prices",
-        metavar="FILE|package|none",
-        help="CSV file of prices per million tokens, for what records none; package: the list of ours.",
-    ),
-]
 Batch = Annotated[bool, typer.Option("--batch", help="All requests were sent as a batch.")]
-
-
-def _list_of(given: str) -> Prices:
-    return None if given == "none" else given
 
 
 @app.command(name="costs")
@@ -46,7 +33,7 @@ def costs_(
     if by not in known:
         raise ParameterError(unknown_name("word for --by", by, known))
     corpus = usable(recordings)
-    frame = table(corpus, by=by, prices=_list_of(prices), batch=batch, progress=True)  # type: ignore[arg-type]
+    frame = table(corpus, by=by, prices=prices_of(prices), batch=batch, progress=True)  # type: ignore[arg-type]
     table_.give(frame, f"costs by {by}", f"costs by {by}")
     tell_quarantined(corpus, recordings, recordings.strict)
 
@@ -66,7 +53,7 @@ def agents_(
     corpus = usable(recordings, rewards)
     frame = spawns(
         corpus,
-        prices=_list_of(prices),
+        prices=prices_of(prices),
         batch=batch,
         reward=weights(rewards.reward) if rewards.reward else None,
         method=method,

@@ -63,6 +63,14 @@ PrivilegedTools = Annotated[
     list[str] | None,
     typer.Option("--privileged-tool", help="A tool whose calls are privileged, or a pattern; repeatable."),
 ]
+PriceList = Annotated[
+    str,
+    typer.Option(
+        "--prices",
+        metavar="FILE|package|none",
+        help="CSV file of prices per million tokens, for what records none; package: the list of ours.",
+    ),
+]
 Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
 Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")]
 Method = Annotated[str, typer.Option("--method", help="See the command methods.")]
@@ -143,6 +151,11 @@ class EngineOptions:
         else:
             raise ParameterError(unknown_name("engine", self.engine, list(get_args(EngineName))))
         return {"engine": made, "progress": True}
+
+
+def prices_of(text: str) -> str | None:
+    """What ``--prices`` says, as verbs take it."""
+    return None if text == "none" else text
 
 
 def gap_of(text: str) -> "MaxGap":

@@ -23,6 +23,7 @@ from .options import (
     House,
     Json,
     LongestGap,
+    PriceList,
     PrivilegedTools,
     RecordingOptions,
     Scores,
@@ -34,6 +35,7 @@ from .options import (
     UntrustedTools,
     gap_of,
     grouped,
+    prices_of,
 )
 from .output import FAILED, STOPPED
 from .recordings import opened, refuse_unused, tell_quarantined, usable
@@ -114,6 +116,7 @@ def story_(
     untrusted: UntrustedTools = None,
     trusted: TrustedTools = None,
     privileged: PrivilegedTools = None,
+    prices: PriceList = "package",
     as_json: Json = False,
 ) -> None:
     """Show what is worth knowing first, on one screen."""
@@ -124,6 +127,7 @@ def story_(
         untrusted_tools=untrusted or (),
         trusted_tools=trusted or (),
         privileged_tools=privileged or (),
+        prices=prices_of(prices),
         threads=recordings.threads,
         progress=True,
     )

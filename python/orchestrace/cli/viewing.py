@@ -15,6 +15,7 @@ from .browser import open_page
 from .options import (
     Force,
     LongestGap,
+    PriceList,
     PrivilegedTools,
     RewardOptions,
     StrictOptions,
@@ -22,6 +23,7 @@ from .options import (
     UntrustedTools,
     gap_of,
     grouped,
+    prices_of,
 )
 from .recordings import tell_quarantined, usable
 from .values import weights
@@ -56,6 +58,7 @@ def view_(
     untrusted: UntrustedTools = None,
     trusted: TrustedTools = None,
     privileged: PrivilegedTools = None,
+    prices: PriceList = "package",
     max_bytes: Annotated[
         int, typer.Option("--max-bytes", min=0, help="Size of the page, at most.")
     ] = MAX_BYTES,
@@ -77,6 +80,7 @@ def view_(
         untrusted_tools=untrusted or (),
         trusted_tools=trusted or (),
         privileged_tools=privileged or (),
+        prices=prices_of(prices),
         max_bytes=max_bytes,
         overwrite=force,
         threads=recordings.threads,

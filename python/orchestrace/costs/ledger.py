@@ -34,6 +34,7 @@ LEDGER: Final[dict[str, Any]] = {
     "cost_usd": pl.Float64,
     "basis": None,
     "unpriced_share": pl.Float64,
+    "floor": pl.Boolean,
     "seconds": pl.Float64,
     "work": pl.Float64,
     "critical": pl.Boolean,
@@ -82,7 +83,7 @@ def spawns(
         ``trace`` (UInt32), ``trace_id agent`` (String); ``parent``, who asked for it; ``role``, for what kind
         of work; ``depth`` (UInt32) below the root; ``n_spawns`` (UInt32), how often it was asked for. Its own
         turns, tool calls and errors and tokens by kind (Int64), without those of agents below it.
-        ``cost_usd`` (Float64), ``basis`` and ``unpriced_share`` as in `costs.table`. ``seconds`` (Float64):
+        ``cost_usd`` (Float64), ``basis unpriced_share floor`` as in `costs.table`. ``seconds`` (Float64):
         from spawn to the last return or despawn, null where times are steps; ``work``: its own durations, in
         ``time_unit``; ``critical``: whether any of it lies on the critical path, and ``critical_work``, how
         much. ``answered``: it returned something to another agent, not as a failure; ``used``: such an answer
@@ -116,7 +117,9 @@ def spawns(
     rows = (
         agents.join(measured.with_columns(pl.col("agent").cast(pl.String)), on=["trace", "agent"], how="left")
         .join(
-            dollars.select("trace", "agent", "basis", "unpriced_share", priced="cost_usd", why="reason"),
+            dollars.select(
+                "trace", "agent", "basis", "unpriced_share", "floor", priced="cost_usd", why="reason"
+            ),
             on=["trace", "agent"],
             how="left",
         )

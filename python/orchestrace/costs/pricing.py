@@ -182,6 +182,7 @@ def added() -> dict[str, pl.Expr]:
         "priced_usd": _dollars(pl.col("priced_usd")),
         "undated": pl.col("undated").any(),
         "unpriced_tokens": pl.col("unpriced_tokens").sum(),
+        "floor": pl.col("floor").any(),
         "reason": pl.col("reason").drop_nulls().sort().first(),
     }
 

@@ -20,6 +20,7 @@ DOLLARS: Final[dict[str, Any]] = {
     "cost_usd": pl.Float64,
     "basis": BASIS,
     "unpriced_share": pl.Float64,
+    "floor": pl.Boolean,
     "recorded_usd": pl.Float64,
     "priced_usd": pl.Float64,
     "unpriced_tokens": pl.Int64,
@@ -66,7 +67,8 @@ def table(
         then ``cost_usd`` (Float64): recorded where an event records its price, else by the list. ``basis``
         says which: ``recorded``, ``priced``, ``priced_undated`` (a price of today, as no time is recorded),
         ``mixed`` for both in one sum; null where nothing is known. ``unpriced_share``: share of the tokens
-        that neither has a price, and ``cost_usd`` is a floor where it is above 0. ``recorded_usd priced_usd
+        that neither has a price. ``floor`` (Boolean): tokens and dollars are at least these, since some have
+        no price, or a recording lacks some (the finding ``usage.incomplete``). ``recorded_usd priced_usd
         unpriced_tokens`` are the parts. ``reason`` says why tokens have no price: ``price.absent`` (the list
         has no such model then, or no price of a kind of tokens), ``field.absent`` (no model, or tokens that
         are not split into input and output), ``result.range``. By trace also ``stated_usd``: what the
@@ -125,6 +127,9 @@ def table(
     )
     empty = {name: pl.Int64 for name in TOKENS} | {"priced_usd": pl.Float64}
     sums = pl.concat([sums, whole, pl.DataFrame(schema=empty)], how="diagonal_relaxed")
+    lacking = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete").select("trace")
+    lacks = pl.col("trace").is_in(lacking.collect(engine="streaming")["trace"].unique().to_list())
+    sums = sums.with_columns(floor=(pl.col("unpriced_tokens") > 0) | lacks)
     return _named(sums, by, traces, stated)
 
 

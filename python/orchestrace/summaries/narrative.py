@@ -16,6 +16,8 @@ from ..base.progress import Progress
 from ..base.text import counted, plain
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
+from ..costs.price_list import Prices
+from ..costs.verb import table
 from ..metrics.verb import metrics
 from ..safety.tracking import taint
 from ..schedules.bottlenecks import critical_path
@@ -76,7 +78,8 @@ class Story:
         ``n_floor`` is a floor (`usage.incomplete`), of ``n_unread`` only what was written is recorded, of
         ``n_unwritten`` only what was read; ``scorer_tokens`` are those of graders.
     cost_usd
-        What is recorded, in USD, of ``n_priced`` traces.
+        What is recorded, in USD, of ``n_priced`` traces. ``listed_usd`` is what other tokens cost by a list
+        of prices, ``unpriced_share`` the share of the tokens that have no price at all (`costs.table`).
     seconds
         Sums over traces with times in seconds, by what took them: ``model tool queue permission human scorer
         idle unaccounted``. ``n_timed`` is how many traces these are, ``max_gap`` what is longer and idle.
@@ -116,6 +119,8 @@ class Story:
     scorer_tokens: int | None
     cost_usd: float | None
     n_priced: int
+    listed_usd: float | None
+    unpriced_share: float | None
     seconds: dict[str, float | None]
     n_timed: int
     wall_clock_s: float | None
@@ -150,7 +155,7 @@ class Story:
             Sentence("Read", self._read(), f"orchestrace report {path}"),
             Sentence("Answers", self._answers(), f"{taint} trace_id,outcome"),
             Sentence("Tokens", self._tokens(), f"{of_runs} --columns {_columns('trace_id', self._kinds())}"),
-            Sentence("Cost", self._cost(), f"{of_agents} --sort -cost_usd --columns trace_id,agent,cost_usd"),
+            Sentence("Cost", self._cost(), f"orchestrace costs {path} --by agent --sort -cost_usd"),
             Sentence("Time", self._time(), f"{of_runs}{gap} --columns {_columns('trace_id', self._times())}"),
             Sentence(
                 "Critical path",
@@ -280,9 +285,18 @@ class Story:
         return f" ({n:,} of {counted(self.n_traces, 'run')})" if n < self.n_traces else ""
 
     def _cost(self) -> str:
+        share = self.unpriced_share or 0.0
+        bare = "" if not share else f" {max(100 * share, 0.1):.3g} % of the tokens have no price."
+        least = "At least " if self.n_floor or share else ""
+        if self.listed_usd is None:
+            if self.cost_usd is None:
+                return "No recording says what it cost."
+            return f"{self.cost_usd:,.4g} USD as recorded{self._of_runs(self.n_priced)}."
         if self.cost_usd is None:
-            return "No recording says what it cost."
-        return f"{self.cost_usd:,.4g} USD as recorded{self._of_runs(self.n_priced)}."
+            denial = "No recording says what it cost."
+            return f"{least}{self.listed_usd:,.4g} USD by a list of prices. {denial}{bare}"
+        recorded = f"{least}{self.cost_usd:,.4g} USD as recorded{self._of_runs(self.n_priced)}"
+        return f"{recorded}, and {self.listed_usd:,.4g} USD more by a list of prices.{bare}"
 
     def _time(self) -> str:
         if not self.n_timed:
@@ -366,6 +380,7 @@ def story(
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
+    prices: Prices = "package",
     threads: int | None = None,
     progress: Progress = None,
 ) -> Story:
@@ -385,6 +400,8 @@ def story(
         As in `schedule`: longer gaps are idle time, not work. Recordings in steps have no idle time.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
+    prices
+        As in `costs.table`.
     threads, progress
         As in `read_traces`.
 
@@ -401,7 +418,7 @@ def story(
     Notes
     -----
     O(events + edges). Every figure comes from the verb that its line names: `report`, `metrics`,
-    `schedules.critical_path`, `taint`.
+    `costs.table`, `schedules.critical_path`, `taint`.
 
     Examples
     --------
@@ -430,6 +447,8 @@ def story(
     unit = "seconds" if timed.height else "steps"
     unreached = agents_without_effect(members, rows)
     exposed = exposed_runs(tainted)
+    spent = table(corpus, by="importer", prices=prices)
+    used = whole_sum_of(spent, "tokens")
     answered = answers_by_agent(corpus, tainted)
     return Story(
         records=dict(corpus.records),
@@ -456,6 +475,8 @@ def story(
         scorer_tokens=whole_sum_of(rows, "scorer_tokens"),
         cost_usd=sum_of(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),
+        listed_usd=sum_of(spent, "priced_usd"),
+        unpriced_share=None if not used else int(spent["unpriced_tokens"].sum()) / used,
         seconds={name: sum_of(timed, _TIME_COLUMNS[name]) for name in TIMES},
         n_timed=timed.height,
         wall_clock_s=sum_of(clocked, "wall_clock_s"),

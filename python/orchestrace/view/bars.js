@@ -34,7 +34,10 @@ function timeBar() {
 function moneyBars() {
   const rows = rowsOf(CORPUS.spending).map((row) => ({ ...row, name: (row.agent ?? null) === null ? `${number(row.n_agents)} others` : visible(row.agent, 40) }));
   const tokens = stacked("Where tokens went, by agent", rows.map((row) => ({ name: row.name, value: row.tokens ?? 0, text: number(row.tokens ?? 0) })));
-  const dollars = stacked("Where dollars went, by agent", rows.map((row) => ({ name: row.name, value: row.cost_usd ?? 0, text: `$${number(row.cost_usd ?? 0, 3)}` })));
+  const listed = rows.some((row) => (row.listed_usd ?? 0) > 0);
+  const recorded = rows.some((row) => (row.cost_usd ?? 0) - (row.listed_usd ?? 0) > 1e-12);
+  const basis = listed ? (recorded ? ", as recorded and by a list of prices" : ", by a list of prices") : "";
+  const dollars = stacked(`Where dollars went, by agent${basis}`, rows.map((row) => ({ name: row.name, value: row.cost_usd ?? 0, text: `$${number(row.cost_usd ?? 0, 3)}` })));
   const none = [tokens ? null : "No recording says how many tokens an agent used.", dollars ? null : "No recording says what an agent cost."];
   return el("div", {}, ...[tokens, dollars, notes(...none)].filter(Boolean));
 }

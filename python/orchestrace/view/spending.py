@@ -1,28 +1,29 @@
 """Where tokens and dollars went, by agent: what a bar at the top of a page shows."""
 
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ..corpus.corpus import Corpus
-from ..metrics.verb import metrics
+from ..costs.verb import table
 
 SHOWN: Final = 7
 """Agents that have a part of their own; the others share one."""
 _HEX: Final = r"^[0-9a-f-]{7,}$"
 
 
-def spending(corpus: Corpus, options: dict[str, Any]) -> pl.DataFrame:
-    """Sums over all runs, the most tokens first: ``agent tokens cost_usd``.
+def spending(corpus: Corpus, prices: pl.DataFrame) -> pl.DataFrame:
+    """Sums over all runs, the most tokens first: ``agent tokens cost_usd listed_usd``.
 
+    Dollars are as recorded, or by the list of prices, whose part is ``listed_usd``.
     An agent whose name is a hexadecimal id goes by its role, where it has one. After `SHOWN` agents the rest
     is one row, whose ``agent`` is null and whose ``n_agents`` says how many these are. Events of nobody are
     in no row.
     """
-    members = metrics(corpus, by="agent", **options).filter(pl.col("agent").is_not_null())
+    members = table(corpus, by="agent", prices=prices).filter(pl.col("agent").is_not_null())
     roles = corpus.agents.select("trace", pl.col("agent", "role").cast(pl.String)).collect(engine="streaming")
     name = pl.col("agent").cast(pl.String)
-    known = members.select("trace", name, "tokens", "cost_usd").join(
+    known = members.select("trace", name, "tokens", "cost_usd", listed_usd="priced_usd").join(
         roles, on=["trace", "agent"], how="left", maintain_order="left"
     )
     hidden = name.str.contains(_HEX) & pl.col("role").is_not_null()
@@ -30,7 +31,7 @@ def spending(corpus: Corpus, options: dict[str, Any]) -> pl.DataFrame:
         known.with_columns(agent=pl.when(hidden).then("role").otherwise("agent"))
         .filter(pl.col("tokens").is_not_null() | pl.col("cost_usd").is_not_null())
         .group_by("agent")
-        .agg(_sum("tokens"), _sum("cost_usd"))
+        .agg(_sum("tokens"), _sum("cost_usd"), _sum("listed_usd"))
         .sort(["tokens", "cost_usd", "agent"], descending=[True, True, False], nulls_last=True)
         .with_columns(n_agents=pl.lit(1, pl.UInt32))
     )
@@ -40,11 +41,12 @@ def spending(corpus: Corpus, options: dict[str, Any]) -> pl.DataFrame:
         pl.lit(None, pl.String).alias("agent"),
         _sum("tokens"),
         _sum("cost_usd"),
+        _sum("listed_usd"),
         n_agents=pl.len().cast(pl.UInt32),
     )
     return pl.concat([sums[:SHOWN], rest])
 
 
 def _sum(name: str) -> pl.Expr:
-    """The sum of what is known; null where nothing is."""
-    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+    """The sum of what is known, in ascending order; null where nothing is."""
+    return pl.col(name).drop_nulls().sort().cum_sum().last().alias(name)

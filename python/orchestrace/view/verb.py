@@ -17,6 +17,7 @@ from ..base.schema import unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
+from ..costs.price_list import Prices, list_of
 from ..credit.verb import methods as known_methods
 from ..schedules.scheduling import MaxGap
 from ..summaries.narrative import Story, story
@@ -65,6 +66,7 @@ def view(
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
+    prices: Prices = "package",
     max_bytes: int = MAX_BYTES,
     overwrite: bool = False,
     threads: int | None = None,
@@ -99,6 +101,8 @@ def view(
         As in `schedule`: longer gaps are idle, no work. Of recordings that have times.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
+    prices
+        As in `costs.table`, for the bar of dollars.
     max_bytes
         The size of the file, at most. What does not fit is left out, and the page says what: runs in detail,
         then events of the only one, then rows of the list.
@@ -149,7 +153,8 @@ def view(
         "trusted_tools": list(trusted_tools),
         "privileged_tools": list(privileged_tools),
     }
-    told = story(corpus, max_gap=max_gap, **tools, threads=threads)
+    listed = list_of(prices)
+    told = story(corpus, max_gap=max_gap, **tools, prices=listed, threads=threads)
     options = {"max_gap": max_gap, "threads": threads}
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
     order = _order(corpus, rows, told, trace_id)
@@ -162,7 +167,7 @@ def view(
         order=order,
         chosen=chosen,
         story=told,
-        spending=spending(corpus, options),
+        spending=spending(corpus, listed),
         no_reward=no_reward,
         credits=credits_of(corpus, chosen, names, reward, options),
         tools=tools,
