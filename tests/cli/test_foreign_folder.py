@@ -18,8 +18,10 @@ from orchestrace.cli import app
 pytestmark = [pytest.mark.process, pytest.mark.every_nth(1)]
 
 CALLS: dict[str, list[list[str]]] = {
+    "agents": [["runs.jsonl"]],
     "codes": [["graph.cycle"]],
     "compare": [["corpus", "--method", "flow", "--engine", "processes", "--workers", "1"]],
+    "costs": [["runs.jsonl"]],
     "credit": [["runs.jsonl"], ["corpus", "--engine", "processes", "--workers", "1"]],
     "decisions": [["runs.jsonl", "--kind", "stop"]],
     "demo": [["-o", "demo"]],

@@ -264,12 +264,12 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Two roots, and both return to the user.",
         "Look at the finding of the same name; split the file into runs.",
     ),
+    ("reason", "trace.partial"): Remedy(
+        "What if, on a session that still runs.", "Ask again when the recording is complete."
+    ),
     ("reason", "price.absent"): Remedy(
         "A model of your own, or one that came out after the list was made.",
         "Give yours: `orchestrace costs PATH --prices FILE`. `ot.costs.prices()` has the columns of a file.",
-    ),
-    ("reason", "trace.partial"): Remedy(
-        "What if, on a session that still runs.", "Ask again when the recording is complete."
     ),
     ("ignored", "archive.not_json"): Remedy(
         "A README or a picture beside the recordings.",

@@ -7,8 +7,8 @@ COMMANDS: Final[dict[str, dict[str, str]]] = {
         "codes": "Explain codes: rejects, findings, reasons, ignored records.",
     },
     "costing": {
-        "costs": "Add up tokens and dollars, recorded or by a list of prices.",
-        "agents": "List sub-agents: who asked for each, its cost, whether its answer was used.",
+        "costs": "Add up tokens and dollars, recorded or by prices.",
+        "agents": "List sub-agents: cost, time, whether the answer was used.",
     },
     "crediting": {
         "credit": "Divide the reward among units.",

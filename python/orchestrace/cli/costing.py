@@ -28,7 +28,7 @@ def costs_(
     prices: PriceList = "package",
     batch: Batch = False,
 ) -> None:
-    """Add up tokens and dollars, recorded or by a list of prices."""
+    """Add up tokens and dollars, recorded or by prices."""
     known = list(get_args(By))
     if by not in known:
         raise ParameterError(unknown_name("word for --by", by, known))
@@ -49,7 +49,7 @@ def agents_(
     method: Method = "flow",
     max_gap: LongestGap = "auto",
 ) -> None:
-    """List sub-agents: who asked for each, its cost, whether its answer was used."""
+    """List sub-agents: cost, time, whether the answer was used."""
     corpus = usable(recordings, rewards)
     frame = spawns(
         corpus,
