@@ -1,6 +1,6 @@
 """How often the two intervals of `evaluation.compare_metrics` hold the truth, where tasks are skewed.
 
-The populations, and what is published of them, are those of docs/intervals.md, "Two sides of the same tasks".
+The populations, and what is published of them, are those of docs/intervals.md, "How often they cover".
 A rate is held to what a binomial of the published one can be, 999 times in 1000: where a page says that an
 interval falls short, it has to.
 """
