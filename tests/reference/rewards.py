@@ -283,7 +283,15 @@ class Payer:
             (-w_context, "over_context", 0.0),
         )
 
-    def puppeteer(self, gamma: float = 1.0, lambda_: float = 0.1, phi: float = 1.0) -> Paid:
+    def puppeteer(
+        self,
+        gamma: float = 1.0,
+        lambda_: float = 0.1,
+        phi: float = 1.0,
+        law: str = "paper",
+        growth: float = 1.0,
+        max_steps: int = 5,
+    ) -> Paid:
         choices = [
             v
             for v in self.trace.order
@@ -296,7 +304,10 @@ class Payer:
         found: Paid = []
         after = earned
         for t in range(len(choices), 0, -1):
-            paid = (earned if t == len(choices) else gamma * after) - lambda_ * math.log(1 + t / phi)
+            cost = math.log(1 + t / phi)
+            if law == "released":
+                cost = math.log(1 + growth * t / (max_steps + 1)) / math.log(1 + growth)
+            paid = (earned if t == len(choices) else gamma * after) - lambda_ * cost
             found.append((ids[t - 1], paid))
             after = paid
         return found

@@ -37,6 +37,13 @@ TRIED: dict[str, dict[str, Any]] = {
 }
 
 
+MORE: list[tuple[str, dict[str, Any]]] = [
+    ("parl", {"anneal": "diagnostic", "lambda_finish": 0.7}),
+    ("puppeteer", {"law": "released", "gamma": 0.99, "growth": 3.0, "max_steps": 2}),
+]
+"""Beside the defaults and what `TRIED` has."""
+
+
 @st.composite
 def recordings(draw: st.DrawFn) -> tuple[list[Document], str]:
     documents = draw(corpora(max_traces=4))
@@ -78,6 +85,12 @@ def test_weights_by_windows_are_those_of_plain_python(
     pays_what_plain_python_does(recorded, {"parl": {"anneal": "diagnostic", **more}})
 
 
+@QUICK
+@given(recordings())
+def test_the_released_costs_are_those_of_plain_python(recorded: tuple[list[Document], str]) -> None:
+    pays_what_plain_python_does(recorded, {name: params for name, params in MORE if name == "puppeteer"})
+
+
 def pays_what_plain_python_does(
     recorded: tuple[list[Document], str], asked: dict[str, dict[str, Any]]
 ) -> None:
@@ -108,7 +121,7 @@ def test_addends_sum_to_the_payment(recorded: tuple[list[Document], str]) -> Non
     corpus = read(documents, basis)
     asked: dict[str, dict[str, Any]] = {name: {} for name in ("parl", "rlinf", "puppeteer", "shaping")}
     asked |= {"mgrpo_sub": {"alpha_format": 0.3, "alpha_quality": 0.7, "quality": "reward"}}
-    for name, params in [*asked.items(), ("parl", {"anneal": "diagnostic", "lambda_finish": 0.7})]:
+    for name, params in [*asked.items(), *MORE]:
         parts = ot.rewards.explain(corpus, 0, name, params=params)
         paid = ot.rewards.compute(corpus, {name: params}).filter(trace=0)
         assert set(parts["params"]) == set(paid["params"])

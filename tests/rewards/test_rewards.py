@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 from typing import Any
 
 import polars as pl
@@ -189,6 +190,20 @@ def test_shaping_leaves_no_trace_in_differences_of_rollouts_that_begin_alike() -
 def test_puppeteer() -> None:
     """r = 1, λ = .1, φ = 1, no discount, two choices: R_2 = .890139, R_1 = .820824."""
     assert paid(document([LEAD, LEAD]), "puppeteer") == pytest.approx([0.820824, 0.890139], abs=5e-7)
+
+
+@pytest.mark.parametrize(("growth", "max_steps"), [(1.0, 5), (3.0, 2), (1.0, 1)])
+def test_the_released_law_of_puppeteer(growth: float, max_steps: int) -> None:
+    """scale · ln(1 + g (s + 1) / (T + 1)) / ln(1 + g) before step s = 0, 1, ... of at most T; gamma .99."""
+    scale, gamma = 0.1, 0.99
+    costs = [
+        scale * math.log(1 + growth * (s + 1) / (max_steps + 1)) / math.log(1 + growth) for s in range(3)
+    ]
+    last = 1.0 - costs[2]
+    middle = gamma * last - costs[1]
+    asked = {"law": "released", "gamma": gamma, "growth": growth, "max_steps": max_steps}
+    got = paid(document([LEAD, LEAD, LEAD]), "puppeteer", **asked)
+    assert got == pytest.approx([gamma * middle - costs[0], middle, last], abs=1e-12)
 
 
 def test_split() -> None:

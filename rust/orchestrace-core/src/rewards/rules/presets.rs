@@ -141,8 +141,9 @@ pub static PUPPETEER: Reward = Reward {
     family: Family::Hybrid,
     unit: Unit::Event,
     summary: "orchestrator decisions t = 1..T of the root: R_T = outcome - lambda_ C_T, R_t = gamma R_{t+1} - lambda_ C_t, \
-              C_t = ln(1 + t / phi)",
-    reference: "Puppeteer, arXiv 2505.19591; the law of the cost and its weights are not published",
+              C_t = ln(1 + t / phi), released: ln(1 + growth · t / (max_steps + 1)) / ln(1 + growth)",
+    reference: "Puppeteer, arXiv 2505.19591, without a law of the cost; `law=released`, policy code and configuration of \
+                its repository: lambda_ 0.1 (scale 0.1, factor 1), growth 1, gamma 0.99",
     params: &[
         Param { default: Value::Float(1.0), ..GAMMA },
         weight("lambda_", 0.1, "weight of a choice's cost"),
@@ -150,7 +151,25 @@ pub static PUPPETEER: Reward = Reward {
             name: "phi",
             kind: ParamKind::Float(f64::MIN_POSITIVE, f64::MAX),
             default: Value::Float(1.0),
-            doc: "scale of the cost, in choices: ln(1 + t / phi)",
+            doc: "scale of the cost, in choices: ln(1 + t / phi); of the law `paper`",
+        },
+        Param {
+            name: "law",
+            kind: ParamKind::Choice(&["paper", "released"]),
+            default: Value::Text(Cow::Borrowed("paper")),
+            doc: "how the cost of a choice grows: our form of what the paper says, or the released code's",
+        },
+        Param {
+            name: "growth",
+            kind: ParamKind::Float(1e-9, 1e9),
+            default: Value::Float(1.0),
+            doc: "how fast the cost bends, above 0; of the law `released`",
+        },
+        Param {
+            name: "max_steps",
+            kind: ParamKind::Int(1, i64::MAX),
+            default: Value::Int(5),
+            doc: "the most choices of a run, as the team was configured; of the law `released`",
         },
     ],
     channels: &[OUTCOME],
@@ -213,13 +232,18 @@ fn puppeteer(given: &Given<'_>, out: &mut Payments) {
         Ok(outcome) => outcome,
         Err(reason) => return choices().for_each(|v| out.withhold(v, reason)),
     };
-    let [gamma, lambda, phi] = ["gamma", "lambda_", "phi"].map(|name| given.number(name));
+    let [gamma, lambda, phi, growth] = ["gamma", "lambda_", "phi", "growth"].map(|name| given.number(name));
+    let most = given.params.int("max_steps").unwrap_or(1) as f64;
+    let law = |t: f64| match given.params.text("law") {
+        Some("released") => (growth * (t / (most + 1.0))).ln_1p() / growth.ln_1p(),
+        _ => (t / phi).ln_1p(),
+    };
     let mut t = choices().count();
     let [mut earned, mut costs] = std::mem::take(&mut out.work);
     (earned, costs) = (cleared(earned), cleared(costs));
     let (mut earning, mut cost) = (outcome, 0.0);
     while t > 0 {
-        cost = gamma * cost - lambda * (t as f64 / phi).ln_1p();
+        cost = gamma * cost - lambda * law(t as f64);
         earned.push(earning);
         costs.push(cost);
         earning *= gamma;
