@@ -68,7 +68,7 @@ def picture(browser: Any, folder: Path, target: Path) -> None:
     os.chdir(folder)
     ot.synthetic.planted("runs.jsonl", traces=5, agents=8, events=14, depth=3, seed=4)
     ot.view(ot.read_traces("runs.jsonl"), "page.html")
-    tab = browser.new_page(viewport={"width": 1240, "height": 1180}, color_scheme="light")
+    tab = browser.new_page(viewport={"width": 1240, "height": 1060}, color_scheme="light")
     tab.goto((folder / "page.html").as_uri())
     tab.wait_for_selector("html[data-ready=yes]")
     tab.focus("canvas")

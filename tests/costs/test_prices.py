@@ -59,6 +59,9 @@ def test_prices_of_the_package_are_of_one_size() -> None:
         ("us.anthropic.claude-sonnet-4-20250514-v1:0", None),
         ("deepseek/deepseek-chat:free", None),
         ("ft:gpt-4o:acme", None),
+        ("gpt-4o-mini-latest\n", None),
+        ("gpt-4o-mini-2024-99-99", None),
+        ("gpt-4o-mini-20999999", None),
         ("claude-sonnet-4-20250514-thinking", None),
         ("", None),
         ("-", None),
@@ -75,6 +78,9 @@ def test_a_model_is_priced_by_its_name_alone(recorded: str, listed: str | None) 
 def test_a_name_of_two_providers_has_to_say_which() -> None:
     prices = pl.DataFrame({"model": ["m", "m"], "provider": ["a", "b"], "input": [1.0, 2.0], "output": 1.0})
     assert listed_names(["m", "a/m", "B/m", "c/m"], prices).rows() == [("a/m", "m", "a"), ("B/m", "m", "b")]
+    anybodys = prices.with_columns(provider=pl.Series(["Azure", None]))
+    rows = listed_names(["azure/m", "AZURE/m", "c/m"], anybodys).rows()
+    assert rows == [("azure/m", "m", "Azure"), ("AZURE/m", "m", "Azure"), ("c/m", "m", None)]
 
 
 def test_a_file_needs_three_columns(tmp_path: Path) -> None:
@@ -108,7 +114,9 @@ def test_a_file_needs_three_columns(tmp_path: Path) -> None:
             "rows 1 and 2: two prices of 'm' at one time",
         ),
         ("model,input,output,valid_from,valid_to\nm,1,2,2026-02-01,2026-02-01\n", "valid_from is not before"),
-        ("model,input,output,context_above\nm,1,2,1.5\n", "context_above is '1.5', expected a number"),
+        ("model,input,output,context_above\nm,1,2,1.5\n", "context_above is '1.5', expected a whole number"),
+        ("model;input;output\nm;1;2\n", "columns are divided by ';', expected commas"),
+        ("model,input,output,input\nm,1,2,3\n", "column 'input' is there twice"),
         ("", "is no list of prices"),
     ],
 )
@@ -118,6 +126,30 @@ def test_what_is_wrong_with_a_file_is_told_by_its_row(tmp_path: Path, text: str,
     with pytest.raises((ot.SchemaError, ot.InputError), match=r"ours\.csv") as caught:
         ot.costs.read_prices(file)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"input": [dt.date(2025, 1, 1)]}, "input is .*, expected a number"),
+        ({"input": [True]}, "input is True, expected a number"),
+        ({"input": [dt.timedelta(1)]}, "input is .*, expected a number"),
+        ({"valid_from": [20250101]}, "valid_from is 20250101, expected a date"),
+        ({"valid_from": [dt.datetime(2025, 1, 1, 12)]}, "valid_from is .*, expected a date"),
+        ({"context_above": [500.5]}, r"context_above is 500\.5, expected a whole number"),
+        ({"model": [["m"]]}, "model is .*, expected a text"),
+    ],
+)
+def test_a_frame_holds_what_prices_are(columns: dict[str, list[object]], message: str) -> None:
+    frame = pl.DataFrame({"model": ["m"], "input": [1.0], "output": [2.0]} | columns)
+    with pytest.raises(ot.SchemaError, match=message):
+        ot.costs.table(ot.generate(traces=1, seed=0), prices=frame)
+
+
+@pytest.mark.parametrize("given", [3, {"m": 1}, pl.LazyFrame({"model": ["m"]})])
+def test_what_is_no_list_is_told_by_the_name_of_the_argument(given: object) -> None:
+    with pytest.raises(ot.ParameterError, match="prices is"):
+        ot.costs.table(ot.generate(traces=1, seed=0), prices=given)  # type: ignore[arg-type]
 
 
 def test_a_file_that_is_not_there_is_one_line(tmp_path: Path) -> None:

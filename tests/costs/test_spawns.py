@@ -104,6 +104,21 @@ def test_a_sub_agent_that_is_asked_again_is_one_row() -> None:
     assert rows.filter(agent="used")["n_spawns"].to_list() == [2] and rows.height == 5
 
 
+def test_who_is_not_of_the_team_is_no_sub_agent() -> None:
+    judge = (
+        event("s6", 4.7, "spawn", "lead", to="judge"),
+        event("j1", 4.8, "message", "judge", role="scorer", **SPENT),
+        event("j2", 4.9, "return", "judge", role="scorer", to="lead"),
+    )
+    rows = ot.costs.spawns(run(*TEAM[:-1], *judge, TEAM[-1], edges=(*EDGES, ("s6", "j1", "spawn"))))
+    assert rows["agent"].to_list() == ["used", "unread", "failed", "silent", "absent"]
+
+
+def test_who_never_returns_runs_to_the_end() -> None:
+    rows = ot.costs.spawns(run(*TEAM, edges=EDGES))
+    assert rows.filter(agent="silent")["seconds"].to_list() == [5.5 - 1.7]
+
+
 def test_steps_are_no_seconds() -> None:
     first, *rest = ({**one, "t": at} for at, one in enumerate(TEAM))
     rows = ot.costs.spawns(run({**first, "x_trace": {"time_basis": "ordinal"}}, *rest, edges=EDGES))

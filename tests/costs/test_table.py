@@ -181,6 +181,42 @@ def test_the_day_is_that_of_the_event() -> None:
     assert ot.costs.table(run)["cost_usd"].item() == 10.0 + 2.0 + 2.0
 
 
+def test_what_nobody_dates_has_the_price_of_the_day_of_the_list() -> None:
+    """Not one that a provider announced for later."""
+    prices = pl.DataFrame(
+        {
+            "model": ["m", "m"],
+            "valid_from": [None, dt.date(2026, 12, 1)],
+            "valid_to": [dt.date(2026, 12, 1), None],
+            "input": [2.0, 4.0],
+            "output": [0.0, 0.0],
+            "retrieved": [dt.date(2026, 11, 26)] * 2,
+        }
+    )
+    run = corpus([event(0, model="m", tokens_in=MILLION, tokens_out=0)])
+    assert ot.costs.table(run, prices=prices).select("cost_usd", "basis").row(0) == (2.0, "priced_undated")
+    # of a list without a day the newest row
+    bare = prices.drop("retrieved")
+    assert ot.costs.table(run, prices=bare)["cost_usd"].item() == 4.0
+    listed = ot.costs.prices()
+    future = listed.filter(pl.col("valid_from") > listed["retrieved"].max())["model"].unique().to_list()
+    assert len(future) > 0
+    for model in future:
+        one = [event(0, model=model, tokens_in=1000, tokens_out=0)]
+        dated = corpus(one, dt.datetime(2026, 11, 26, tzinfo=dt.UTC))
+        assert ot.costs.table(corpus(one))["cost_usd"].item() == ot.costs.table(dated)["cost_usd"].item()
+
+
+def test_sums_stay_within_their_range() -> None:
+    most = 2**63 - 1
+    twice = corpus([event(n, model="gpt-4o-mini", tokens_in=2**62, tokens_out=0) for n in range(3)])
+    assert ot.costs.table(twice)["tokens"].item() == ot.metrics(twice)["tokens"].item() == most
+    assert ot.costs.table(twice, prices=None)["unpriced_tokens"].item() == most
+    dear = corpus([event(n, cost_usd=1e308) for n in range(2)])
+    row = ot.costs.table(dear, by="trace").row(0, named=True)
+    assert (row["cost_usd"], row["basis"], row["reason"]) == (None, None, "result.range")
+
+
 def test_a_batch_costs_its_factor() -> None:
     tokens = {
         "tokens_in": 222_000,
@@ -268,7 +304,15 @@ LIST = [
     {"model": "n", "provider": "q", "context_above": 100, "input": 3.0, "output": 9.0, "cache_read": 0.3},
     {"model": "n", "provider": "q", "context_above": 1000, "input": 5.0, "output": 9.5},
 ]
-COLUMNS = ("valid_from", "valid_to", "context_above", "cache_read", "cache_write", "cache_write_1h")
+COLUMNS = (
+    "retrieved",
+    "valid_from",
+    "valid_to",
+    "context_above",
+    "cache_read",
+    "cache_write",
+    "cache_write_1h",
+)
 
 
 def drawn(rng: random.Random) -> Iterator[dict[str, Any]]:

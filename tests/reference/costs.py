@@ -17,7 +17,13 @@ def listed(model: str, prices: list[Row]) -> list[Row]:
             continue
         match = re.fullmatch(r"(.+?)(?:[-@:](?:20\d{6}|20\d\d-\d\d-\d\d|latest)|@default)", name)
         base = name if name in names else match[1] if match and match[1] in names else None
-        rows = [row for row in prices if row["model"] == base and of in (None, row["provider"])]
+        rows = [row for row in prices if row["model"] == base]
+        if of is None:
+            whose = {row["provider"] for row in rows}
+            rows = rows if len(whose) == 1 else []
+        else:
+            named = [row for row in rows if (row["provider"] or "").lower() == of.lower()]
+            rows = named or [row for row in rows if row["provider"] is None]
         if rows:
             return rows
     return []
@@ -28,8 +34,12 @@ def price(event: Row, day: dt.date | None, prices: list[Row]) -> Fraction | str:
     if event["model"] is None or event["tokens_fresh"] is None or event["tokens_out"] is None:
         return "field.absent"
     written, hour = event["tokens_cache_write"] or 0, event["tokens_cache_write_1h"] or 0
+    if hour and event["tokens_cache_write"] is None:
+        return "field.absent"
     if hour > written:
         return "result.range"
+    days = [row["retrieved"] for row in prices if row["retrieved"] is not None]
+    day = day or max(days, default=None)
     valid = []
     for row in listed(event["model"], prices):
         begins, ends = row["valid_from"], row["valid_to"]

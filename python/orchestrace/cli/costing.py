@@ -63,5 +63,5 @@ def agents_(
     )
     table_.give(frame, "sub-agents", "agents spawned")
     if not frame.height:
-        typer.echo("no spawn is recorded: orchestrace costs --by agent lists all agents", err=True)
+        typer.echo("no spawn names an agent: orchestrace costs --by agent lists all agents", err=True)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -84,11 +84,12 @@ def spawns(
         of work; ``depth`` (UInt32) below the root; ``n_spawns`` (UInt32), how often it was asked for. Its own
         turns, tool calls and errors and tokens by kind (Int64), without those of agents below it.
         ``cost_usd`` (Float64), ``basis unpriced_share floor`` as in `costs.table`. ``seconds`` (Float64):
-        from spawn to the last return or despawn, null where times are steps; ``work``: its own durations, in
-        ``time_unit``; ``critical``: whether any of it lies on the critical path, and ``critical_work``, how
-        much. ``answered``: it returned something to another agent, not as a failure; ``used``: such an answer
-        has a path to the outcome, null where it answered and the outcome is not known. ``credit`` (Float64):
-        its share of the reward, null without one. ``reason``: a struct that says why a number is null.
+        from spawn to the last return or despawn, or else to the end of the run; null where times are steps;
+        ``work``: its own durations, in ``time_unit``; ``critical``: whether any of it lies on the critical
+        path, and ``critical_work``, how much. ``answered``: it returned something to another agent, not as a
+        failure; ``used``: such an answer has a path to the outcome, null where it answered and the outcome is
+        not known. ``credit`` (Float64): its share of the reward, null without one. ``reason``: a struct that
+        says why a number is null.
 
     Raises
     ------
@@ -129,7 +130,8 @@ def spawns(
             on="trace",
             how="left",
         )
-        .sort("trace", "at", "agent")
+        .join(corpus.traces.select("trace").with_row_index("place").collect(), on="trace", how="left")
+        .sort("place", "at", "agent")
     )
     return _shaped(rows)
 
@@ -139,11 +141,9 @@ def _spawned(corpus: Corpus) -> pl.DataFrame:
 
     One that did nothing since is among them: who spawned it and as what is then that of the first spawn.
     """
-    agents = (
-        corpus.agents.filter(pl.col("kind").cast(pl.String) == "agent")
-        .select("trace", pl.col("agent", "parent", "role").cast(pl.String), "depth", "first_seq")
-        .collect(engine="streaming")
-    )
+    agents = corpus.agents.select(
+        *("trace", "depth", "first_seq"), pl.col("agent", "kind", "parent", "role").cast(pl.String)
+    ).collect(engine="streaming")
     spawns = (
         corpus.events.filter(pl.col("type").cast(pl.String) == "spawn", pl.col("to").is_not_null())
         .select("trace", "seq", "t", pl.col("agent", "to", "role").cast(pl.String))
@@ -163,10 +163,12 @@ def _spawned(corpus: Corpus) -> pl.DataFrame:
         spawns.join(agents, on=["trace", "agent"], how="left")
         .join(parents, on=["trace", "first_agent"], how="left")
         .with_columns(acted=acted)
+        # scorers, humans and the environment are no sub-agents, whoever asked for them
         .filter(
+            (pl.col("kind") == "agent") | pl.col("kind").is_null(),
             pl.when(acted)
             .then(pl.col("parent").is_not_null())
-            .otherwise(pl.col("first_agent") != pl.col("agent"))
+            .otherwise(pl.col("first_agent") != pl.col("agent")),
         )
         .select(
             "trace",
@@ -186,8 +188,8 @@ def _credits(corpus: Corpus, reward: Reward | None, method: str, threads: int | 
     if reward is None and "team" not in corpus.reward_channels():
         kinds = {"trace": pl.UInt32, "agent": pl.String, "credit": pl.Float64, "credit_reason": pl.String}
         return pl.DataFrame(schema=kinds)
-    told = credit(corpus, method=method, unit="agent", reward=reward or "team", threads=threads)
-    return told.select(
+    shares = credit(corpus, method=method, unit="agent", reward=reward or "team", threads=threads)
+    return shares.select(
         "trace",
         "credit",
         agent=pl.col("unit_id").cast(pl.String),

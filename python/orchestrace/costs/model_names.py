@@ -1,12 +1,13 @@
 """Which row of a list of prices a recorded model is: by exact name, or by a name that goes on with a date."""
 
+import datetime as dt
 import re
 from collections.abc import Iterable
 from typing import Final
 
 import polars as pl
 
-_DATED: Final = re.compile(r"[-@:](20\d{6}|20\d\d-\d\d-\d\d|latest)$|@default$")
+_DATED: Final = re.compile(r"[-@:](20\d{6}|20\d\d-\d\d-\d\d|latest)\Z|@default\Z")
 """How a name may go on and be the same model. Four digits are not enough: ``gpt-4-1106`` was another."""
 _LONGEST: Final = len("-2026-11-26")
 
@@ -36,7 +37,8 @@ def listed_names(recorded: Iterable[str], prices: pl.DataFrame) -> pl.DataFrame:
         if (known := _listed(model, providers)) is not None:
             of = providers[known]
         elif slash and (known := _listed(after, providers)) is not None:
-            of = providers[known] & {before.lower(), None}
+            of = {one for one in providers[known] if one is not None and one.lower() == before.lower()}
+            of = of or providers[known] & {None}
         else:
             continue
         if len(of) == 1:
@@ -47,5 +49,17 @@ def listed_names(recorded: Iterable[str], prices: pl.DataFrame) -> pl.DataFrame:
 def _listed(name: str, known: dict[str, set[str | None]]) -> str | None:
     if name in known:
         return name
-    dated = _DATED.search(name, max(len(name) - _LONGEST, 0))
-    return name[: dated.start()] if dated and name[: dated.start()] in known else None
+    ending = _DATED.search(name, max(len(name) - _LONGEST, 0))
+    if ending is None or name[: ending.start()] not in known:
+        return None
+    return name[: ending.start()] if _is_a_day(ending[1]) else None
+
+
+def _is_a_day(word: str | None) -> bool:
+    if word is None or word == "latest":
+        return True
+    try:
+        dt.date.fromisoformat(word)
+    except ValueError:
+        return False
+    return True

@@ -126,6 +126,10 @@ def list_of(given: Prices) -> pl.DataFrame:
         return checked(given, "prices")
     if given == "package":
         return _packaged()
+    if not isinstance(given, str | os.PathLike):
+        raise ParameterError(
+            f"prices is {briefly(given)}, expected 'package', a CSV file, a Polars DataFrame or None"
+        )
     return read_prices(given)
 
 
@@ -135,9 +139,15 @@ def checked(given: pl.DataFrame, what: str) -> pl.DataFrame:
     Raises
     ------
     SchemaError
-        Says which column or row is wrong. Rows are counted from 1, without the header.
+        Says which column or row is wrong. Rows are counted from 1, without header and comments.
     """
+    if len(given.columns) == 1 and (sign := next((one for one in ";\t|" if one in given.columns[0]), None)):
+        raise SchemaError(f"{what}: columns are divided by {sign!r}, expected commas")
+    given = given.rename(str.strip)
     for name in given.columns:
+        twice = name.removesuffix("_duplicated_0")
+        if twice != name and twice in PRICES:
+            raise SchemaError(f"{what}: column '{twice}' is there twice")
         if name not in PRICES:
             raise SchemaError(f"{what}: {unknown_name('column', name, list(PRICES))}")
     for name in _NEEDED:
@@ -148,25 +158,7 @@ def checked(given: pl.DataFrame, what: str) -> pl.DataFrame:
         if name not in given.columns:
             columns.append(pl.Series(name, [None] * given.height, dtype=kind))
             continue
-        column = given[name]
-        if column.dtype == pl.String:
-            column = column.str.strip_chars().replace("", None)
-        try:
-            as_date = column.dtype == pl.String and kind == pl.Date
-            typed = (
-                column.str.to_date("%Y-%m-%d", strict=False) if as_date else column.cast(kind, strict=False)
-            )
-        except pl.exceptions.PolarsError:
-            typed = pl.Series(name, [None] * given.height, dtype=kind)
-        numbers = kind == pl.Float64 or kind == pl.Int64
-        wrong = typed.is_null() & column.is_not_null()
-        if numbers:
-            wrong |= (~typed.cast(pl.Float64).is_finite() | (typed < 0)).fill_null(False)
-        if wrong.any():
-            at = wrong.arg_true()[0]
-            expected = "a number of at least 0" if numbers else "a date such as 2026-11-26"
-            raise SchemaError(f"{what}, row {at + 1}: {name} is {briefly(column[at])}, expected {expected}")
-        columns.append(typed.alias(name))
+        columns.append(_typed(given[name], name, kind, what))
     made = pl.DataFrame(columns)
     for name in _NEEDED:
         if made[name].null_count():
@@ -174,6 +166,41 @@ def checked(given: pl.DataFrame, what: str) -> pl.DataFrame:
             raise SchemaError(f"{what}, row {at + 1}: {name} is empty")
     _check_times(made, what)
     return made
+
+
+_EXPECTED: Final = {
+    pl.Float64: "a number of at least 0",
+    pl.Int64: "a whole number of at least 0",
+    pl.Date: "a date such as 2026-11-26",
+    pl.String: "a text",
+}
+
+
+def _typed(column: pl.Series, name: str, kind: Any, what: str) -> pl.Series:
+    """A column of a list with its type; of texts, what they say."""
+    if column.dtype == pl.String:
+        column = column.str.strip_chars().replace("", None)
+    if column.dtype == pl.Null or (kind == pl.String and column.dtype in (pl.Categorical, pl.Enum)):
+        typed = column.cast(kind)
+    elif column.dtype == pl.String and kind == pl.Date:
+        typed = column.str.to_date("%Y-%m-%d", strict=False)
+    elif column.dtype == kind or column.dtype == pl.String:
+        typed = column.cast(kind, strict=False)
+    elif kind in (pl.Float64, pl.Int64) and column.dtype.is_numeric():
+        typed = column.cast(kind, strict=False)
+        if kind == pl.Int64:
+            typed = pl.select(pl.when(typed == column).then(typed)).to_series()
+    else:
+        typed = pl.Series(name, [None] * len(column), dtype=kind)
+    wrong = typed.is_null() & column.is_not_null()
+    if kind in (pl.Float64, pl.Int64):
+        wrong |= (~typed.cast(pl.Float64).is_finite() | (typed < 0)).fill_null(False)
+    if wrong.any():
+        at = wrong.arg_true()[0]
+        raise SchemaError(
+            f"{what}, row {at + 1}: {name} is {briefly(column[at])}, expected {_EXPECTED[kind]}"
+        )
+    return typed.alias(name)
 
 
 def _check_times(made: pl.DataFrame, what: str) -> None:

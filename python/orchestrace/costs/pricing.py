@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..base.ranges import in_range
 from ..base.schema import CREDITS
 from ..corpus.corpus import Corpus
 from .model_names import listed_names
@@ -29,6 +30,7 @@ SPENT: Final[dict[str, Any]] = {
 
 _READ: Final = ("tokens_in", "tokens_cache_write_1h", "cost_usd")
 _MILLION: Final = 1_000_000
+_MOST: Final = pl.lit(2**63 - 1, pl.Int128)
 
 
 def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
@@ -99,12 +101,13 @@ def _listed_rows(events: pl.DataFrame, prices: pl.DataFrame) -> pl.DataFrame:
     listed = prices.rename({"model": "listed"}).join(
         listed_names(sorted(models), prices), on=["listed", "provider"], nulls_equal=True
     )
-    day = pl.col("day")
+    day = pl.coalesce("day", pl.lit(prices["retrieved"].max(), pl.Date))
     holds = (pl.col("valid_from").is_null() | (pl.col("valid_from") <= day)) & (
         pl.col("valid_to").is_null() | (day < pl.col("valid_to"))
     )
-    # without a day, today's price: that which nothing ends
-    holds = pl.when(day.is_null()).then(pl.col("valid_to").is_null()).otherwise(holds)
+    if prices["retrieved"].null_count() == prices.height:
+        # a list without a day of its own: its newest row
+        holds = pl.when(day.is_null()).then(pl.col("valid_to").is_null()).otherwise(holds)
     fits = pl.col("context_above").is_null() | (pl.col("tokens_in") > pl.col("context_above"))
     return (
         events.select("trace", "seq", "model", "tokens_in", "day")
@@ -136,6 +139,7 @@ def _amount(batch: bool) -> tuple[pl.Expr, pl.Expr]:
         parts.append(pl.when(tokens[kind] == 0).then(0.0).otherwise(tokens[kind] * price))
     amount = pl.sum_horizontal(parts, ignore_nulls=False) / _MILLION
     unsplit = pl.any_horizontal(pl.col("model", "tokens_fresh", "tokens_out").is_null())
+    unsplit |= pl.col("tokens_cache_write").is_null() & (hour > 0)
     reason = (
         pl.when(unsplit)
         .then(pl.lit("field.absent"))
@@ -159,14 +163,15 @@ def totals() -> dict[str, pl.Expr]:
         "recorded_usd": _dollars(cost.filter(recorded)),
         "priced_usd": _dollars(cost.filter(priced)),
         "undated": (priced & pl.col("is_undated")).any(),
-        "unpriced_tokens": pl.col("tokens").filter(cost.is_null()).fill_null(0).sum(),
+        "unpriced_tokens": _total(pl.col("tokens").filter(cost.is_null())).fill_null(0),
         "reason": pl.col("reason").drop_nulls().cast(pl.String).sort().first(),
     }
 
 
 def _total(column: pl.Expr) -> pl.Expr:
-    """The sum of a count; null, not 0, where no row has one."""
-    return pl.when(column.is_not_null().any()).then(column.sum())
+    """The sum of a count, at most the greatest one; null, not 0, where no row has one."""
+    whole = column.cast(pl.Int128).sum()
+    return pl.when(column.is_not_null().any()).then(pl.min_horizontal(whole, _MOST)).cast(pl.Int64)
 
 
 def _dollars(column: pl.Expr) -> pl.Expr:
@@ -181,7 +186,7 @@ def added() -> dict[str, pl.Expr]:
         "recorded_usd": _dollars(pl.col("recorded_usd")),
         "priced_usd": _dollars(pl.col("priced_usd")),
         "undated": pl.col("undated").any(),
-        "unpriced_tokens": pl.col("unpriced_tokens").sum(),
+        "unpriced_tokens": _total(pl.col("unpriced_tokens")).fill_null(0),
         "floor": pl.col("floor").any(),
         "reason": pl.col("reason").drop_nulls().sort().first(),
     }
@@ -201,9 +206,9 @@ def with_basis(sums: pl.DataFrame) -> pl.DataFrame:
     )
     both = recorded.is_not_null() | priced.is_not_null()
     dollars = pl.when(both).then(recorded.fill_null(0.0) + priced.fill_null(0.0))
-    return sums.with_columns(
+    summed = sums.with_columns(
         cost_usd=dollars,
-        basis=basis.cast(BASIS),
+        basis=pl.when(dollars.is_finite()).then(basis).cast(BASIS),
         unpriced_share=pl.when(pl.col("tokens") > 0).then(pl.col("unpriced_tokens") / pl.col("tokens")),
-        reason=pl.col("reason").cast(CREDITS["reason"]),
     )
+    return in_range(summed, ["cost_usd", "recorded_usd", "priced_usd"])

@@ -65,14 +65,16 @@ def table(
         The name (``model``, ``importer``; ``trace`` (UInt32) and ``trace_id``, with ``task_id``, ``agent`` or
         ``role``), ``events`` (UInt32, of the team, that record tokens or a price), tokens by kind (Int64),
         then ``cost_usd`` (Float64): recorded where an event records its price, else by the list. ``basis``
-        says which: ``recorded``, ``priced``, ``priced_undated`` (a price of today, as no time is recorded),
-        ``mixed`` for both in one sum; null where nothing is known. ``unpriced_share``: share of the tokens
-        that neither has a price. ``floor`` (Boolean): tokens and dollars are at least these, since some have
-        no price, or a recording lacks some (the finding ``usage.incomplete``). ``recorded_usd priced_usd
-        unpriced_tokens`` are the parts. ``reason`` says why tokens have no price: ``price.absent`` (the list
-        has no such model then, or no price of a kind of tokens), ``field.absent`` (no model, or tokens that
-        are not split into input and output), ``result.range``. By trace also ``stated_usd``: what the
-        recording states of the whole run, to compare with.
+        says which: ``recorded``, ``priced``, ``priced_undated`` (by the prices on the day of the list, as no
+        time is recorded), ``mixed`` for both in one sum; null where nothing is known.
+
+        ``unpriced_share``: share of the tokens that neither has a price. ``floor`` (Boolean): tokens and
+        dollars are at least these, since some have no price, or a recording lacks some (the finding
+        ``usage.incomplete``). ``recorded_usd priced_usd unpriced_tokens`` are the parts. ``reason`` says why
+        tokens have no price: ``price.absent`` (the list has no such model then, or no price of a kind of
+        tokens), ``field.absent`` (no model, or tokens that are not split into input and output),
+        ``result.range``; of several the first by name. By trace also ``stated_usd``: what the recording
+        states of the whole run, to compare with.
 
     Raises
     ------
@@ -152,7 +154,11 @@ def _stated(corpus: Corpus) -> pl.DataFrame:
         corpus.measures.filter(pl.col("kind").cast(pl.String) == "cost", name.is_in(["tokens", "cost_usd"]))
         .group_by("trace")
         .agg(
-            tokens=pl.col("value").filter(name == "tokens").first().cast(pl.Int64, strict=False),
+            # a run that states 0 has not counted them
+            tokens=pl.col("value")
+            .filter(name == "tokens", pl.col("value") > 0)
+            .first()
+            .cast(pl.Int64, strict=False),
             recorded_usd=pl.col("value").filter(name == "cost_usd").first(),
         )
         .sort("trace")
