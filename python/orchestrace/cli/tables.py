@@ -21,6 +21,8 @@ ROWS: Final = 50
 """Rows on a terminal, where nobody asks for another number."""
 
 _GROUPED: Final = ("importer", "topology", "system", "task")
+_MONEY: Final = ("tokens", "cost_usd", "basis", "floor", "unpriced_share", "reason")
+_KINDS: Final = ("fresh", "cached", "cache_write", "out")
 
 COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "credit": (
@@ -54,32 +56,15 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
         f"metrics by {by}": (key, "metric", "mean", "lower", "upper", "n_traces", "time_unit", "reason")
         for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
     },
-    "costs by model": (
-        *("model", "tokens", "cost_usd", "basis", "unpriced_share", "reason", "events", "tokens_fresh"),
-        *("tokens_cached", "tokens_cache_write", "tokens_out"),
-    ),
-    "costs by importer": (
-        *("importer", "tokens", "cost_usd", "basis", "unpriced_share", "reason", "events", "tokens_fresh"),
-        *("tokens_cached", "tokens_cache_write", "tokens_out"),
-    ),
     **{
-        f"costs by {by}": (
-            *(
-                "trace_id",
-                *(() if by == "trace" else (by,)),
-                "tokens",
-                "cost_usd",
-                "basis",
-                "unpriced_share",
-                "reason",
-            ),
-            *(("stated_usd",) if by == "trace" else ()),
-        )
-        for by in ("trace", "agent", "role")
+        f"costs by {by}": (by, *_MONEY, "events", *(f"tokens_{kind}" for kind in _KINDS))
+        for by in ("model", "importer")
     },
+    "costs by trace": ("trace_id", *_MONEY, "stated_usd"),
+    **{f"costs by {by}": ("trace_id", by, *_MONEY) for by in ("agent", "role")},
     "agents spawned": (
         *("trace_id", "agent", "role", "tokens", "cost_usd", "seconds", "critical", "answered", "used"),
-        *("parent", "basis", "n_tool_errors", "unpriced_share", "credit"),
+        *("parent", "basis", "floor", "n_tool_errors", "unpriced_share", "credit"),
     ),
     "rewards": ("trace_id", "reward", "family", "unit", "unit_id", "value", "reason"),
     "decisions": (
