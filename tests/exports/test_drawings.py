@@ -287,7 +287,7 @@ def test_the_command_writes_every_format(corpus: ot.Corpus, tmp_path: Path, form
     assert done.exit_code == 0 and re.search(r"[\d,]+ bytes$", done.stdout.strip()), done.output
     assert target.is_dir() if format == "parquet" else target.is_file()
     wrong = CliRunner().invoke(app, [*call, "--force", "--window", "1"])
-    assert wrong.exit_code == 2 and wrong.stderr.startswith("error: window ")
+    assert wrong.exit_code == 2 and wrong.stderr.startswith("error: --window ")
     assert len(wrong.stderr.splitlines()) == 1
 
 
