@@ -63,19 +63,23 @@ def _line(error: Exception) -> str:
 
 def _with_flags(message: str, flags: dict[str, str]) -> str:
     """A message of the library with the options of a command for parameters: ``name=`` or ``name=value``,
-    ``name:`` or ``name is`` where it begins, ``for name 'value'``."""
+    ``name:`` or ``name is`` where it begins, ``for name 'value'``, and a list of options."""
 
     def flag(found: re.Match[str]) -> str:
         name, value = found["name"], found["value"] or ""
         return " ".join(word for word in (flags[name], "" if value == "True" else value.strip("'")) if word)
 
+    def listed(found: re.Match[str]) -> str:
+        return ", ".join(flags.get(name, name) for name in found[0].split(", "))
+
     names = "|".join(map(re.escape, flags))
     if not names:
         return message
     begun = re.sub(
-        rf"(?:^|(?<=, but ))({names})(?=: | is | has | must )|(?<= for )({names})(?= ')",
+        rf"(?:^|(?<=, but ))({names})(?=: | is | has | must | means )|(?<= for )({names})(?= ')",
         lambda found: flags[found[1] or found[2]],
         message,
     )
+    begun = re.sub(r"(?<=\(its options: )[\w, ]+(?=\))", listed, begun)
     pattern = rf"(?<![\w.])(?P<name>{names})=(?P<value>'[^']*'|[\w.-]*\w)?"
     return re.sub(pattern, flag, begun).replace("pass --", "give --")
