@@ -557,6 +557,7 @@ impl Recording {
         self.entries.len()
     }
 
+    #[allow(clippy::large_types_passed_by_value)] // moved into the list
     fn push(&mut self, agent: Agent, what: What) -> Entry {
         self.entries.push(Described { agent, what, item: self.item });
         Entry(self.entries.len() as u32 - 1)

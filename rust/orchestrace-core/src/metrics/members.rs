@@ -286,15 +286,12 @@ impl Members {
                 out.absent(19, Reason::RatioEmpty);
             }
         }
-        match subject.lives() {
-            Err(reason) => {
-                out.absent(20, reason);
-                out.absent(23, reason);
-            }
-            Ok(_) => {
-                out.ratio(20, f64::from(sums.live), f64::from(sums.events));
-                out.count(23, sums.answers_used as usize);
-            }
+        if let Err(reason) = subject.lives() {
+            out.absent(20, reason);
+            out.absent(23, reason);
+        } else {
+            out.ratio(20, f64::from(sums.live), f64::from(sums.events));
+            out.count(23, sums.answers_used as usize);
         }
         out.count(22, sums.answers as usize);
         if sums.agents > 0 { out.set(21, sums.lifetime) } else { out.absent(21, Reason::RatioEmpty) }

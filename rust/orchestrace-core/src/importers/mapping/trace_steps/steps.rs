@@ -130,6 +130,7 @@ impl Telling<'_> {
         self.begin(at, id, response)
     }
 
+    #[allow(clippy::large_types_passed_by_value)] // moved into the recording
     fn begin(&mut self, at: usize, id: &str, response: Response) -> Entry {
         let entry = self.recording.response(self.streams[at].agent, response);
         self.responses.insert((at, id.to_owned()), entry);
