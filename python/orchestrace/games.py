@@ -9,9 +9,9 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
-from .base.arguments import public
-from .base.checks import check_numbers
+from .base.arguments import Seed, Threads
 from .base.errors import ParameterError
+from .base.verbs import verb
 
 __all__ = ["values"]
 
@@ -31,7 +31,7 @@ _STRUCTURE: Final = {
 }
 
 
-@public
+@verb
 def values(
     value: Value | ArrayLike,
     n_players: int,
@@ -40,11 +40,11 @@ def values(
     samples: int | None = None,
     sampler: str | None = None,
     tolerance: float | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     unions: Iterable[Iterable[Any]] | None = None,
     links: Iterable[tuple[int, int]] | None = None,
     parents: Sequence[int | None] | None = None,
-    threads: int | None = None,
+    threads: Threads = None,
 ) -> pl.DataFrame:
     """Solve a cooperative game: the value of each player, by any solution that `credit` has for traces.
 
@@ -113,7 +113,6 @@ def values(
     >>> round(sampled["value"].sum(), 6)
     900.0
     """
-    check_numbers(seed=seed, threads=threads)
     if isinstance(n_players, bool) or not isinstance(n_players, int) or n_players < 1:
         raise ParameterError(f"n_players is {n_players!r}, expected a whole number of at least 1")
     given = {"unions": unions, "links": links, "parents": parents}

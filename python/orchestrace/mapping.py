@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from .base.arguments import public
-from .base.checks import check_numbers
+from .base.arguments import Threads
 from .base.progress import Progress, reporting
 from .base.schema import MAPPING_COUNTS
+from .base.verbs import verb
 from .corpus.mapping_files import House
 from .corpus.reading import Source, checked_options, input_files, read_inputs
 
@@ -23,12 +23,12 @@ _UNREAD: Final[dict[str, Any]] = {
 }
 
 
-@public
+@verb
 def check(
     mapping: House,
     source: Source | Iterable[Source],
     *,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> dict[str, pl.DataFrame]:
     """Report what a mapping file finds in records, key by key, and which of their fields no key reads.
@@ -84,7 +84,6 @@ def check(
     >>> found["unread"]["field"].to_list()
     ['/ev', '/tokens/in']
     """
-    check_numbers(threads=threads)
     options = checked_options({"mapping": mapping})
     with reporting(progress, "checking", in_bytes=True) as callback, ExitStack() as opened:
         inputs = input_files(source, opened).inputs

@@ -23,7 +23,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "a reward": (lambda one: ot.credit(one, reward="tema"), "unknown reward channel 'tema'; did you mean"),
     "a weight": (lambda one: ot.credit(one, reward={"team": "x"}), "weight of reward 'team'"),
     "a method": (lambda one: ot.credit(one, method="flwo"), "unknown method 'flwo'; did you mean 'flow'?"),
-    "a unit": (lambda one: ot.credit(one, unit="agnet"), "unknown unit 'agnet'; did you mean 'agent'?"),
+    "a unit": (lambda one: ot.credit(one, unit="agnet"), "unit is 'agnet', expected 'team',"),
     "a parameter": (lambda one: ot.credit(one, retantion=1), "unknown parameter 'retantion'; did you mean"),
     "a value": (
         lambda one: ot.credit(one, retention=2),
@@ -31,8 +31,8 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     ),
     "a seed": (lambda one: ot.credit(one, seed=-1), "seed is -1, expected 0 to"),
     "threads": (lambda one: ot.credit(one, threads=0), "threads is 0"),
-    "an engine": (lambda one: ot.credit(one, engine="spark"), "unknown engine 'spark'"),
-    "means by": (lambda one: ot.metrics(one, by="agents"), "'agents'; did you mean 'agent'?"),
+    "an engine": (lambda one: ot.credit(one, engine="spark"), "engine is 'spark', expected"),
+    "means by": (lambda one: ot.metrics(one, by="agents"), "by is 'agents', expected 'agent',"),
     "a group": (lambda one: ot.metrics(one, groups=["collab"]), "unknown group of metrics 'collab'"),
     "a gap": (lambda one: ot.metrics(one, max_gap=-1), "max_gap is -1, expected"),
     "a gap in words": (lambda one: ot.metrics(one, max_gap="1h"), "max_gap is '1h', expected"),
@@ -54,15 +54,15 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "a rule": (lambda one: ot.rewards.compute(one, "parll"), "unknown reward 'parll'; did you mean 'parl'?"),
     "a kind": (
         lambda one: ot.decisions.table(one, "spwan"),
-        "unknown kind of decision 'spwan'; did you mean",
+        "kind is 'spwan', expected 'spawn',",
     ),
     "bounds": (
         lambda one: ot.decisions.table(one, "spawn", bounds=(1, 0)),
         "expected the least reward first",
     ),
-    "what carries": (lambda one: ot.taint(one, carry="everything"), "unknown word for carry 'everything'"),
+    "what carries": (lambda one: ot.taint(one, carry="everything"), "carry is 'everything', expected 'all',"),
     "a tool": (lambda one: ot.taint(one, untrusted_tools=["wbe"]), "unknown tool 'wbe'"),
-    "a source": (lambda one: ot.stopping.epochs(one, "drft"), "'drft'; did you mean 'draft'?"),
+    "a source": (lambda one: ot.stopping.epochs(one, "drft"), "source is 'drft', expected 'draft',"),
     "a share": (
         lambda _: ot.stopping.fit_abort(ot.synthetic.stops(runs=9)[0], alpha=2),
         "alpha is 2, expected a number between 0 and 1",
@@ -71,7 +71,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
         lambda _: ot.stopping.evaluate(ot.synthetic.stops(runs=9)[0], price=float("nan")),
         "price is nan, expected a finite number",
     ),
-    "an export": (lambda one: ot.export(one, "perfeto", "x"), "unknown format 'perfeto'; did you mean"),
+    "an export": (lambda one: ot.export(one, "perfeto", "x"), "; did you mean 'perfetto'?"),
     "a page of no reward": (
         lambda one: ot.view(one, "x.html", reward="tema"),
         "unknown reward channel 'tema'",

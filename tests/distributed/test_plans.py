@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orchestrace as ot
+from orchestrace.base.division import Arguments
 from orchestrace.disk import partitioned
 from orchestrace.disk.home import Home
-from orchestrace.distributed.arguments import KINDS, Arguments, arguments_of
+from orchestrace.distributed.arguments import KINDS, arguments_of, text_of
 from orchestrace.distributed.folder import part_file
 from orchestrace.interventions import composition, content, timing
 from orchestrace.storage.addresses import address_of
@@ -197,7 +198,7 @@ def test_every_intervention_can_be_in_a_file() -> None:
 @examples(300)
 def test_arguments_come_back_from_their_text(value: object) -> None:
     given_ = Arguments((value,), {"name": value})
-    again = arguments_of(given_.text())
+    again = arguments_of(text_of(given_))
     assert again == given_ and repr(again) == repr(given_)
 
 

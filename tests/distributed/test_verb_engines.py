@@ -11,9 +11,9 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.base.engines import Engine
+from orchestrace.base.verbs import all_verbs
 from orchestrace.credit import rollout_values
 from orchestrace.disk.home import Home
-from orchestrace.distributed.verbs import VERBS
 from orchestrace.storage.addresses import address_of
 from samples import divided, dying
 from samples.divided import CALLS, assert_same_bits, function, one_machine
@@ -38,6 +38,7 @@ def left(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.parent.iterdir() if path.name.startswith("corpus."))
 
 
+VERBS = {about.name: about for about in all_verbs() if about.division is not None}
 ONE_OF_EACH = {verb: call for call, (verb, _, _) in reversed(CALLS.items())}
 
 
@@ -186,7 +187,7 @@ def test_a_file_system_without_locks_is_worked_on(folder: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"engine": "dask"}, r"unknown engine 'dask' \(known: processes, ray\)"),
+        ({"engine": "dask"}, "engine is 'dask', expected"),
         ({"engine": "rey"}, "did you mean 'ray'"),
         ({"engine": 7}, "engine is 7, expected 'processes', 'ray', or what"),
         ({"engine": "processes", "threads": 0}, "threads is 0"),

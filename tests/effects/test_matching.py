@@ -378,7 +378,7 @@ def test_no_partner_no_number() -> None:
         ({"treatment": pl.col("type")}, "treatment gives String, expected true or false"),
         ({"treatment": pl.col("type") > 3}, "treatment: "),
         ({"among": pl.col("step")}, "among gives Int64"),
-        ({"within": "runs"}, "unknown within 'runs'"),
+        ({"within": "runs"}, "within is 'runs', expected"),
         ({"stages": ["near"]}, "unknown stage 'near'"),
         ({"stages": []}, "stages is empty"),
         ({"features": "role"}, "features is 'role', expected a list"),
@@ -389,7 +389,7 @@ def test_no_partner_no_number() -> None:
         ({"confidence": 1.0}, "confidence is 1.0"),
         ({"confidence": 0}, "confidence is 0"),
         ({"reward": "tem"}, "unknown reward channel 'tem'"),
-        ({"context": "none"}, "unknown context 'none'"),
+        ({"context": "none"}, "context is 'none', expected"),
     ],
 )
 def test_mistakes_are_told_in_one_line(options: dict[str, object], message: str) -> None:

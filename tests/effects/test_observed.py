@@ -410,13 +410,13 @@ def test_columns_are_fixed() -> None:
     [
         (lambda c: ot.effects.message(c, reward="tem"), "unknown reward channel 'tem'"),
         (lambda c: ot.effects.message(c, confidence=2), "confidence is 2, expected a number between 0 and 1"),
-        (lambda c: ot.effects.message(c, context="none"), "unknown context 'none'"),
+        (lambda c: ot.effects.message(c, context="none"), "context is 'none', expected"),
         (lambda c: ot.effects.delegation(c, subtask="clas"), "subtask: unknown column 'clas'"),
-        (lambda c: ot.effects.delegation(c, delegate="tool"), "unknown delegate 'tool'"),
-        (lambda c: ot.effects.aggregation(c, by="run"), "unknown by 'run'"),
+        (lambda c: ot.effects.delegation(c, delegate="tool"), "delegate is 'tool', expected"),
+        (lambda c: ot.effects.aggregation(c, by="run"), "by is 'run', expected"),
         (lambda c: ot.effects.aggregation(c, clip=0.5), "clip is 0.5"),
         (lambda c: ot.effects.aggregation(c, confidence=0), "confidence is 0"),
-        (lambda c: ot.effects.aggregation(3), "int"),
+        (lambda c: ot.effects.aggregation(3), "corpus is 3, expected a corpus"),
     ],
 )
 def test_mistakes_are_told_in_one_line(call: Any, message: str) -> None:

@@ -765,7 +765,7 @@ def test_frames_that_are_refused(rows: pl.DataFrame, options: dict[str, Any], me
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"unit": "run"}, "unknown unit 'run'"),
+        ({"unit": "run"}, "unit is 'run', expected"),
         ({"at": 0}, "at is 0"),
         ({"at": 2, "unit": "sequence"}, "sequences have all decisions"),
         ({"reward": "outcome"}, "reward is for sequences"),

@@ -447,7 +447,7 @@ def test_nothing_to_look_at() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"propensity": "know"}, "unknown propensity 'know'"),
+        ({"propensity": "know"}, "propensity is 'know', expected"),
         ({"propensity": pl.lit(1.5)}, "propensity is 1.5 for a decision, expected a number from 0 to 1"),
         ({"propensity": pl.col("value")}, "propensity is None for a decision"),
         ({"propensity": pl.col("role")}, "propensity gives String, expected a number"),

@@ -243,7 +243,7 @@ def test_what_is_refused(corpus, change, words):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"by": "task"}, "unknown by 'task'"),
+        ({"by": "task"}, "by is 'task', expected"),
         ({"k": 0}, "from 1"),
         ({"k": 1.5}, "a share"),
         ({"k": True}, "k is True"),

@@ -172,7 +172,7 @@ def test_methods_of_groups_see_siblings_that_nobody_labeled():
             {"truth": pl.DataFrame({"trace": ["x"], "unit_id": "a", "contribution": [1.0]})},
             "truth.trace has type String, expected numbers",
         ),
-        (["flow"], {"blame": "least"}, "unknown blame 'least'"),
+        (["flow"], {"blame": "least"}, "blame is 'least', expected"),
         (["flow"], {"confidence": 0}, "between 0 and 1"),
     ],
 )
@@ -420,7 +420,7 @@ def test_what_is_no_corpus_is_refused(corpus):
         lambda: ot.evaluation.faithfulness(None, frame),
         lambda: ot.evaluation.sibling_diagnostics(None),
     ):
-        with pytest.raises(ot.ParameterError, match="corpus is of type NoneType, expected a Corpus"):
+        with pytest.raises(ot.ParameterError, match="corpus is None, expected a corpus"):
             call()
 
 

@@ -96,7 +96,7 @@ def test_names_of_a_trace_file_are_json(tmp_path: Path) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"format": "svg"}, "unknown format 'svg'"),
+    ({"format": "svg"}, "format is 'svg', expected"),
     ({"format": "mermaid"}, "has 3 traces, expected one"),
     ({"format": "mermaid", "trace_id": "nobody"}, "no trace has the trace_id 'nobody'"),
     ({"format": "mermaid", "trace_id": "trace-0000000"}, "did you mean 'trace-0000000"),
@@ -106,7 +106,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "perfetto", "window": (2, 1)}, "window is from 2 to 1, expected the earlier time first"),
     ({"format": "perfetto", "window": (float("nan"), 1)}, "window is from nan to 1"),
     ({"format": "perfetto", "window": "all"}, "window is 'all', expected two times"),
-    ({"format": "perfetto", "durations": "long"}, "unknown word for durations 'long'"),
+    (
+        {"format": "perfetto", "durations": "long"},
+        "durations is 'long', expected 'auto',",
+    ),
     ({"format": "jsonl", "window": (0, 1)}, "window means nothing to the export 'jsonl'"),
     ({"format": "ocel", "per": "token"}, "per means nothing to the export 'ocel'"),
     ({"format": "perfetto", "program_order": True, "memory": 1 << 30}, "memory means nothing"),

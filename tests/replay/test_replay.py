@@ -387,7 +387,7 @@ def own(masks: Any, game: Any) -> Any:
             lambda c: ot.replay(c, type(ot.interventions.truncate(at=1))),
             "expected one that ot.interventions makes",
         ),
-        (lambda c: ot.replay("c", ot.interventions.truncate(at=1)), "corpus is of type str"),
+        (lambda c: ot.replay("c", ot.interventions.truncate(at=1)), "corpus is 'c', expected a corpus"),
         (
             lambda c: ot.replay(c, ot.interventions.drop(agent="anne")),
             "unknown agent 'anne'; did you mean 'ann'",
@@ -465,7 +465,7 @@ def own(masks: Any, game: Any) -> Any:
         (lambda c: ot.interventions.drop(type="mesage"), "did you mean 'message'"),
         (lambda c: ot.interventions.drop(each="agents"), "did you mean 'agent'"),
         (lambda c: ot.interventions.drop(agent="a", mode="nodes"), "did you mean 'node'"),
-        (lambda c: ot.interventions.drop(agent="a", lost="some"), "known: all, any"),
+        (lambda c: ot.interventions.drop(agent="a", lost="some"), "lost is 'some', expected 'all' or 'any'"),
         (
             lambda c: ot.interventions.drop(agent="a", mode="node", lost="any"),
             "mode='node' loses nothing more",
@@ -473,11 +473,14 @@ def own(masks: Any, game: Any) -> Any:
         (lambda c: ot.interventions.set_value(agent="a", to=2), "to is 2, expected a value from 0 to 1"),
         (lambda c: ot.interventions.set_value(agent="a", to=float("nan")), "to is nan"),
         (lambda c: ot.interventions.set_value(to=1), "set_value what"),
-        (lambda c: ot.interventions.set_value(each="edge", to=1), "not for each edge"),
+        (lambda c: ot.interventions.set_value(each="edge", to=1), "each is 'edge', expected"),
         (lambda c: ot.interventions.truncate(), "either at="),
         (lambda c: ot.interventions.truncate(at=1, event="e1"), "not both"),
         (lambda c: ot.interventions.truncate(at=-1), "at is -1"),
-        (lambda c: ot.interventions.aggregate_by("median"), "known: best, majority, mean, confidence"),
+        (
+            lambda c: ot.interventions.aggregate_by("median"),
+            "rule is 'median', expected 'best',",
+        ),
     ],
 )
 def test_mistakes_are_told_in_one_line(call: Any, message: str) -> None:

@@ -58,7 +58,7 @@ def test_every_verb_has_the_same_default() -> None:
 
 @pytest.mark.parametrize("wrong", ["hour", True, -1, float("nan"), float("inf")])
 def test_what_is_no_gap_is_refused_in_a_line(wrong: Any) -> None:
-    with pytest.raises(ot.ParameterError, match=r'^max_gap is .*, expected "auto", a'):
+    with pytest.raises(ot.ParameterError, match=r"^max_gap is .*, expected .*auto"):
         ot.metrics(corpus_of([0, 1]), max_gap=wrong)
 
 

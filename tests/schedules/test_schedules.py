@@ -321,7 +321,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda c: ot.schedules.fit_scaling(ot.schedules.scaling_curve(c, slots=[2])), "no row with k = 1"),
     (
         lambda c: ot.schedules.fit_scaling(ot.schedules.scaling_curve(c), by="role"),
-        "expected None or 'trace'",
+        "by is 'role', expected 'trace' or None",
     ),  # type: ignore[arg-type]
 ]
 

@@ -154,7 +154,7 @@ def test_a_method_that_refuses_says_so_and_costs_no_other_its_rows():
         (lambda c: ot.study.prefixes(c, 0.0), "share is 0.0"),
         (lambda c: ot.study.prefixes(c, 1.5), "share is 1.5"),
         (lambda c: ot.study.prefixes(c, True), "share is True"),
-        (lambda c: ot.study.prefixes("c", 0.5), "expected a Corpus"),
+        (lambda c: ot.study.prefixes("c", 0.5), "expected a corpus"),
         (lambda c: ot.study.downscale(c, "flow"), "methods is 'flow', expected a list"),
         (lambda c: ot.study.downscale(c, []), "expected a list"),
         (lambda c: ot.study.downscale(c, ["flw"]), "did you mean 'flow'"),

@@ -596,7 +596,7 @@ def test_mistakes_of_a_file_name_it(tmp_path):
     file.write_text("sizes = []\n")
     with pytest.raises(ot.ParameterError, match=r"study\.toml: the study has no sizes"):
         ot.study.read_config(file)
-    with pytest.raises(ot.ParameterError, match="unknown table 'cell'; did you mean 'cells'"):
+    with pytest.raises(ot.ParameterError, match=r"table is 'cell', expected .*; did you mean 'cells'"):
         ot.study.load(tmp_path, "cell")
 
 

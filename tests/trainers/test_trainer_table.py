@@ -448,8 +448,8 @@ def test_gae_within_a_turn(corpus: ot.Corpus) -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"layout": "rllib"}, "unknown layout 'rllib'"),
-    ({"per": "agent"}, "unknown per 'agent'"),
+    ({"layout": "rllib"}, "layout is 'rllib', expected"),
+    ({"per": "agent"}, "per is 'agent', expected 'turn' or 'token'"),
     ({"max_tokens": 3, "per": "token"}, "more than max_tokens=3 tokens"),
     ({"max_tokens": -1}, "max_tokens is -1"),
     ({"returns": 5}, "returns is of type int"),

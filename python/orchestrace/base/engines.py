@@ -1,26 +1,21 @@
 """Engines, which compute a verb in parts, in other processes or on other machines.
 
-A verb that can be divided has the parameter ``engine`` and the decorator `divided`. If a caller gives an
-engine, the decorator passes the call to the engine instead of running the verb. The room `distributed`, which
-stands above all verbs, registers the names of its engines here; it is loaded when a caller gives a name.
+A verb that can be divided has the parameter ``engine``. If a caller gives an engine, the decorator `verb`
+passes the call to it instead of running the verb. The room `distributed`, which stands above all verbs,
+registers the names of its engines here; it is loaded when a caller gives a name.
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import wraps
 from importlib import import_module
-from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
+from typing import Any, Final, Literal, get_args
 
 from .errors import ParameterError
 from .progress import Progress
 from .schema import unknown_name
 from .text import briefly
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 EngineName = Literal["processes", "ray"]
 
@@ -100,31 +95,3 @@ def engine_of(given: object, threads: Any) -> Engine:
         f"engine is {briefly(given)}, expected 'processes', 'ray', or what distributed.processes or"
         " distributed.ray returns"
     )
-
-
-def divided(name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A verb that hands its call to the engine that a caller gives; `name` is that in `distributed.verbs`."""
-
-    def decorate(verb: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(verb)
-
-        @wraps(verb)
-        def run(*args: P.args, **kwargs: P.kwargs) -> R:
-            if kwargs.get("engine") is None:
-                return verb(*args, **kwargs)
-            try:
-                signature.bind(*args, **kwargs)
-            except TypeError:
-                return verb(*args, **kwargs)  # which says what is wrong
-            named: dict[str, Any] = dict(kwargs)
-            engine = engine_of(named.pop("engine"), named.pop("threads", None))
-            positional: tuple[Any, ...] = args
-            corpus = named.pop("corpus") if "corpus" in named else positional[0]
-            rest = positional[1:] if "corpus" not in kwargs else positional
-            running = {one: named.pop(one, None) for one in ("progress", "sink", "resume")}
-            made: R = engine.table(VerbCall(name, corpus, rest, named, **running))
-            return made
-
-        return run
-
-    return decorate

@@ -11,8 +11,8 @@ import polars as pl
 import typer
 
 from .. import distributed, read_corpus
-from ..base.arguments import UnknownArgument
 from ..base.errors import ParameterError
+from ..base.misfits import UnknownArgument
 from ..base.text import counted, plain, plain_json
 from ..distributed.folder import load_plan
 from ..distributed.ingest_plan import INGEST

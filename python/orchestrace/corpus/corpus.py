@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, overload
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Threads
 from ..base.errors import InputError, OrchestraceError, ParameterError
 from ..base.progress import Progress, reporting
 from ..base.publication import published, target_of
 from ..base.schema import EXTENSION_FIELDS, MAPPING_COUNTS, SCHEMAS, cast_exactly, dtype_of, unknown_name
+from ..base.verbs import verb
 from ..storage.addresses import is_address
 from .arrow_tables import arrow_table
 from .assemble import frame_of, tables_of
@@ -59,7 +59,7 @@ class Corpus:
         self._mapping_counts = (store.mapping_counts or ([], []))[0]
 
     @classmethod
-    @public
+    @verb
     def from_arrow(
         cls,
         *,
@@ -71,7 +71,7 @@ class Corpus:
         findings: object = None,
         quarantine: object = None,
         record_counts: object = None,
-        threads: int | None = None,
+        threads: Threads = None,
     ) -> "Corpus":
         """Make a corpus of tables: Polars frames or anything with ``__arrow_c_stream__``.
 
@@ -115,7 +115,6 @@ class Corpus:
         # Counts that are not given are made of the other tables; an empty table says that nothing was read.
         if record_counts is not None:
             given["record_counts"] = record_counts
-        check_numbers(threads=threads)
         return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
 
     @property
@@ -219,7 +218,7 @@ class Corpus:
         """Columns that fields of events were lifted into, and their kinds."""
         return self._store.lifted
 
-    @public
+    @verb
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "Corpus":
         """The traces for which all predicates on columns of `traces` hold, with everything that is theirs.
 
@@ -234,7 +233,7 @@ class Corpus:
         kept = self.traces.filter(*predicates).select("trace").collect()["trace"]
         return Corpus(self._store.filter(kept.to_list()), self._options)
 
-    @public
+    @verb
     def with_measures(self, frame: Measures) -> "Corpus":
         """Add rewards, costs or metrics of your own to the traces of a corpus.
 
@@ -269,7 +268,7 @@ class Corpus:
         merged = pl.concat([self._stored("measures"), new]).unique(key, keep="last", maintain_order=True)
         return self._replacing(measures=merged.sort("trace", maintain_order=True))
 
-    @public
+    @verb
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "Corpus":
         """The corpus with own values of extension fields: scores, critics' values, turns, grouping keys.
 
@@ -327,13 +326,13 @@ class Corpus:
         derived = pl.when(~pl.col("trace").is_in(regrouped)).then("group_id")  # null: the core finds it again
         return self._replacing(events=events, traces=self._stored("traces").with_columns(group_id=derived))
 
-    @public
+    @verb
     def write_jsonl(
         self,
         target: str | os.PathLike[str] | BinaryIO,
         *,
         overwrite: bool = False,
-        threads: int | None = None,
+        threads: Threads = None,
         progress: Progress = None,
     ) -> int:
         """Write the corpus as native JSONL, one document per line, and return the number of traces.
@@ -364,7 +363,6 @@ class Corpus:
         >>> ot.generate(traces=3, seed=0).write_jsonl(buffer)
         3
         """
-        check_numbers(threads=threads)
         with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
             return self._store.write_jsonl(sink, threads=threads, progress=callback)
 
@@ -372,7 +370,7 @@ class Corpus:
     def to_arrow(self, table: str) -> "pyarrow.Table": ...
     @overload
     def to_arrow(self, table: None = None) -> "dict[str, pyarrow.Table]": ...
-    @public
+    @verb
     def to_arrow(self, table: str | None = None) -> "pyarrow.Table | dict[str, pyarrow.Table]":
         """One table as a `pyarrow.Table`, or all of them by name.
 
@@ -397,7 +395,7 @@ class Corpus:
             return arrow_table(self, table)
         return {name: arrow_table(self, name) for name in SCHEMAS}
 
-    @public
+    @verb
     def to_numpy(self, table: str) -> dict[str, Any]:
         """The columns of one table as NumPy arrays by name, all of the length of the table.
 
@@ -427,7 +425,7 @@ class Corpus:
         """
         return numpy_columns(self, table)
 
-    @public
+    @verb
     def write_quarantined(self, target: str | os.PathLike[str] | BinaryIO, *, overwrite: bool = False) -> int:
         """Write the rejected records as they stand in their files, one per line, and return how many.
 
@@ -480,8 +478,8 @@ class Corpus:
         """What a result depends on beside the call; None if that is unknown."""
         return None
 
-    @public
-    def source(self, trace: int, seq: int) -> "EventSource":
+    @verb
+    def source(self, trace: Count, seq: Count) -> "EventSource":
         """Find the record that an event was made of, with its text.
 
         Parameters
@@ -520,7 +518,6 @@ class Corpus:
         >>> source.line, source.text[:7]
         (2, '{"id":"')
         """
-        check_numbers(trace=trace, seq=seq)
         return event_source(self, trace, seq)
 
     def _origin(self, file: str) -> str:

@@ -2,17 +2,20 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
 from .. import _core
+from ..base.division import Arguments
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import briefly
 from .corpus import Corpus
 
-_SHOWN = 20  # names that an error lists; of more it shows the nearest
+TOOLS: Final = ("untrusted_tools", "trusted_tools", "privileged_tools")
+"""Arguments that name tools or patterns of them."""
+_SHOWN: Final = 20  # names that an error lists; of more it shows the nearest
 
 
 def names_of(what: str, given: object) -> list[str]:
@@ -214,3 +217,9 @@ def _unknown(by: str, name: str, known: list[str]) -> str:
     nearest = _core.nearest(name, known)
     hint = f"; did you mean '{nearest}'?" if nearest else ""
     return f"unknown {by} '{name}'{hint} ({len(known):,} are known)"
+
+
+def with_named_tools(corpus: Corpus, given: Arguments) -> Arguments:
+    """Arguments with patterns of tools as the names that they stand for in the whole corpus."""
+    names = {what: named_tools(corpus, what, given.named[what]) for what in TOOLS if what in given.named}
+    return given.replacing(**names)

@@ -13,13 +13,14 @@ from typing import Any, BinaryIO, Literal, TypedDict, get_args
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Threads
 from ..base.checks import check_numbers
 from ..base.errors import InputError, ParameterError, QuarantineError
 from ..base.paths import expanded, expect_an_end
 from ..base.progress import Progress, reporting
 from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 from ..base.text import counted, plain
+from ..base.verbs import verb
 from ..storage.addresses import is_address, is_collapsed
 from ..storage.objects import RemoteObject
 from .corpus import Corpus
@@ -39,7 +40,7 @@ _BESIDE = 10_000
 """Names of a folder that are looked through for one like a name that is not there."""
 
 
-@public
+@verb
 def read_traces(
     source: Source | Iterable[Source],
     *,
@@ -48,7 +49,7 @@ def read_traces(
     on_error: OnError = "quarantine",
     max_errors: int | None = None,
     max_error_ratio: float | None = None,
-    threads: int | None = None,
+    threads: Threads = None,
     extras: bool = True,
     excerpt: int = 200,
     fields: Mapping[str, object] | None = None,
@@ -157,7 +158,6 @@ def read_traces(
     {'read': 2, 'used': 1, 'ignored': 0, 'duplicate': 0, 'quarantined': 1}
     """
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
-    check_numbers(threads=threads)
     options = checked_options(
         {
             "format": format,

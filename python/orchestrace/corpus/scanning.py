@@ -9,10 +9,10 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from .. import _core
-from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import SCHEMAS, dtype_of
+from ..base.verbs import verb
 from ..storage.objects import RemoteObject
 from .reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from .remote_inputs import local_files
@@ -23,7 +23,7 @@ _FIRST_BATCH: Final = 1
 _LARGEST_BATCH: Final = 128 << 20
 
 
-@public
+@verb
 def scan_events(
     source: Source | Iterable[Source],
     *,
@@ -79,7 +79,7 @@ def scan_events(
     return _scan("events", source, threads, budget, checked_options(options))
 
 
-@public
+@verb
 def scan_traces(
     source: Source | Iterable[Source],
     *,

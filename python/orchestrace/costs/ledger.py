@@ -4,11 +4,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.progress import Progress
 from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..credit.verb import credit
 from ..metrics.verb import metrics
@@ -48,7 +47,7 @@ LEDGER: Final[dict[str, Any]] = {
 """Columns of what `spawns` returns; None where another table has the type."""
 
 
-@public
+@verb
 def spawns(
     corpus: Corpus,
     *,
@@ -110,7 +109,6 @@ def spawns(
     >>> bool((ledger["n_spawns"] >= 1).all())
     True
     """
-    check_corpus(corpus)
     agents = _spawned(corpus)
     measured = metrics(corpus, by="agent", max_gap=max_gap, threads=threads, progress=progress)
     dollars = table(corpus, by="agent", prices=prices, batch=batch)

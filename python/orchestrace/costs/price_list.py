@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.paths import path_of
 from ..base.schema import unknown_name
 from ..base.text import briefly, plain
+from ..base.verbs import verb
 
 Prices = str | os.PathLike[str] | pl.DataFrame | None
 """What a verb takes as ``prices``: ``"package"``, a file, a frame; None is no list."""
@@ -37,7 +37,7 @@ _NEEDED: Final = ("model", "input", "output")
 _KEY: Final = ("model", "provider", "context_above")
 
 
-@public
+@verb
 def prices() -> pl.DataFrame:
     """List the prices that the package knows, each with its source and the day on which that was read.
 
@@ -74,7 +74,7 @@ def _packaged() -> pl.DataFrame:
     return checked(pl.read_csv(place, infer_schema=False), "prices.csv")
 
 
-@public
+@verb
 def read_prices(path: str | os.PathLike[str]) -> pl.DataFrame:
     """Read a list of prices from a CSV file.
 

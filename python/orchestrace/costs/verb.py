@@ -1,16 +1,14 @@
 """The verb `costs.table`: tokens and dollars by model, run, agent or role."""
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
-from ..base.schema import CREDITS, unknown_name
+from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from .price_list import Prices, check_batch, list_of
 from .pricing import BASIS, TOKENS, added, spent, totals, with_basis
 
@@ -32,7 +30,7 @@ _SUMS: Final[dict[str, Any]] = {**dict.fromkeys(TOKENS, pl.Int64), **DOLLARS}
 _OF_TRACE: Final = {"trace": pl.UInt32, "trace_id": pl.String}
 
 
-@public
+@verb
 def table(
     corpus: Corpus,
     *,
@@ -97,9 +95,6 @@ def table(
     >>> by_model["tokens"].sum() == ot.costs.table(corpus, by="trace")["tokens"].sum()
     True
     """
-    check_corpus(corpus)
-    if by not in get_args(By):
-        raise ParameterError(unknown_name("word for by", str(by), list(get_args(By))))
     check_batch(batch)
     listed = list_of(prices)
     traces = corpus.traces.select(

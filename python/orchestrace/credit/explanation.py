@@ -8,9 +8,9 @@ from typing import Any, Final
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..corpus.reward import OfThoseThere, amounts, label_of, reward_of
@@ -26,7 +26,7 @@ _COLUMNS: Final = ("part", "kind", "seq", "event", "other", "weight", "amount", 
 _NOT_PARAMS: Final = ("seed", "version", "quality")
 
 
-@public
+@verb
 def explain(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,

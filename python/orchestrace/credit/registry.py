@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, Unit, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import OfThoseThere, amounts
 from ..disk.partitioned import PartitionedCorpus, check_groups
@@ -116,7 +116,7 @@ BY_CHANNEL: Final = frozenset({"gdpo"})
 _METHODS: Final[dict[str, Registered]] = {}
 
 
-@public
+@verb
 def credit_method(
     name: str,
     *,

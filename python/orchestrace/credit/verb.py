@@ -12,14 +12,15 @@ from typing import Any, BinaryIO, overload
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Seed, Threads
+from ..base.division import Arguments, Division
 from ..base.durable import clear_temporary, replace
-from ..base.engines import RunBy, divided
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, Unit
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import (
     Missing,
@@ -33,12 +34,49 @@ from ..corpus.reward import (
 )
 from ..disk.partitioned import PartitionedCorpus
 from ..disk.shards import staging
+from .division import check_rewards, check_scope, modules_of
 from .registry import BY_CHANNEL, Callback, Engine, computation, registered
 
 _CALL = "call.json"
 
 Rewards = Reward | Sequence[Reward]
 Parameter = bool | int | float | str | list[int | float | str] | Iterable[float] | Callable[..., Any] | None
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A piece that a sink lacks: its number, its file, and what loads it."""
+
+    number: int
+    file: str
+    load: Callable[[], Corpus]
+
+
+Computed = Callable[[Iterable[Absent]], Iterable[tuple[str, pl.DataFrame]]]
+"""Of pieces that are absent, file and rows of each."""
+
+
+def sunk_by_others(
+    corpus: PartitionedCorpus,
+    sink: str | os.PathLike[str],
+    resume: bool,
+    computed: Computed,
+    *,
+    method: str = "flow",
+    unit: Unit = "event",
+    reward: Rewards = "team",
+    missing: Missing = "null",
+    seed: Seed = 0,
+    **params: Any,
+) -> pl.LazyFrame:
+    """The sink of a call whose pieces are computed elsewhere, as `credit` fills it."""
+    options, labels = _asked(method, unit, reward, seed, None, params, missing)
+    return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, "reward": labels})
+
+
+def _credited(corpus: Corpus, given: Arguments) -> Arguments:
+    check_rewards(corpus, given.by_name(credit))
+    return given
 
 
 @overload
@@ -49,9 +87,9 @@ def credit(
     unit: Unit = ...,
     reward: Rewards = ...,
     missing: Missing = ...,
-    seed: int = ...,
+    seed: Seed = ...,
     engine: RunBy = ...,
-    threads: int | None = ...,
+    threads: Threads = ...,
     progress: Progress = ...,
     sink: None = ...,
     resume: bool = ...,
@@ -65,16 +103,23 @@ def credit(
     unit: Unit = ...,
     reward: Rewards = ...,
     missing: Missing = ...,
-    seed: int = ...,
+    seed: Seed = ...,
     engine: RunBy = ...,
-    threads: int | None = ...,
+    threads: Threads = ...,
     progress: Progress = ...,
     sink: str | os.PathLike[str],
     resume: bool = ...,
     **params: Parameter,
 ) -> pl.LazyFrame: ...
-@public
-@divided("credit")
+@verb(
+    rows="a trace and unit",
+    division=Division(
+        asked=_credited,
+        check=lambda given, pieces: check_scope(given.by_name(credit), pieces),
+        sunk=sunk_by_others,
+        modules=lambda given: modules_of(given.by_name(credit)),
+    ),
+)
 def credit(
     corpus: Corpus,
     *,
@@ -82,9 +127,9 @@ def credit(
     unit: Unit = "event",
     reward: Rewards = "team",
     missing: Missing = "null",
-    seed: int = 0,
+    seed: Seed = 0,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
     sink: str | os.PathLike[str] | None = None,
     resume: bool = False,
@@ -151,7 +196,6 @@ def credit(
     >>> credits["trace"].n_unique()
     3
     """
-    check_numbers(seed=seed, threads=threads)
     options, labels = _asked(method, unit, reward, seed, threads, params, missing)
     corpus = _with_sums(corpus, options, labels)
     if isinstance(corpus, PartitionedCorpus):
@@ -290,37 +334,6 @@ def _constant(name: str, value: str | None) -> pl.Series:
     return pl.Series(name, [value], CREDITS[name])
 
 
-@dataclass(frozen=True)
-class Absent:
-    """A piece that a sink lacks: its number, its file, and what loads it."""
-
-    number: int
-    file: str
-    load: Callable[[], Corpus]
-
-
-Computed = Callable[[Iterable[Absent]], Iterable[tuple[str, pl.DataFrame]]]
-"""Of pieces that are absent, file and rows of each."""
-
-
-def sunk_by_others(
-    corpus: PartitionedCorpus,
-    sink: str | os.PathLike[str],
-    resume: bool,
-    computed: Computed,
-    *,
-    method: str = "flow",
-    unit: Unit = "event",
-    reward: Rewards = "team",
-    missing: Missing = "null",
-    seed: int = 0,
-    **params: Any,
-) -> pl.LazyFrame:
-    """The sink of a call whose pieces are computed elsewhere, as `credit` fills it."""
-    options, labels = _asked(method, unit, reward, seed, None, params, missing)
-    return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, "reward": labels})
-
-
 def _sunk(
     corpus: Corpus, folder: Path, resume: bool, computed: Computed, options: dict[str, Any]
 ) -> pl.LazyFrame:
@@ -388,7 +401,7 @@ def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | 
     return None
 
 
-@public
+@verb
 def methods() -> pl.DataFrame:
     """All credit methods: what they compute, for which units, with which parameters, after which paper.
 
@@ -422,7 +435,7 @@ def methods() -> pl.DataFrame:
     return pl.DataFrame(rows, schema={**schema, "params": pl.List(param), "reference": pl.String})
 
 
-@public
+@verb
 def importers() -> pl.DataFrame:
     """All formats that `read_traces` knows.
 

@@ -5,13 +5,13 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
-from ..base.engines import RunBy, divided
+from ..base.arguments import Threads
+from ..base.division import Division
+from ..base.engines import RunBy
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 
 _SCHEMA: Final[dict[str, Any]] = {
     "trace": pl.UInt32,
@@ -24,14 +24,13 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-@public
-@divided("decisions.contexts")
+@verb(rows="a decision", division=Division())
 def contexts(
     corpus: Corpus,
     *,
     context: Literal["auto", "recorded", "computed"] = "auto",
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Find the context and the choice of every decision, as the method ``c3`` compares them.
@@ -85,8 +84,6 @@ def contexts(
     >>> ot.decisions.contexts(ot.generate(traces=2, seed=0)).columns
     ['trace', 'seq', 'context', 'choice', 'role', 'assumed', 'reason']
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     with reporting(progress, "looking for siblings") as callback:
         frames = [
             pl.DataFrame(_core.contexts(load()._store, context=context, threads=threads, progress=callback))

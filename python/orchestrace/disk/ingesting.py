@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Annotated, Any, Final, Unpack
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_flags, check_numbers
+from ..base.arguments import Threads, Whole
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.locks import lock, open_folder
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
+from ..base.verbs import verb
 from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
 from ..corpus.skipped import warn_of_skipped
@@ -61,17 +61,17 @@ class IngestReport:
         return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
 
 
-@public
+@verb
 def ingest(
     source: Source | Iterable[Source],
     out: str | os.PathLike[str],
     *,
     memory: int | str = "2GiB",
-    threads: int | None = None,
+    threads: Threads = None,
     resume: bool = True,
     verify: bool = True,
     group: str | Iterable[str] | None = None,
-    partitions: int | None = None,
+    partitions: Annotated[int | None, Whole(1, 999)] = None,
     on_error: OnError = "quarantine",
     max_errors: int | None = None,
     max_error_ratio: float | None = None,
@@ -164,8 +164,6 @@ def ingest(
     >>> len(ot.read_corpus(f"{folder}/corpus"))
     5
     """
-    check_numbers(threads=threads, partitions=partitions)
-    check_flags(verify=verify)
     budget = ErrorBudget(on_error, max_errors, max_error_ratio)
     room = memory_bytes(memory)
     key = group_key(group)

@@ -13,14 +13,14 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_flags, check_numbers
+from ..base.arguments import Threads
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
 from ..base.publication import published
 from ..base.schema import MAPPING_COUNTS, SCHEMAS, dtype_of
 from ..base.text import plain
+from ..base.verbs import verb
 from ..corpus.assemble import frame_of
 from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
@@ -97,18 +97,18 @@ class PartitionedCorpus(Corpus):
             name = f"part={partition}" if number == 0 else f"part={partition}-{number:03}"
             yield name, traces, partial(self._load, named, traces)
 
-    @public
+    @verb
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
         kept = self._collected(self.traces.filter(*predicates).select("trace"))["trace"]
         return self._changed(kept=kept.sort())
 
-    @public
+    @verb
     def with_measures(self, frame: Measures) -> "PartitionedCorpus":
         # What is wrong with names and values is said now, not when the first slice is made.
         given = measures_of(self, frame)
         return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(given, corpus)))
 
-    @public
+    @verb
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
         given = self._located(frame_of(frame, "fields"), "fields")
         if "group_id" in given.columns:
@@ -118,16 +118,15 @@ class PartitionedCorpus(Corpus):
         changed = {"events", "agents", "findings"}
         return self._with(changed, lambda corpus: corpus.with_fields(_of(given, corpus)))
 
-    @public
+    @verb
     def write_jsonl(
         self,
         target: str | os.PathLike[str] | BinaryIO,
         *,
         overwrite: bool = False,
-        threads: int | None = None,
+        threads: Threads = None,
         progress: Progress = None,
     ) -> int:
-        check_numbers(threads=threads)
         with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
             return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
 
@@ -374,7 +373,7 @@ class PartitionedCorpus(Corpus):
         )
 
 
-@public
+@verb
 def read_corpus(
     path: str | os.PathLike[str], *, memory: int | str | None = None, verify: bool = True
 ) -> PartitionedCorpus:
@@ -428,7 +427,6 @@ def read_corpus(
         manifest = load(folder)
     if manifest is None:
         raise InputError(f"no corpus in '{plain(place)}': it has no {NAME}; make one with ingest")
-    check_flags(verify=verify)
     manifest.verify = verify
     room = manifest.memory if memory is None else memory_bytes(memory)
     return PartitionedCorpus(folder, manifest, room)

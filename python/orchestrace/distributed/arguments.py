@@ -1,15 +1,14 @@
 """Arguments of a verb as JSON text, and back."""
 
-import inspect
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
+from ..base.division import Arguments
 from ..base.errors import ParameterError
 from ..base.text import briefly
 from ..interventions import content, timing
@@ -26,53 +25,21 @@ KINDS: Final[dict[str, type[Any]]] = {
 _TUPLE, _MADE, _MAP = "$tuple", "$intervention", "$map"
 
 
-@dataclass(frozen=True)
-class Arguments:
-    """What a verb is called with, beside the corpus."""
+def text_of(arguments: Arguments) -> str:
+    """Arguments as JSON.
 
-    positional: tuple[Any, ...]
-    named: dict[str, Any]
-
-    def text(self) -> str:
-        """As JSON.
-
-        Raises
-        ------
-        ParameterError
-            A value is none that a file can hold.
-        """
-        positional = [_plain(one, f"argument {at + 1}") for at, one in enumerate(self.positional)]
-        named = {name: _plain(self.named[name], name) for name in sorted(self.named)}
-        return json.dumps({"positional": positional, "named": named})
-
-    def without(self, *names: str) -> "Arguments":
-        """The same without some that are given by name."""
-        return Arguments(
-            self.positional, {name: one for name, one in self.named.items() if name not in names}
-        )
-
-    def replacing(self, **values: Any) -> "Arguments":
-        """The same with other values of some that are given by name."""
-        return Arguments(self.positional, {**self.named, **values})
-
-    def by_name(self, verb: Callable[..., Any]) -> dict[str, Any]:
-        """All of them by the names that the verb has for them, with its defaults.
-
-        Raises
-        ------
-        ParameterError
-            The verb has no such argument.
-        """
-        try:
-            bound = inspect.signature(verb).bind(None, *self.positional, **self.named)
-        except TypeError as error:
-            raise ParameterError(f"{verb.__name__}: {error}") from None
-        bound.apply_defaults()
-        return dict(bound.arguments)
+    Raises
+    ------
+    ParameterError
+        A value is none that a file can hold.
+    """
+    positional = [_plain(one, f"argument {at + 1}") for at, one in enumerate(arguments.positional)]
+    named = {name: _plain(arguments.named[name], name) for name in sorted(arguments.named)}
+    return json.dumps({"positional": positional, "named": named})
 
 
 def arguments_of(text: str) -> Arguments:
-    """The arguments that `Arguments.text` wrote."""
+    """The arguments that `text_of` wrote."""
     value = json.loads(text)
     return Arguments(
         tuple(_made(one) for one in value["positional"]),

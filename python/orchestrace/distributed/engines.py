@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, get_args
 
-from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..storage.addresses import is_address
 from .folder import clear_parts, corpus_place, part_of, plan_of
 from .judging import judge_plan
@@ -31,7 +31,7 @@ class Tasks(Protocol):
         """End what runs."""
 
 
-@public
+@verb
 def run(
     plan: Plan | str | os.PathLike[str],
     *,

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from .. import _core
 from ..base.checks import check_numbers
+from ..base.division import Arguments
 from ..base.errors import ParameterError, SchemaError
 from ..base.paths import expanded, path_of
 from ..base.text import plain
@@ -19,7 +20,7 @@ from ..disk.manifest import Input
 from ..disk.memory import bounded, memory_bytes
 from ..disk.work import unique_name
 from ..storage.addresses import is_address
-from .arguments import Arguments, arguments_of
+from .arguments import arguments_of, text_of
 from .folder import save_plan
 from .parsing import Field
 from .tasks import Call, Divided, Plan, planned
@@ -181,7 +182,7 @@ def planned_ingest(
     mapping = checked.get("mapping")
     plain = {name: value for name, value in reading.items() if name not in ("mapping", "fields")}
     plain |= {"fields": checked["fields"], "reward_scores": checked["reward_scores"]}
-    plain = arguments_of(Arguments((), plain).text()).named  # values that a file can hold
+    plain = arguments_of(text_of(Arguments((), plain))).named  # values that a file can hold
     named, _ = named_files(source, out, None)
     names = [one for one in named if isinstance(one, str)]
     if len(names) < len(named):
@@ -194,7 +195,7 @@ def planned_ingest(
     _core.Partition(_core.read([]), key, count)  # judges the names of columns
     found = _core.formats([(one.path, one.name) for one in inputs], **settings.reading(out))
     spread = [number for number, (_, gathered) in enumerate(found) if gathered]
-    asked = Arguments((), {**plain, "out": os.fspath(out), "partitions": count, "group": key}).text()
+    asked = text_of(Arguments((), {**plain, "out": os.fspath(out), "partitions": count, "group": key}))
     call = Call(
         engine=_core.VERSION,
         schema=_core.SCHEMA_VERSION,

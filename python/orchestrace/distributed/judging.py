@@ -10,16 +10,18 @@ from itertools import pairwise
 from pathlib import Path
 
 from .. import _core
+from ..base.division import Arguments, Division, Pieces
 from ..base.errors import OrchestraceError, ParameterError, SchemaError
 from ..base.text import briefly, plain
+from ..base.verbs import Verb
 from ..disk.partitioned import PartitionedCorpus
 from ..storage.addresses import address_of, is_address
-from .arguments import Arguments, arguments_of
+from .arguments import arguments_of, text_of
 from .folder import PLAN
 from .ingest_plan import INGEST, check_settings
 from .parsing import Field
 from .tasks import Call, Plan, Task, check_engine
-from .verbs import RUNNING, VERBS, Pieces, Verb, modules_of
+from .verbs import RUNNING, division_of, verb_of
 
 
 def judge_plan(plan: Plan) -> None:
@@ -97,16 +99,18 @@ def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: b
         check_settings(call, Field(place, "call", vars(call)), [piece for piece, _ in pieces])
         return
     _check_address(call, place)
-    if call.verb not in VERBS:
-        raise Field(place, "call.verb", call.verb).refused("a verb of distributed.verbs()")
-    verb = VERBS[call.verb]
+    try:
+        verb = verb_of(call.verb)
+    except ParameterError:
+        raise Field(place, "call.verb", call.verb).refused("a verb of distributed.verbs()") from None
+    division = division_of(verb)
     given, asked = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
-    _check_asked(call, place, verb, given, asked)
-    _check_modules(call, place, given)
+    _check_asked(call, place, division.narrowed, given, asked)
+    _check_modules(call, place, division, given.by_name(verb.function).get("method"), given)
     several = Pieces(lambda: len(pieces) > 1, is_filtered, lambda: "this plan divides them")
     try:
-        verb.check(given, several)
-        verb.order(given)
+        division.check(given, several)
+        division.order(given)
     except OrchestraceError as error:
         raise _refused(place, "call.arguments", f"is not what '{call.verb}' takes ({error})") from None
     except (AttributeError, TypeError, ValueError):
@@ -129,7 +133,7 @@ def _arguments(call: Call, place: str, name: str, verb: Verb) -> Arguments:
     field = f"call.{name}"
     try:
         found = arguments_of(text)
-        is_plain = found.text() == text
+        is_plain = text_of(found) == text
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OrchestraceError):
         is_plain = False
     if not is_plain:
@@ -143,12 +147,14 @@ def _arguments(call: Call, place: str, name: str, verb: Verb) -> Arguments:
     return found
 
 
-def _check_asked(call: Call, place: str, verb: Verb, given: Arguments, asked: Arguments) -> None:
+def _check_asked(
+    call: Call, place: str, narrowed: tuple[str, ...], given: Arguments, asked: Arguments
+) -> None:
     """What a task does is what the caller asked for, but for what the verb itself may narrow."""
     theirs, ours = json.loads(call.arguments), json.loads(call.asked)
     same = json.dumps(theirs["positional"]) == json.dumps(ours["positional"])
     names = given.named.keys() | asked.named.keys()
-    kept = names - set(verb.narrowed)
+    kept = names - set(narrowed)
     texts = [
         {name: json.dumps(one["named"][name]) for name in kept & one["named"].keys()}
         for one in (theirs, ours)
@@ -157,10 +163,9 @@ def _check_asked(call: Call, place: str, verb: Verb, given: Arguments, asked: Ar
         raise _refused(place, "call.asked", "is not what call.arguments says")
 
 
-def _check_modules(call: Call, place: str, given: Arguments) -> None:
-    method = given.by_name(VERBS[call.verb].function).get("method")
+def _check_modules(call: Call, place: str, division: Division, method: object, given: Arguments) -> None:
     try:
-        needed = modules_of(call.verb, given)
+        needed = division.modules(given)
     except (ParameterError, TypeError):  # TypeError: of a method that is a list
         needed = ()
     if call.modules == needed:

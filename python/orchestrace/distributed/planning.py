@@ -2,32 +2,33 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Whole
+from ..base.division import Arguments, Pieces
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
+from ..base.verbs import verb
 from ..corpus.reading import Source
 from ..credit.registry import in_pieces
 from ..disk.manifest import load, load_home
 from ..disk.partitioned import PartitionedCorpus, read_corpus
-from .arguments import Arguments, arguments_of
+from .arguments import arguments_of, text_of
 from .folder import manifest_digest, save_plan
 from .ingest_plan import INGEST, planned_ingest
 from .tasks import Call, Divided, Plan, planned
-from .verbs import RUNNING, Pieces, modules_of, verb_of
+from .verbs import RUNNING, division_of, run_verb, verb_of
 from .views import Piece, PlannedCorpus
 
 
-@public
+@verb
 def plan(
     corpus: PartitionedCorpus | str | os.PathLike[str] | Iterable[Source],
     verb: str,
     *arguments: Any,
     folder: str | os.PathLike[str],
-    tasks: int | None = None,
+    tasks: Annotated[int | None, Whole()] = None,
     **options: Any,
 ) -> Plan:
     """Divide a call of a verb into tasks that run anywhere, in any order, any number of times.
@@ -84,7 +85,6 @@ def plan(
     >>> credits.equals(ot.credit(ot.read_corpus(f"{place}/corpus"), unit="agent"))
     True
     """
-    check_numbers(tasks=tasks)
     if tasks == 0:
         raise ParameterError("tasks is 0, expected at least 1")
     if verb == INGEST:
@@ -121,24 +121,25 @@ def divided_call(
     home = opened._manifest.home
     if (load(opened._folder) if home is None else load_home(home)) != opened._manifest:
         raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
-    text = arguments.text()
+    text = text_of(arguments)
     given = arguments_of(text)  # what a task will receive
     whole = PlannedCorpus(opened)
-    modules = modules_of(verb, given)
-    asked = known.asked(whole, given)
-    known.check(
+    division = division_of(known)
+    modules = division.modules(given)
+    asked = division.asked(whole, given)
+    division.check(
         given,
         Pieces(
             lambda: sum(1 for _ in whole.divided()) > 1, whole._kept is not None, lambda: in_pieces(whole)
         ),
     )
-    known.run(whole, given, None)  # judges the arguments, and computes nothing
+    run_verb(known, whole, given, None)  # judges the arguments, and computes nothing
     call = Call(
         engine=_core.VERSION,
         schema=_core.SCHEMA_VERSION,
         verb=verb,
         arguments=text,
-        asked=asked.text(),
+        asked=text_of(asked),
         modules=modules,
         corpus=where,
         manifest=digest,

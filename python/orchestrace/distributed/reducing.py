@@ -8,20 +8,20 @@ from typing import Any, overload
 
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_flags
+from ..base.division import Arguments
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.publication import published_file, refuse_existing
 from ..base.text import plain
-from .arguments import Arguments, arguments_of
+from ..base.verbs import Verb, verb
+from .arguments import arguments_of
 from .folder import Part, checked, corpus_place, load_plan, numbers_text, part_file, parts_of_plan, plan_of
 from .ingest_join import joined
 from .ingest_plan import INGEST
 from .judging import judge_plan
 from .running import planned_corpus
 from .tasks import Plan, TaskResult
-from .verbs import VERBS, Verb
+from .verbs import division_of, run_verb, verb_of
 
 _LISTED = 4
 """Tasks whose fault an error shows; of more it shows the numbers."""
@@ -41,7 +41,7 @@ def reduce(
     sink: str | os.PathLike[str],
     overwrite: bool = ...,
 ) -> pl.LazyFrame: ...
-@public
+@verb
 def reduce(
     work: Work,
     *,
@@ -99,7 +99,6 @@ def reduce(
         ...
     orchestrace...InputError: 1 of ... tasks ... 0 (it has no part); run them: orchestrace run-task ... 0
     """
-    check_flags(overwrite=overwrite)
     plan, parts = _gathered(work)
     judge_plan(plan)
     if plan.call.verb == INGEST:
@@ -107,9 +106,9 @@ def reduce(
     _refuse_incomplete(plan, parts)
     if plan.call.verb == INGEST:
         return _told(joined(plan), sink, overwrite)
-    verb, given = VERBS[plan.call.verb], arguments_of(plan.call.arguments)
+    about, given = verb_of(plan.call.verb), arguments_of(plan.call.arguments)
     try:
-        return _table(plan, verb, given, corpus, sink, overwrite)
+        return _table(plan, about, given, corpus, sink, overwrite)
     except pl.exceptions.PolarsError as error:
         first = plain(error).partition("\\n")[0]
         raise InputError(
@@ -142,29 +141,30 @@ def _check_out(plan: Plan, corpus: str | os.PathLike[str] | None, *, is_of_file:
 
 def _table(
     plan: Plan,
-    verb: Verb,
+    about: Verb,
     given: Arguments,
     corpus: str | os.PathLike[str] | None,
     sink: str | os.PathLike[str] | None,
     overwrite: bool,
 ) -> pl.DataFrame | pl.LazyFrame:
     """The parts of all tasks as the table of the verb."""
-    order = verb.order(given)
+    division = division_of(about)
+    order = division.order(given)
     files = [Path(plan.folder) / part_file(task.number) for task in plan.tasks]
     target = None if sink is None else path_of(sink)
     if target is not None and not overwrite:
         refuse_existing(target)
     if not files:
-        table = verb.run(planned_corpus(plan, corpus), given, None)
+        table = run_verb(about, planned_corpus(plan, corpus), given, None)
     else:
         scans = [pl.scan_parquet(file, glob=False, hive_partitioning=False) for file in files]
-        if target is not None and order.is_of_corpus and not verb.is_finished:
+        if target is not None and order.is_of_corpus and not division.is_finished:
             with published_file(target, overwrite=overwrite) as out:
                 pl.concat(scans).sink_parquet(out, compression="zstd", maintain_order=True)
             return pl.scan_parquet(target, glob=False, hive_partitioning=False)
         table = order.apply(pl.concat([scan.collect() for scan in scans]))
-        if verb.is_finished:
-            table = verb.finish(planned_corpus(plan, corpus), given, table)
+        if division.is_finished:
+            table = division.finish(planned_corpus(plan, corpus), given, table)
     return _told(table, sink, overwrite)
 
 
@@ -180,7 +180,7 @@ def _told(
     return pl.scan_parquet(target, glob=False, hive_partitioning=False)
 
 
-@public
+@verb
 def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
     """Report for every task of a plan whether its part exists.
 

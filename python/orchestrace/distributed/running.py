@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_flags, check_numbers
+from ..base.arguments import Threads
 from ..base.errors import InputError, ParameterError
 from ..base.publication import published_file, refusal
+from ..base.verbs import verb
 from ..disk.partitioned import PartitionedCorpus, read_corpus
 from ..disk.shards import ROW_GROUP
 from .arguments import arguments_of
@@ -21,16 +21,16 @@ from .ingest_plan import INGEST, check_no_place
 from .ingest_task import ingested
 from .judging import absent_piece, judge_division, judge_task, refused_here
 from .tasks import PLAN_VERSION, Call, Plan, Task, TaskResult, check_task, runs_of
-from .verbs import VERBS
+from .verbs import run_verb, verb_of
 from .views import PlannedCorpus, TaskCorpus, filtered
 
 
-@public
+@verb
 def run_task(
     task: Task,
     *,
     corpus: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
+    threads: Threads = None,
     again: bool = False,
 ) -> TaskResult:
     """Compute the part of one task and write it into the folder of its plan.
@@ -83,8 +83,6 @@ def run_task(
     """
     task = check_task(task)
     judge_task(task)
-    check_numbers(threads=threads)
-    check_flags(again=again)
     if not again and (there := part_of(task)).result is not None:
         return there.result
     start = time.perf_counter()
@@ -174,7 +172,7 @@ def _rows(task: Task, corpus: PartitionedCorpus, threads: int | None) -> pl.Data
     chosen: Mapping[str, frozenset[int]] = {name: frozenset(numbers) for name, numbers in wanted.items()}
     view = TaskCorpus(corpus, chosen, task.kept, call.channels, partial(absent_piece, task))
     try:
-        return VERBS[call.verb].run(view, arguments_of(call.asked), threads)
+        return run_verb(verb_of(call.verb), view, arguments_of(call.asked), threads)
     except ParameterError as error:
         raise refused_here(task, error) from None
 

@@ -8,24 +8,24 @@ from pathlib import Path
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.checks import check_flags
+from ..base.division import Arguments
 from ..base.engines import Engine, VerbCall, register_engine
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.progress import Progress
 from ..base.publication import refusal
+from ..base.verbs import verb
 from ..corpus.frames import check_corpus
 from ..credit.verb import Absent
 from ..disk.partitioned import PartitionedCorpus
-from .arguments import Arguments
 from .engines import Crew
 from .folder import part_file, save_plan
 from .planning import check_unchanged, divided_call
 from .reducing import reduce
 from .scratch import scratch
 from .tasks import Plan, planned
-from .verbs import verb_of
+from .verbs import division_of, verb_of
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class PlanEngine(Engine):
         return corpus._folder.absolute().parent if self.folder is None else path_of(self.folder).absolute()
 
     def _sunk(self, corpus: PartitionedCorpus, plan: Plan, given: Arguments, call: VerbCall) -> pl.LazyFrame:
-        fill = verb_of(call.verb).sunk
+        fill = division_of(verb_of(call.verb)).sunk
         if fill is None:
             raise ParameterError(f"{call.verb} has no sink")
         resume = False if call.resume is None else call.resume
@@ -116,7 +116,7 @@ def _on_disk(corpus: object, engine: str) -> PartitionedCorpus:
     )
 
 
-@public
+@verb
 def processes(
     *,
     workers: int | None = None,
@@ -168,7 +168,7 @@ def processes(
     return PlanEngine(Crew("processes", workers, cores, retries, None), _place(folder))
 
 
-@public
+@verb
 def ray(
     address: str | None = None,
     *,

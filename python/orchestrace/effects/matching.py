@@ -7,13 +7,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Confidence, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import check_numbers, check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..decisions.rows import EFFECT, EVIDENCE, Source, decision_rows, flag, named_columns, params_text
 from ..statistics.influence import clusters_of, spanning_interval
@@ -62,7 +61,7 @@ MATCHED: Final[dict[str, Any]] = {
 """Columns of what `effects.matched` returns."""
 
 
-@public
+@verb
 def matched(
     corpus: Corpus,
     treatment: pl.Expr,
@@ -74,8 +73,8 @@ def matched(
     within: Within = "task",
     features: Sequence[str] = FEATURES,
     caliper: float = 0.25,
-    confidence: float = 0.95,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Compare treated decisions with similar decisions that were not treated.
 
@@ -173,13 +172,8 @@ def matched(
     >>> table.select("stage", "tier", pl.col("n_treated") > 100, pl.col("stderr") < 0.3).row(-1)
     ('combined', 'observed', True, True)
     """
-    check_corpus(corpus)
-    check_numbers(seed=seed)
-    confidence = check_share(confidence, "confidence", 0.0, 1.0)
     if isinstance(caliper, bool) or not (isinstance(caliper, int | float) and 0.0 < caliper < float("inf")):
         raise ParameterError(f"caliper is {caliper!r}, expected a number above 0")
-    if within not in _WITHIN:
-        raise ParameterError(unknown_name("within", str(within), list(_WITHIN)))
     wanted = [stages] if isinstance(stages, str) else list(stages)
     for stage in wanted:
         if stage not in STAGES:

@@ -1,17 +1,16 @@
 """Observed effects of messages, delegations and aggregations, without a model."""
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_share
+from ..base.arguments import Confidence, Number
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..decisions.rows import (
     EFFECT,
@@ -91,9 +90,9 @@ _BUCKET: Final = ["group_id", "context", "role"]
 
 
 @concerns("O3")
-@public
+@verb
 def message(
-    corpus: Corpus, *, reward: Reward = "team", context: Source = "auto", confidence: float = 0.95
+    corpus: Corpus, *, reward: Reward = "team", context: Source = "auto", confidence: Confidence = 0.95
 ) -> pl.DataFrame:
     """Compare every message with its recorded siblings: what other runs did in its place.
 
@@ -146,8 +145,6 @@ def message(
     >>> table["reason"].unique(maintain_order=True).to_list()
     ['siblings.absent', None, 'support.absent']
     """
-    check_corpus(corpus)
-    confidence = check_share(confidence, "confidence", 0.0, 1.0)
     rows = decision_rows(corpus, reward, context=context)
     known = rows.drop_nulls(["context", "choice", "reward"])
     firsts = known.filter(pl.struct(*_BUCKET, "trace").is_first_distinct())
@@ -233,14 +230,14 @@ def _reach(df: pl.Series, confidence: float) -> Any:
 
 
 @concerns("O2")
-@public
+@verb
 def delegation(
     corpus: Corpus,
     *,
     reward: Reward = "team",
     subtask: str = "subtask_id",
     delegate: Literal["agent", "role"] = "agent",
-    confidence: float = 0.95,
+    confidence: Confidence = 0.95,
 ) -> pl.DataFrame:
     """Estimate the outcome of a class of subtasks if all of it had gone to one delegate.
 
@@ -300,10 +297,6 @@ def delegation(
     >>> bool((table["support"] <= 1).all()), table["subtask"].unique().to_list()
     (True, ['s1'])
     """
-    check_corpus(corpus)
-    confidence = check_share(confidence, "confidence", 0.0, 1.0)
-    if delegate not in ("agent", "role"):
-        raise ParameterError(unknown_name("delegate", str(delegate), ["agent", "role"]))
     rows = decision_rows(corpus, reward)
     if not isinstance(subtask, str) or subtask not in rows.columns:
         raise ParameterError("subtask: " + unknown_name("column", str(subtask), rows.columns))
@@ -345,13 +338,13 @@ def compared_delegates(given: pl.DataFrame, confidence: float) -> tuple[pl.DataF
 
 
 @concerns("O4")
-@public
+@verb
 def aggregation(
     corpus: Corpus,
     *,
     by: Literal["rule", "event"] = "rule",
-    clip: float = 0.01,
-    confidence: float = 0.95,
+    clip: Annotated[float, Number(above=0, below=0.5)] = 0.01,
+    confidence: Confidence = 0.95,
 ) -> pl.DataFrame:
     """Join the recorded inputs of aggregates by other rules, and compare with the recorded result.
 
@@ -400,11 +393,6 @@ def aggregation(
     >>> table["rule"].to_list(), bool((table["outcome_cf"] >= 0).all())
     (['best', 'majority', 'mean', 'confidence'], True)
     """
-    check_corpus(corpus)
-    confidence = check_share(confidence, "confidence", 0.0, 1.0)
-    clip = check_share(clip, "clip", 0.0, 0.5)
-    if by not in ("rule", "event"):
-        raise ParameterError(unknown_name("by", str(by), ["rule", "event"]))
     parts = [_aggregates(piece, clip) for piece in corpus.slices()]
     traces = corpus.traces.select(
         pl.col("trace").cast(pl.Int64), "trace_id", pl.col("task_id").cast(pl.String)

@@ -8,14 +8,15 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Confidence, Count, Resamples, Seed
 from ..base.arrays import Floats
-from ..base.checks import check_numbers, check_range
+from ..base.checks import check_range
 from ..base.errors import ParameterError
 from ..base.text import briefly
+from ..base.verbs import verb
 from ..decisions.rows import REASON, TIER, named_columns, params_text
 from ..statistics.folds import folds_over
-from ..statistics.influence import check_confidence, interval, mean_interval
+from ..statistics.influence import interval, mean_interval
 from ..statistics.learners import one_thread
 from ..statistics.regression import MOST_WORDS
 from ..statistics.resampling import resampled_ratios, sums_of
@@ -69,13 +70,13 @@ VALUES: Final[dict[str, Any]] = {
 """Columns and types of what `policy_values` returns."""
 
 
-@public
+@verb
 def policy_values(
     decisions: pl.DataFrame,
     policy: ByAction,
     *,
     unit: Unit = "decision",
-    at: int = 1,
+    at: Count = 1,
     order: str = "seq",
     reward: str | None = None,
     discount: float = 1.0,
@@ -89,11 +90,11 @@ def policy_values(
     min_ess: float = 30.0,
     max_share: float = 0.2,
     max_unsupported: float = 0.05,
-    folds: int = FOLDS,
+    folds: Count = FOLDS,
     penalty: float = 1.0,
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Estimate what another policy would have earned, from choices logged with their probabilities.
 
@@ -210,8 +211,6 @@ def policy_values(
     >>> [row["lower"] < exact < row["upper"] for row in table.filter(tier="observed").rows(named=True)]
     [True, True, True, True]
     """
-    check_numbers(at=at, folds=folds, n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     check_options(unit, at, folds, reward, discount)
     least, share, mass, pull = (
         number_option(min_ess, "min_ess", 0.0),

@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Confidence, Count, Number, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import check_numbers, check_range, check_share
+from ..base.checks import check_range
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..decisions.rows import EFFECT, EVIDENCE, decision_rows, flag, named_columns, number, params_text
 from ..statistics.folds import folds_over
@@ -50,7 +49,7 @@ SPAWNED: Final[dict[str, Any]] = {
 
 
 @concerns("O1")
-@public
+@verb
 def spawn(
     corpus: Corpus,
     *,
@@ -59,15 +58,15 @@ def spawn(
     among: pl.Expr | None = None,
     features: Sequence[str] = FEATURES,
     propensity: Propensity | pl.Expr = "auto",
-    eta: float = 0.05,
+    eta: Annotated[float, Number(above=0, below=0.5)] = 0.05,
     min_overlap: float = 0.5,
     bounds: tuple[float, float] | None = None,
     monotone: bool = False,
     costs: bool = True,
-    folds: int = 5,
+    folds: Count = 5,
     penalty: float = 1.0,
-    confidence: float = 0.95,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Estimate what a decision to spawn adds to the outcome, and to what the run costs.
 
@@ -161,20 +160,14 @@ def spawn(
     >>> bool(((table["upper"] - table["lower"])[1] - 1.0) < 1e-12)  # what b - a leaves open
     True
     """
-    check_corpus(corpus)
-    check_numbers(seed=seed, folds=folds)
     if folds < 2:
         raise ParameterError(f"folds is {folds}, expected a whole number from 2")
-    confidence = check_share(confidence, "confidence", 0.0, 1.0)
-    eta = check_share(eta, "eta", 0.0, 0.5)
     if not (
         not isinstance(min_overlap, bool) and isinstance(min_overlap, int | float) and 0 < min_overlap <= 1
     ):
         raise ParameterError(f"min_overlap is {min_overlap!r}, expected a number above 0, at most 1")
     if isinstance(penalty, bool) or not (isinstance(penalty, int | float) and 0.0 < penalty < float("inf")):
         raise ParameterError(f"penalty is {penalty!r}, expected a number above 0")
-    if not isinstance(propensity, pl.Expr) and propensity not in ("auto", "recorded", "fitted"):
-        raise ParameterError(unknown_name("propensity", str(propensity), ["auto", "recorded", "fitted"]))
     rows = decision_rows(corpus, reward)
     columns = named_columns(rows, features, "features")
     label = reward if isinstance(reward, str) else " + ".join(f"{w}*{n}" for n, w in reward.items())

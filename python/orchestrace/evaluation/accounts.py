@@ -5,11 +5,11 @@ from typing import Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import plain
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 from ..corpus.reward import amounts
 from ..credit.quantities import quantities
 
@@ -19,7 +19,7 @@ _FLOOR: Final = 1e-12  # a reward of 0 has no relative error
 Credits = pl.DataFrame | pl.LazyFrame
 
 
-@public
+@verb
 def ledger(
     corpus: Corpus,
     credits: Credits | Sequence[Credits],
@@ -73,7 +73,6 @@ def ledger(
     >>> twice.filter(twice["reward"] != 0).select("partition_error", "collision").row(0)
     (1.0..., 0.5)
     """
-    check_corpus(corpus)
     if not isinstance(credits, pl.DataFrame | pl.LazyFrame | list | tuple):
         raise ParameterError(
             f"credits is of type {type(credits).__name__}, expected a frame or a list of them"
@@ -131,7 +130,7 @@ def ledger(
     )
 
 
-@public
+@verb
 def free_ride(credits: Credits) -> pl.DataFrame:
     """Compute the free-ride index: how much less than an equal part each unit of a trace earned.
 

@@ -4,14 +4,14 @@ from typing import Final
 
 import polars as pl
 
-from ..base.arguments import public
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 
 _TEXT: Final = pl.String
 
 
-@public
+@verb
 def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = None) -> pl.DataFrame:
     """Give labels that name a task the ``trace_id`` of its recording, to compare them with credit.
 
@@ -60,7 +60,6 @@ def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = No
     >>> ot.evaluation.place_labels(corpus, labels).row(0)
     ('run-1', 'me', 1, 'Coder', 'b')
     """
-    check_corpus(corpus)
     given = collected(corpus.labels if labels is None else labels, "labels", ("trace_id",))
     rows = given.with_row_index("row").with_columns(name=pl.col("trace_id").cast(_TEXT))
     blamed = rows.select(

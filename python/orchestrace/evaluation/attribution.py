@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.arrays import Floats, Ints
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, unknown_name
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from ..statistics.influence import Mean, check_confidence, mean_interval
 
@@ -32,7 +32,7 @@ _NEEDED: Final = {
 }
 
 
-@public
+@verb
 def localization(
     credits: pl.DataFrame,
     labels: pl.DataFrame | pl.LazyFrame,

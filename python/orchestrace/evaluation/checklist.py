@@ -4,9 +4,8 @@ from typing import Final
 
 import polars as pl
 
-from ..base.arguments import public
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 
 _ITEMS: Final = (
     ("topology", "topology", "set `topology` of the trace"),
@@ -29,7 +28,7 @@ _ITEMS: Final = (
 )
 
 
-@public
+@verb
 def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     """Check recordings against the survey's reporting checklist.
 
@@ -60,7 +59,6 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     >>> table.filter(item="topology")["share"].item()
     1.0
     """
-    check_corpus(corpus)
     found = _found(corpus)
     frames = []
     for number, (area, item, fix) in enumerate(_ITEMS):

@@ -5,26 +5,26 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Confidence, Seed, Threads
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_numbers
 from ..base.engines import Engine, RunBy, engine_of
 from ..base.errors import InputError, ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..base.text import plain
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected, tasks_of
+from ..corpus.frames import collected, tasks_of
 from ..corpus.reward import check_channels, weights_of
 from ..credit.verb import credit
 from ..credit.verb import methods as registered
 from ..statistics import rankings
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import mean_interval
 from .attribution import Blame, localization
 
 Method = str | tuple[str, Mapping[str, Any]]
@@ -33,7 +33,7 @@ _BY_EVENT: Final = ("event", "message", "tool", "token")
 _TOP: Final = 0.05
 
 
-@public
+@verb
 def compare(
     corpus: Corpus,
     methods: Sequence[Method] | None = None,
@@ -43,10 +43,10 @@ def compare(
     truth: pl.DataFrame | pl.LazyFrame | None = None,
     labels: pl.DataFrame | pl.LazyFrame | None = None,
     blame: Blame = "highest",
-    confidence: float = 0.95,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Run several credit methods over a corpus and compare cost and results in one table.
@@ -120,11 +120,6 @@ def compare(
     >>> table.select("method", "quantity", "null_share").rows()[:2]
     [('uniform', 'share', 0.0), ('flow', 'share', 0.0)]
     """
-    check_corpus(corpus)
-    check_numbers(seed=seed, threads=threads)
-    confidence = check_confidence(confidence)
-    if blame not in get_args(Blame):
-        raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
     check_channels(corpus, [reward] if isinstance(reward, str) else weights_of(reward))
     runs, quantities = _runs(methods)
     known = CREDITS["unit"]

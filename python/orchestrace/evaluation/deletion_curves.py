@@ -1,18 +1,18 @@
 """Faithfulness of credit: curves of deletion and insertion."""
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Seed, Threads, Whole
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 from ..replay.verb import Model
 from .attribution import tell_apart
 
@@ -30,17 +30,17 @@ _SCHEMA = {
 }
 
 
-@public
+@verb
 def faithfulness(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,
     *,
     outcome: Model = "noisy_or",
-    steps: int = 20,
-    orders: int = 16,
-    seed: int = 0,
+    steps: Annotated[int, Whole(1, 10_000)] = 20,
+    orders: Annotated[int, Whole(1, 100_000)] = 16,
+    seed: Seed = 0,
     program_order: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Delete and insert events in the order of their credit, and follow the outcome.
@@ -109,8 +109,6 @@ def faithfulness(
     >>> table.select("method", "tier", "gap").row(0)
     ('uniform', 'surrogate', 0.0)
     """
-    check_numbers(steps=steps, orders=orders, seed=seed, threads=threads)
-    check_corpus(corpus)
     rows = tell_apart(_checked(collected(credits, "credits", (*_KEY, "credit", "method"))))
     options: dict[str, Any] = {
         "outcome": outcome,

@@ -8,14 +8,15 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Confidence
 from ..base.errors import ParameterError
 from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import names_of, number_column
 from ..metrics.verb import metrics, numeric, unit_columns
-from ..statistics.influence import OUT_OF_RANGE, check_confidence, mean_interval
+from ..statistics.influence import OUT_OF_RANGE, mean_interval
 from ..statistics.log_ratio import task_ratio
 
 Measured = Corpus | pl.DataFrame
@@ -42,13 +43,13 @@ _COMPARISON: Final = {
 }
 
 
-@public
+@verb
 def compare_metrics(
     a: Measured,
     b: Measured,
     *,
     names: Sequence[str] | None = None,
-    confidence: float = 0.95,
+    confidence: Confidence = 0.95,
 ) -> pl.DataFrame:
     """Compare the metrics of two corpora, or of two checkpoints, task by task.
 
@@ -103,7 +104,6 @@ def compare_metrics(
     >>> table["n_tasks"].item()
     2
     """
-    confidence = check_confidence(confidence)
     sides = [_measured(side, which) for side, which in ((a, "a"), (b, "b"))]
     common = [name for name in numeric(sides[0]) if name in numeric(sides[1])]
     asked = common if names is None else names_of("names", names)
@@ -199,7 +199,7 @@ _RELATIVE: Final = {
 }
 
 
-@public
+@verb
 def against_single_agent(team: Measured, single: Measured, *, errors: str | None = None) -> pl.DataFrame:
     """Compare turns, success and errors of a team with those of one agent on the same tasks.
 

@@ -6,10 +6,9 @@ from typing import Final, Literal
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts, reaches
 
 RATES: Final = pl.Schema(
@@ -27,7 +26,7 @@ RATES: Final = pl.Schema(
 """Columns and types of what `pass_rates` returns."""
 
 
-@public
+@verb
 def pass_rates(
     corpus: Corpus,
     *,
@@ -82,7 +81,6 @@ def pass_rates(
     >>> ot.evaluation.pass_rates(corpus, reward="right", k=1).select("n_runs", "n_runs_unjudged").row(0)
     (4, 1)
     """
-    check_corpus(corpus)
     if by not in ("task", "group"):
         raise ParameterError(f"by is {by!r}, expected 'task' or 'group'")
     name = f"{by}_id"

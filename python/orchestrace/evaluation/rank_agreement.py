@@ -6,15 +6,15 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Confidence, Resamples, Seed
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
-from ..base.schema import CREDITS, unknown_name
+from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected, tasks_of
+from ..corpus.frames import collected, tasks_of
 from ..statistics import rankings
-from ..statistics.influence import NO_INTERVAL, Interval, check_confidence, mean_interval
+from ..statistics.influence import NO_INTERVAL, Interval, mean_interval
 from ..statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
 
 By = Literal["trace", "corpus"]
@@ -24,7 +24,7 @@ RANGES: Final = dict(zip(METRICS, ((-1.0, 1.0), (-1.0, 1.0), (0.0, 1.0), (0.0, 1
 _RUN: Final = ("method", "reward", "params")
 
 
-@public
+@verb
 def agreement(
     corpus: Corpus,
     a: pl.DataFrame | pl.LazyFrame,
@@ -32,9 +32,9 @@ def agreement(
     *,
     by: By = "trace",
     k: int | float = 5,
-    n_boot: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    n_boot: Resamples = 1000,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Compare two credit assignments of one corpus, unit by unit, with intervals over tasks.
 
@@ -105,12 +105,7 @@ def agreement(
     >>> ot.evaluation.agreement(corpus, flow, flow, k=1)["value"].to_list()
     [1.0, 1.0, 1.0, 1.0]
     """
-    if by not in ("trace", "corpus"):
-        raise ParameterError(unknown_name("by", str(by), ["trace", "corpus"]))
-    check_corpus(corpus)
     share = _check_k(k)
-    check_numbers(n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     left, right = one_run(a, "a"), one_run(b, "b")
     if left[1] != right[1]:
         raise ParameterError(f"a is at unit '{left[1]}', b at '{right[1]}': compute both at one unit")

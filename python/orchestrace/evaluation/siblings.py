@@ -7,12 +7,10 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import amounts
 from ..decisions.context_keys import contexts
 from ..decisions.rows import DECISIONS
@@ -24,7 +22,7 @@ Source = Literal["auto", "recorded", "computed"]
 _BUCKET: Final = ["group_id", "context", "role"]
 
 
-@public
+@verb
 def sibling_diagnostics(
     corpus: Corpus,
     *,
@@ -32,7 +30,7 @@ def sibling_diagnostics(
     context: Source = "auto",
     value: Value = "mean",
     alpha: float = 0.0,
-    k: int = 8,
+    k: Count = 8,
 ) -> pl.DataFrame:
     """Judge every bucket of siblings: decisions of one group, context and acting role (method ``c3``).
 
@@ -94,12 +92,8 @@ def sibling_diagnostics(
     >>> bool((buckets["influence"].drop_nulls() >= 0).all())
     True
     """
-    if value not in ("mean", "recorded"):
-        raise ParameterError(unknown_name("value", str(value), ["mean", "recorded"]))
     if isinstance(alpha, bool) or not (isinstance(alpha, int | float) and 0.0 <= alpha < math.inf):
         raise ParameterError(f"alpha is {alpha!r}, expected a number from 0")
-    check_corpus(corpus)
-    check_numbers(k=k)
     if k is None or k < 1:
         raise ParameterError(f"k is {k}, expected a whole number from 1")
     rewards = amounts(corpus, reward).with_columns(pl.col("trace").cast(pl.Int64))

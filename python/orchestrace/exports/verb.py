@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Whole
 from ..base.checks import check_numbers
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
@@ -19,6 +19,7 @@ from ..base.progress import Progress, reporting
 from ..base.publication import published_file, published_folder, refuse_existing
 from ..base.schema import unknown_name
 from ..base.text import plain
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.joined_ids import joined_ids
@@ -50,7 +51,7 @@ class ExportSize:
         return f"{about}{self.bytes:,} bytes ({rows})"
 
 
-@public
+@verb
 def export(
     corpus: Corpus,
     format: Format,
@@ -65,7 +66,7 @@ def export(
     durations: Durations = "auto",
     program_order: bool = False,
     memory: int | str = "2GiB",
-    max_bytes: int | None = None,
+    max_bytes: Annotated[int | None, Whole()] = None,
     overwrite: bool = False,
     threads: int | None = None,
     progress: Progress = None,
@@ -153,7 +154,6 @@ def export(
     }
     given |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
     kind, some, request = _judged(corpus, format, trace_id, given)
-    check_numbers(max_bytes=max_bytes)
     if not (overwrite or kind.folder):
         refuse_existing(target)
     limit = kind.max_bytes if max_bytes is None else max_bytes
@@ -177,7 +177,7 @@ def export(
             return sink.written
 
 
-@public
+@verb
 def export_size(
     corpus: Corpus,
     format: Format,
@@ -230,7 +230,7 @@ def export_size(
     return _measured(*_judged(corpus, format, trace_id, given))
 
 
-@public
+@verb
 def exports() -> pl.DataFrame:
     """All formats that `export` writes.
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import SCHEMAS, unknown_name
+from ..base.verbs import verb
 from .composition import Composable, Spec
 
 Each = Literal["event", "agent", "role", "tool", "call", "spawn", "message", "edge"]
@@ -86,7 +86,7 @@ class AggregateBy(Composable):
         return f"aggregate_by({self.rule!r})"
 
 
-@public
+@verb
 def drop(
     *,
     event: str | None = None,
@@ -158,7 +158,7 @@ def drop(
     return Drop(by, value, mode, lost)
 
 
-@public
+@verb
 def set_value(
     *,
     to: float,
@@ -211,7 +211,7 @@ def set_value(
     return SetValue(by, value, _number("to", to, 1.0, "a value from 0 to 1"))
 
 
-@public
+@verb
 def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
     """End a run early: later events are absent, and the outcome answers from what has arrived.
 
@@ -241,7 +241,7 @@ def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
     return Truncate(_number("at", at, math.inf, "a time of at least 0 after the first event"), None)
 
 
-@public
+@verb
 def aggregate_by(rule: Rule) -> AggregateBy:
     """Apply another rule in events of type ``aggregate``.
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import SCHEMAS, unknown_name
+from ..base.verbs import verb
 from .composition import Composable, Spec
 
 
@@ -138,7 +138,7 @@ Queue = Literal["recorded", "critical_path"]
 Release = Literal["none", "recorded"]
 
 
-@public
+@verb
 def concurrency(
     slots: int | Sequence[int | None] | None,
     *,
@@ -200,7 +200,7 @@ def concurrency(
     return Concurrency(slots, pool, queue, release)
 
 
-@public
+@verb
 def speed_up(
     factor: float,
     *,
@@ -240,7 +240,7 @@ def speed_up(
     return SpeedUp(by, value, _number("factor", factor, most=float("inf")))
 
 
-@public
+@verb
 def cap_stragglers(
     quantile: float,
     *,
@@ -278,7 +278,7 @@ def cap_stragglers(
     return CapStragglers(by, value, _number("quantile", quantile, most=1.0))
 
 
-@public
+@verb
 def remove(
     *,
     agent: str | None = None,
@@ -315,7 +315,7 @@ def remove(
     return Remove(by, value)
 
 
-@public
+@verb
 def merge(agents: Sequence[str]) -> Merge:
     """Merge several agents into one, which does one thing at a time.
 
@@ -343,7 +343,7 @@ def merge(agents: Sequence[str]) -> Merge:
     return Merge(names)
 
 
-@public
+@verb
 def split(agent: str, parts: int = 2) -> Split:
     """Split one agent into several, which work side by side.
 
@@ -377,7 +377,7 @@ def split(agent: str, parts: int = 2) -> Split:
     return Split(agent, parts)
 
 
-@public
+@verb
 def serialize() -> Serialize:
     """Run one event at a time, whatever the slots: the makespan is the work.
 

@@ -1,24 +1,24 @@
 """The verb `metrics`: efficiency, collaboration, overhead and safety, trace by trace."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
-from ..base.engines import RunBy, divided
+from ..base.arguments import Confidence, Threads
+from ..base.division import Arguments, Division
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.ranges import in_range
-from ..base.schema import CREDITS, unknown_name
+from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
-from ..corpus.names import declared_names, names_of, said_of_tools
+from ..corpus.names import TOOLS, declared_names, names_of, said_of_tools, with_named_tools
 from ..corpus.pieces import core_frames
 from ..schedules.scheduling import Durations, MaxGap, timing_options
-from ..statistics.influence import NO_INTERVAL, check_confidence, mean_interval
+from ..statistics.influence import NO_INTERVAL, mean_interval
 
 By = Literal["agent", "role", "task", "topology", "system", "importer"]
 
@@ -35,7 +35,7 @@ FAMILIES: Final = {
 """The metrics of each evaluation family (arXiv 2605.02801, Table 13; docs/reference/definitions.md, D21)."""
 
 
-@public
+@verb
 def metric_definitions() -> pl.DataFrame:
     """List the metrics that `metrics` computes.
 
@@ -57,8 +57,26 @@ def metric_definitions() -> pl.DataFrame:
     return pl.DataFrame(_core.metric_definitions())
 
 
-@public
-@divided("metrics")
+_SUMMARIES: Final = ("by", "pool_harnesses", "confidence")
+"""Arguments that means over traces need, not the tasks."""
+
+
+def _measured(corpus: Corpus, given: Arguments) -> Arguments:
+    given = with_named_tools(corpus, given)
+    return given.without(*_SUMMARIES) if given.named.get("by") in _KEYS else given
+
+
+def _summary(corpus: Corpus, given: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
+    named = given.by_name(metrics)
+    if named["by"] not in _KEYS:
+        return frame
+    return summarized(corpus, frame, named["by"], named["pool_harnesses"], float(named["confidence"]))
+
+
+@verb(
+    rows="a trace, or a trace and member",
+    division=Division(asked=_measured, narrowed=(*TOOLS, *_SUMMARIES), finish=_summary),
+)
 def metrics(
     corpus: Corpus,
     *,
@@ -74,9 +92,9 @@ def metrics(
     privileged_tools: Iterable[str] = (),
     intervention_at: float | None = None,
     pool_harnesses: bool = False,
-    confidence: float = 0.95,
+    confidence: Confidence = 0.95,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Measure how runs were organized, what that cost, and how much of it was useful.
@@ -160,11 +178,6 @@ def metrics(
     >>> ot.metrics(corpus, by="agent")["n_events"].sum() == table["n_events"].sum()
     True
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
-    confidence = check_confidence(confidence)
-    if by is not None and by not in get_args(By):
-        raise ParameterError(unknown_name("word for by", str(by), list(get_args(By))))
     asked = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
     if asked == []:
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")

@@ -9,13 +9,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Seed, Threads
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import TYPE_WEIGHTS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts
 from ..statistics.calibration import Quality, quality
 from ..statistics.folds import folds_over
@@ -172,7 +172,7 @@ class FittedOutcome:
         return "\n".join(lines)
 
 
-@public
+@verb
 def fit(
     corpus: Corpus,
     *,
@@ -184,8 +184,8 @@ def fit(
     loss: Literal["log", "squared"] = "log",
     leak: bool = False,
     bins: int = 10,
-    seed: int = 0,
-    threads: int | None = None,
+    seed: Seed = 0,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> FittedOutcome:
     """Fit the weights of an outcome model, one for each edge type, to recordings.
@@ -265,8 +265,7 @@ def fit(
     >>> fit.weights.filter(type="message").select(pl.col("weight", "stderr").round(4)).row(0)
     (0.75, 0.25)
     """
-    check_numbers(k_folds=folds, seed=seed, threads=threads)
-    check_corpus(corpus)
+    check_numbers(k_folds=folds)
     for name, value, known in (
         ("model", model, _MODELS),
         ("targets", targets, ("scores", "outcome")),

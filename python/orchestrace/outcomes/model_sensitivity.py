@@ -5,12 +5,11 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.progress import Progress
 from ..base.schema import CREDITS, Unit
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..credit.verb import Rewards, credit
 from ..interventions.composition import Specified
 from ..replay.verb import Model, replay
@@ -49,7 +48,7 @@ _EFFECT: Final = ("trace", "intervention", "unit_id", "trace_id")
 _SMALL: Final = 1e-9  # of the largest value of the trace: what rounding leaves
 
 
-@public
+@verb
 def models() -> pl.DataFrame:
     """The outcome models, and what each assumes.
 
@@ -73,7 +72,7 @@ def models() -> pl.DataFrame:
     return MODELS
 
 
-@public
+@verb
 def sensitivity(
     corpus: Corpus,
     *interventions: Specified,
@@ -135,7 +134,6 @@ def sensitivity(
     >>> table["model"].unique(maintain_order=True).to_list()
     ['noisy_or', 'min']
     """
-    check_corpus(corpus)
     if (method is None) == (not interventions):
         raise ParameterError("sensitivity needs a method, or interventions, and not both")
     asked = _labeled(outcomes)

@@ -6,12 +6,11 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 from ..evaluation.rank_agreement import agreement as compared
 from .canvas import Canvas, number, shown_names, unknown_width
 from .palette import BLUE, ORANGE, Theme
@@ -31,7 +30,7 @@ _NEITHER: Final = "#6b7280"
 """A grey on which white numbers are legible."""
 
 
-@public
+@verb
 def agreement(
     corpus: Corpus,
     credits: Sequence[pl.DataFrame | pl.LazyFrame],
@@ -77,9 +76,6 @@ def agreement(
     'Agreement of 2 credit methods, Spearman'
     """
     canvas = Canvas(theme)
-    check_corpus(corpus)
-    if metric not in _METRICS:
-        raise ParameterError(unknown_name("metric", str(metric), list(_METRICS)))
     if isinstance(credits, pl.DataFrame | pl.LazyFrame | str) or not isinstance(credits, Sequence):
         raise ParameterError("credits is one frame, expected a list with a frame for each method")
     if not 2 <= len(credits) <= _MOST:

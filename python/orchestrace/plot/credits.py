@@ -5,9 +5,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from ..statistics.influence import t_quantile
 from ..statistics.resampling import FEWEST_CLUSTERS, draws, percentiles
@@ -21,7 +21,7 @@ _WIDTH: Final = 420
 _RESAMPLES: Final = 1_000
 
 
-@public
+@verb
 def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: int = 20, theme: Theme = "auto") -> Any:
     """Draw the credit of units: means over runs with 95 % intervals, the largest first, the others as one.
 

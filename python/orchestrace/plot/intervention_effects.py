@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from .canvas import PLAINLY, Canvas, finite, name_axis, number, shown_names
 from .palette import BLUE, GREEN, GREY, ORANGE, Theme
@@ -27,7 +27,7 @@ _TIERS: Final = {"observed": GREEN, "schedule": ORANGE, "surrogate": BLUE}
 _OF: Final = {"outcome": "change of the outcome", "makespan": "change of the makespan, %"}
 
 
-@public
+@verb
 def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: int = 30, theme: Theme = "auto") -> Any:
     """Draw what interventions do: the effect of each with its bounds, colored by the tier of the answer.
 

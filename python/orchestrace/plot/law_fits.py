@@ -5,9 +5,9 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from ..scaling.laws import predict_law
 from .canvas import PLAINLY, Canvas, extent, labeled, legend_columns, log_ticks, number, shown_names
@@ -24,7 +24,7 @@ _OWN: Final = {
 """Columns of a fit; the others say which group a row is of."""
 
 
-@public
+@verb
 def laws(
     fit: pl.DataFrame,
     data: pl.DataFrame | pl.LazyFrame | None = None,

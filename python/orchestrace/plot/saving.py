@@ -4,16 +4,15 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from ..base.arguments import public
-from ..base.checks import check_flags
 from ..base.errors import ParameterError
 from ..base.extras import install
 from ..base.publication import published_file, target_of
+from ..base.verbs import verb
 
 _KINDS: Final = (".svg", ".png", ".html")
 
 
-@public
+@verb
 def save(chart: Any, path: str | os.PathLike[str], *, scale: float = 2.0, overwrite: bool = False) -> Path:
     """Write a chart as a file, whole or not at all: ``.svg``, ``.png``, or ``.html`` that opens offline.
 
@@ -53,7 +52,6 @@ def save(chart: Any, path: str | os.PathLike[str], *, scale: float = 2.0, overwr
     ...     ot.plot.save(chart, f"{folder}/tree.svg").name
     'tree.svg'
     """
-    check_flags(overwrite=overwrite)
     target = target_of(path)
     if not isinstance(target, Path):
         raise ParameterError(f"path is of type {type(path).__name__}, expected the name of a file")

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from ..schedules.speedup_fits import NEEDED, speedups
 from .canvas import Canvas, heading, number
@@ -15,7 +15,7 @@ from .palette import BLUE, GREY, SKY, VERMILION, Theme
 _BOUNDS: Final = ("work", "span", "lower", "upper")
 
 
-@public
+@verb
 def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme = "auto") -> Any:
     """Draw speed-up against slots with its bounds, all traces together.
 

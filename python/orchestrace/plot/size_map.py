@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..scaling.published_sizes import envelopes as published
@@ -21,7 +21,7 @@ _EDGE: Final = 8
 """Pixels from an axis to the ticks of systems of which one number is known."""
 
 
-@public
+@verb
 def envelopes(
     table: pl.DataFrame | pl.LazyFrame | None = None,
     corpora: Mapping[str, Corpus] | None = None,

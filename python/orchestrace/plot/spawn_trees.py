@@ -5,8 +5,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from .canvas import Canvas, legend_columns, legend_width, number, shown_names, text_width
 from .palette import BLUE, GREY, Theme, colors_of
@@ -33,7 +33,7 @@ class _Node:
     label: str = ""
 
 
-@public
+@verb
 def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> Any:
     """Draw who spawned whom in a run: a circle for each agent, as large as the tokens that it took.
 

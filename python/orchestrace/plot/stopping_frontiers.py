@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from .canvas import PLAINLY, Canvas, finite, heading, legend_columns, name_axis, number, shown_names
 from .palette import BLUE, GREY, Theme, colors_of
@@ -19,7 +19,7 @@ SHAPES: Final = ("circle", "square", "triangle-up", "cross", "diamond", "triangl
 """One fewer than there are colors, so that no two rules share both."""
 
 
-@public
+@verb
 def stopping(frame: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme = "auto") -> Any:
     """Draw what rules of stopping reach: quality over cost as its price rises, or the value at one price.
 

@@ -4,10 +4,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected, one_trace
+from ..corpus.frames import collected, one_trace
 from ..safety.tracking import sanitizer_cut, tainted_events
 from .canvas import Canvas, labeled
 from .palette import BLUE, GREY, VERMILION, Theme
@@ -18,7 +18,7 @@ _STATES: Final = {"untrusted": VERMILION, "tainted": "#e69f00", "clean": GREY}
 _CUT: Final = "cut"
 
 
-@public
+@verb
 def taint(
     corpus: Corpus,
     trace: int | str,
@@ -67,7 +67,6 @@ def taint(
     'Taint in a run of 5 agents over 110 s'
     """
     canvas = Canvas(theme)
-    check_corpus(corpus)
     one = one_trace(corpus, trace)
     drawn = trace_rows(corpus, trace)
     title = f"Taint in {drawn.trace_id}"

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.text import counted
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..schedules.scheduling import MaxGap
@@ -29,7 +29,7 @@ _LANES: Final = 4
 """Events of one agent at one time that have a bar of their own."""
 
 
-@public
+@verb
 def timeline(
     corpus: Corpus,
     trace: int | str,

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Threads
 from ..base.deferred import Deferred
-from ..base.engines import RunBy, divided
+from ..base.division import Arguments, Division, Order
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import REPLAYS, SCHEMAS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.names import expect_known
 from ..interventions.composition import Spec, Specified, parts_of
-from ..schedules.scheduling import MaxGap, replay_schedule, timing_options
+from ..schedules.scheduling import MaxGap, replay_schedule, scenarios_of, timing_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,8 +55,61 @@ Outcome = Callable[[Any, Game], Any]
 """``outcome(masks, game)``: masks (m, events) of bool, the values of m runs as (m,) float64."""
 
 
-@public
-@divided("replay")
+def _scenario_names(given: Arguments) -> list[str]:
+    names = []
+    for one in given.positional:
+        specs = [part.spec() for part in parts_of(one)]
+        if all(spec["kind"] in STRUCTURAL for spec in specs):
+            names.append(str(one))
+        else:
+            names += [name for name, _ in scenarios_of(one)]
+    return names
+
+
+def _with_distinct_names(corpus: Corpus, given: Arguments) -> Arguments:
+    names = _scenario_names(given)
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ParameterError(f"two scenarios are called {twice[0]}: give each once, or plan them apart")
+    for one in given.positional:
+        if len(parts_of(one)) == 1:
+            _expect_named(corpus, one)
+    return given
+
+
+def _expect_named(corpus: Corpus, intervention: Any) -> None:
+    for part in parts_of(intervention):
+        spec = part.spec()
+        if spec["kind"] in STRUCTURAL:
+            _expect_names_of(corpus, spec)
+
+
+def _expect_names_of(corpus: Corpus, spec: Spec) -> None:
+    for by in NAMED:
+        value = spec.get(by)
+        if value is not None:
+            expect_known(corpus, by, value if isinstance(value, tuple) else [value])
+
+
+def _refuse_unknown_of_tasks(corpus: Corpus, given: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
+    """Refuse a composed scenario that changes no trace of the corpus for a name that none has."""
+    reason = pl.col("reason").cast(pl.String)
+    acyclic = frame.filter((reason != "graph.cycle").fill_null(True))
+    empty = acyclic.group_by("intervention").agg((reason == "selection.empty").fill_null(False).all())
+    nothing = set(empty.filter("reason")["intervention"].cast(pl.String))
+    for one in given.positional:
+        if str(one) in nothing:
+            _expect_named(corpus, one)
+    return frame
+
+
+@verb(
+    rows="a scenario and trace",
+    division=Division(
+        asked=_with_distinct_names,
+        order=lambda given: Order(blocks=("intervention", tuple(_scenario_names(given)))),
+        finish=_refuse_unknown_of_tasks,
+    ),
+)
 def replay(
     corpus: Corpus,
     *interventions: Specified,
@@ -69,7 +122,7 @@ def replay(
     durations: Literal["auto", "explicit", "gap"] = "auto",
     max_gap: MaxGap = "auto",
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Replay recorded runs with something changed, and compare the outcome, or the schedule.
@@ -165,8 +218,6 @@ def replay(
     >>> bool((table["lower"] <= table["effect"]).all() and (table["effect"] <= table["upper"]).all())
     True
     """
-    check_numbers(threads=threads)
-    check_corpus(corpus)
     scenarios = [(one, [part.spec() for part in parts_of(one)]) for one in map(_checked, interventions)]
     if not scenarios:
         raise ParameterError(
@@ -344,10 +395,7 @@ def _refuse_unknown(corpus: Corpus, rows: pl.DataFrame, specs: list[list[Spec]])
     )
     for scenario in sorted(empty["scenario"]):
         for spec in specs[scenario]:
-            for by in NAMED:
-                value = spec.get(by)
-                if value is not None:
-                    expect_known(corpus, by, value if isinstance(value, tuple) else [value])
+            _expect_names_of(corpus, spec)
 
 
 def _weights(given: object) -> list[float] | None:

@@ -8,15 +8,14 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Confidence, Resamples, Seed
 from ..base.arrays import Floats, Ints, alike
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 from ..corpus.names import measure_of_traces
-from ..statistics.influence import check_confidence
 from ..statistics.resampling import Statistic, rank_correlation_of, ratio_of, resampled, sums_of
 from .mixing import weights_by_reward
 
@@ -37,7 +36,7 @@ BALANCE: Final = pl.Schema(
 """Columns and types of what `balance` returns."""
 
 
-@public
+@verb
 def balance(
     corpus: Corpus,
     rewards: pl.DataFrame | pl.LazyFrame,
@@ -46,9 +45,9 @@ def balance(
     outcome: str = "outcome",
     alpha: float = 1.0,
     limits: tuple[float, float] = (0.1, 10.0),
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Report which part of a weighted sum of rewards drives it, step by step of training.
 
@@ -102,9 +101,6 @@ def balance(
     >>> parts["value"].round(9).to_list()
     [1.0, 1.0]
     """
-    check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     weights = weights_by_reward("weights", weights)
     if outcome not in weights:
         raise ParameterError(unknown_name("outcome among the weights", str(outcome), list(weights)))

@@ -8,16 +8,14 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Confidence, Resamples, Seed, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts
 from ..effects.observed import message
 from ..metrics.verb import metrics
-from ..statistics.influence import check_confidence
 from ..stopping.answer_rules import regret
 from ..stopping.recorded import epochs
 from .detectors import (
@@ -48,7 +46,7 @@ FAILURES: Final = pl.Schema({**HAZARDS, "family": pl.Enum(MODES)})
 """Columns and types of what `failure_modes` returns."""
 
 
-@public
+@verb
 def failure_modes(
     corpus: Corpus,
     *,
@@ -56,10 +54,10 @@ def failure_modes(
     price: float = 0.0,
     tolerance: float = 0.05,
     within: Within | None = None,
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
-    threads: int | None = None,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Look for the ways in which orchestration fails, with intervals over tasks.
@@ -128,9 +126,6 @@ def failure_modes(
     >>> found.filter(detector="spawn_slope")["reason"].item()
     'field.absent'
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads, n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     check_within(within)
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < np.inf:
         raise ParameterError(f"tolerance is {tolerance!r}, expected a finite number, 0 or more")

@@ -8,17 +8,16 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Confidence, Resamples, Seed, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 from ..corpus.reward import Reward, amounts, reaches
 from ..credit.verb import credit
 from ..evaluation.accounts import free_ride
 from ..metrics.verb import metrics
-from ..statistics.influence import check_confidence
 from ..statistics.resampling import ratio_of, sums_of
 from .balance import centered
 from .detectors import (
@@ -41,7 +40,7 @@ from .detectors import (
 from .trends import slope
 
 
-@public
+@verb
 def hazards(
     corpus: Corpus,
     rewards: pl.DataFrame | pl.LazyFrame,
@@ -49,10 +48,10 @@ def hazards(
     outcome: Reward = "team",
     success: float = 1.0,
     within: Within | None = None,
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
-    threads: int | None = None,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Look for signs that rewards are gamed: each family's hacking risks, with intervals over tasks.
@@ -127,9 +126,6 @@ def hazards(
     >>> found.filter(detector="tool_spam")["family"].unique().to_list()
     ['R5']
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads, n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     check_within(within)
     needed = ("trace", "reward", "family", "unit", "unit_id", "value", "params")
     paid = collected(rewards, "rewards", needed).with_columns(

@@ -7,16 +7,14 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Confidence, Resamples, Seed
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.names import measure_of_traces
 from ..corpus.reward import Reward, amounts, check_channels, reaches
-from ..statistics.influence import check_confidence
 from ..statistics.rankings import midranks
 from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
 
@@ -42,16 +40,16 @@ HEALTH: Final = pl.Schema(
 """Columns and types of what `verifier_health` returns."""
 
 
-@public
+@verb
 def verifier_health(
     corpus: Corpus,
     *,
     judge: str | None = None,
     outcome: Reward = "team",
     success: float = 1.0,
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Compare a judge's scores with the outcomes of runs, step by step of training, and look for drift.
 
@@ -97,9 +95,6 @@ def verifier_health(
     >>> told["statistic"].unique(maintain_order=True).to_list()
     ['brier', 'auc', 'calibration_error', 'inflation']
     """
-    check_corpus(corpus)
-    check_numbers(n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     if isinstance(success, bool) or not isinstance(success, int | float):
         raise ParameterError(f"success is {success!r}, expected the least reward of a success")
     rows = _scores(corpus, judge, outcome, success)

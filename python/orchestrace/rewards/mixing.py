@@ -8,11 +8,11 @@ from typing import Any, Final, Literal, get_args
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.arrays import ROUNDING
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import briefly
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from .verb import REWARDS
 
@@ -21,7 +21,7 @@ _KEYS: Final = ("trace", "trace_id", "task_id")
 _NEEDED: Final = (*_KEYS, "reward", "unit", "value", "reason", "params")
 
 
-@public
+@verb
 def mix(
     rewards: pl.DataFrame | pl.LazyFrame,
     weights: Mapping[str, float],

@@ -6,16 +6,18 @@ from typing import Any, Final
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
-from ..base.engines import RunBy, divided
+from ..base.arguments import Threads
+from ..base.division import Arguments, Division, Order, Pieces
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected, one_trace
-from ..corpus.names import declared_names, names_of, said_of_tools
+from ..corpus.frames import collected, one_trace
+from ..corpus.names import TOOLS, declared_names, names_of, said_of_tools, with_named_tools
 from ..corpus.pieces import empty_store
+from ..corpus.reward import check_channels
 from ..schedules.scheduling import Durations, MaxGap, timing_options
 from .windows import Windows, windows_of, with_params
 
@@ -40,7 +42,7 @@ REWARDS: Final = pl.Schema(
 """Columns and types of what `compute` returns."""
 
 
-@public
+@verb
 def rules() -> pl.DataFrame:
     """List the rules that `compute` knows.
 
@@ -82,8 +84,30 @@ def rules() -> pl.DataFrame:
     return pl.DataFrame(_core.reward_rules(), schema=schema)
 
 
-@public
-@divided("rewards.compute")
+def _with_channels(corpus: Corpus, given: Arguments) -> Arguments:
+    channels = given.named.get("channels")
+    if isinstance(channels, dict):
+        check_channels(corpus, channels.values())
+    return with_named_tools(corpus, given)
+
+
+def _check_schedules(given: Arguments, pieces: Pieces) -> None:
+    if compares_windows(given.by_name(compute)["rewards"]):
+        raise ParameterError(
+            "anneal='diagnostic' compares all traces of a step of training, and a task sees its own alone:"
+            " compute this rule on one machine, or plan it with another schedule"
+        )
+
+
+def _in_order_of_rules(given: Arguments) -> Order:
+    rules = given.by_name(compute)["rewards"]
+    return Order(blocks=("reward", (rules,) if isinstance(rules, str) else tuple(rules)))
+
+
+@verb(
+    rows="a rule, trace and unit",
+    division=Division(asked=_with_channels, narrowed=TOOLS, check=_check_schedules, order=_in_order_of_rules),
+)
 def compute(
     corpus: Corpus,
     rewards: Rules,
@@ -97,7 +121,7 @@ def compute(
     max_gap: MaxGap = "auto",
     program_order: bool = False,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Compute rewards by rules: what each run, or each unit of it, is paid.
@@ -151,8 +175,6 @@ def compute(
     >>> paid.columns[:6]
     ['trace', 'trace_id', 'task_id', 'reward', 'family', 'unit']
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     asked = _asked(rewards, channels)
     tools = said_of_tools(corpus, untrusted_tools, trusted_tools, ())
     options = {
@@ -180,7 +202,7 @@ def compute(
     return pl.concat(told)
 
 
-@public
+@verb
 def explain(
     corpus: Corpus,
     trace: int | str,
@@ -227,7 +249,6 @@ def explain(
     >>> sum(parts["value"]) == parts["total"][0]
     True
     """
-    check_corpus(corpus)
     if not isinstance(reward, str):
         raise ParameterError(f"reward is of type {type(reward).__name__}, expected a name of rewards.rules()")
     asked = _asked({reward: params or {}}, channels)
@@ -266,7 +287,7 @@ def explain(
     )
 
 
-@public
+@verb
 def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     """Attach computed rewards of the team to a corpus as channels, which every verb takes as ``reward=``.
 
@@ -290,7 +311,6 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     >>> ot.credit(own, reward="parl", unit="agent")["reward"].unique().to_list()
     ['parl']
     """
-    check_corpus(corpus)
     rows = collected(rewards, "rewards", ("trace", "reward", "unit", "value"))
     smaller = rows.filter(pl.col("unit").cast(pl.String) != "team")
     if smaller.height:

@@ -6,24 +6,23 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
-from ..base.engines import RunBy, divided
+from ..base.arguments import Threads
+from ..base.division import Division
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
-from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
-from ..corpus.names import expect_known, names_of, number_column, said_of_tools
+from ..corpus.names import TOOLS, expect_known, names_of, number_column, said_of_tools, with_named_tools
 from ..corpus.pieces import core_frames
 
 Carry = Literal["all", "context", "safety_flow"]
 
-_CARRY: Final = ("all", "context", "safety_flow")
+OF_TOOLS: Final = Division(asked=with_named_tools, narrowed=TOOLS)
+"""A task is called with the names of tools that stand for patterns in the whole corpus."""
 
 
-@public
-@divided("taint")
+@verb(rows="a trace", division=OF_TOOLS)
 def taint(
     corpus: Corpus,
     *,
@@ -35,7 +34,7 @@ def taint(
     probabilistic: tuple[float, float] | None = None,
     program_order: bool = False,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Follow untrusted content through every run: what it reached, how soon, and whether the outcome has it.
@@ -143,8 +142,7 @@ def taint(
         return core_frames(corpus, lambda store: _core.taint(store, **rules, progress=callback))
 
 
-@public
-@divided("safety.tainted_events")
+@verb(rows="a tainted event", division=OF_TOOLS)
 def tainted_events(
     corpus: Corpus,
     *,
@@ -156,7 +154,7 @@ def tainted_events(
     probabilistic: tuple[float, float] | None = None,
     program_order: bool = False,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """List the events that `taint` reached.
@@ -209,8 +207,7 @@ engine, threads, progress
         return core_frames(corpus, lambda store: _core.tainted_events(store, **rules, progress=callback))
 
 
-@public
-@divided("safety.sanitizer_cut")
+@verb(rows="an event to clean", division=OF_TOOLS)
 def sanitizer_cut(
     corpus: Corpus,
     *,
@@ -221,7 +218,7 @@ def sanitizer_cut(
     allow: Iterable[str] = (),
     program_order: bool = False,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Find the events whose cleaning would have kept the outcome clean, at the least cost.
@@ -285,10 +282,6 @@ def _rules(
     threads: int | None,
 ) -> dict[str, Any]:
     """What the core takes, once every name is one that some trace has."""
-    check_corpus(corpus)
-    check_numbers(threads=threads)
-    if carry not in _CARRY:
-        raise ParameterError(unknown_name("word for carry", str(carry), list(_CARRY)))
     said, agents = said_of_tools(corpus, *tools), names_of("allow", allow)
     if agents:
         expect_known(corpus, "agent", agents)

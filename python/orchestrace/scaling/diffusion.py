@@ -3,18 +3,19 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, overload
+from typing import Annotated, Any, Final, Literal, overload
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Resamples, Seed, Threads, Whole
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, collected
+from ..corpus.frames import collected
 from ..credit.verb import credit
 from ..statistics.influence import check_confidence, mean_interval
 from ..synthetic.planting import planted
@@ -61,11 +62,11 @@ def rollouts_needed(
     alpha: float = 0.05,
     power: float = 0.8,
 ) -> list[int]: ...
-@public
+@verb
 def rollouts_needed(
     n: int | Sequence[int],
     *,
-    block: int | None = None,
+    block: Annotated[int | None, Whole()] = None,
     noise: float = 0.0,
     alpha: float = 0.05,
     power: float = 0.8,
@@ -113,7 +114,7 @@ def rollouts_needed(
     reach = _reach(alpha, power)
     if isinstance(n, Sequence):
         return [rollouts_needed(one, block=block, noise=noise, alpha=alpha, power=power) for one in n]
-    check_numbers(n=n, block=block)
+    check_numbers(n=n)
     for name, value in (("n", n), ("block", block)):
         if value == 0 or (value is None and name == "n"):
             raise ParameterError(f"{name} is {value}, expected 1 or more")
@@ -162,7 +163,7 @@ class DiffusionLaw:
     slope: pl.DataFrame
 
 
-@public
+@verb
 def diffusion_law(
     lengths: Sequence[int] = (8, 16, 32, 64, 128),
     *,
@@ -174,10 +175,10 @@ def diffusion_law(
     rollouts: int = 400,
     replicates: int = 10,
     group_size: int = 1,
-    n_boot: int = 1000,
+    n_boot: Resamples = 1000,
     confidence: float = 0.95,
-    seed: int = 0,
-    threads: int | None = None,
+    seed: Seed = 0,
+    threads: Threads = None,
 ) -> DiffusionLaw:
     """Measure how credit loses sight of single events as runs get longer, beside what theory says.
 
@@ -238,11 +239,9 @@ def diffusion_law(
     [32, 126, 503]
     """
     sizes = _check_lengths(lengths)
-    if source not in ("planted", "simulated"):
-        raise ParameterError(unknown_name("source", str(source), ["planted", "simulated"]))
     _check_noise(noise)
     counts = {"block": block, "rollouts": rollouts, "replicates": replicates, "group_size": group_size}
-    check_numbers(**counts, n_boot=n_boot, seed=seed, threads=threads)
+    check_numbers(**counts)
     for name, value in counts.items():
         if value == 0 or (value is None and name != "block"):
             raise ParameterError(f"{name} is {value}, expected 1 or more")
@@ -277,7 +276,7 @@ def diffusion_law(
     )
 
 
-@public
+@verb
 def credit_snr(
     corpus: Corpus, credits: pl.DataFrame | pl.LazyFrame, *, by: str | Sequence[str] = "type"
 ) -> pl.DataFrame:
@@ -332,7 +331,6 @@ def credit_snr(
     >>> bool((table["snr"].drop_nulls() > 0).all())
     True
     """
-    check_corpus(corpus)
     keys = [by] if isinstance(by, str) else list(by)
     names = corpus.events.collect_schema().names()
     for key in keys:

@@ -7,13 +7,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Confidence, Count, Resamples, Seed
 from ..base.arrays import Floats
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.frames import collected
-from ..statistics.influence import check_confidence
 from ..statistics.resampling import FEWEST_CLUSTERS, percentiles
 from .law_evidence import Rows, deal, held_out, resampled, simplest
 from .law_models import LAWS, Law
@@ -66,7 +65,7 @@ _PREDICTIONS: Final = {
 _TAKEN: Final = {"group", "cluster", "y", "read", *_LAWS, *_PREDICTIONS}
 
 
-@public
+@verb
 def fit_law(
     frame: pl.DataFrame | pl.LazyFrame,
     *,
@@ -76,10 +75,10 @@ def fit_law(
     errors: Errors = "relative",
     cluster: str | None = "trace_id",
     by: str | Sequence[str] | None = None,
-    folds: int = 5,
-    n_boot: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    folds: Count = 5,
+    n_boot: Resamples = 1000,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Fit scaling laws to a column, and choose between them by their error on held-out traces.
 
@@ -166,12 +165,8 @@ def fit_law(
     [('scale', 0.31, True), ('exponent', 0.5, True)]
     """
     wanted = _check_models(models)
-    if errors not in ("relative", "absolute"):
-        raise ParameterError(unknown_name("errors", str(errors), ["relative", "absolute"]))
-    check_numbers(folds=folds, n_boot=n_boot, seed=seed)
     if folds < 2:
         raise ParameterError(f"folds is {folds}, expected 2 or more")
-    confidence = check_confidence(confidence)
     keys = [by] if isinstance(by, str) else list(by or [])
     rows, groups = _rows(frame, x, y, cluster, keys)
     parts = {own["group"][0]: own for own in rows.partition_by("group")}
@@ -188,13 +183,13 @@ def fit_law(
     return told.select(pl.col("by").struct.unnest(), pl.exclude("by"))
 
 
-@public
+@verb
 def predict_law(
     fit: pl.DataFrame,
     at: float | Sequence[float],
     *,
     model: Model | None = None,
-    confidence: float = 0.95,
+    confidence: Confidence = 0.95,
     beyond_a_decade: bool = False,
 ) -> pl.DataFrame:
     """Predict other sizes by fitted laws, with intervals, and say how far that extrapolates.
@@ -250,7 +245,6 @@ def predict_law(
     absent = [name for name in _LAWS if not isinstance(fit, pl.DataFrame) or name not in fit.columns]
     if absent:
         raise ParameterError(f"fit has no column '{absent[0]}': pass what fit_law returned")
-    confidence = check_confidence(confidence)
     sizes = _check_sizes(at)
     if model is not None:
         _check_models([model])

@@ -10,11 +10,11 @@ from typing import Final
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.schema import unknown_name
 from ..base.text import plain
+from ..base.verbs import verb
 from .coverage import coverage
 
 COUNTED: Final = (
@@ -44,7 +44,7 @@ class Artifact:
     excluded: pl.DataFrame
 
 
-@public
+@verb
 def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
     """Recompute the statistics of the survey artifact, and show which of its cells are computed here.
 

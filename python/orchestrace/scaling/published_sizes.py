@@ -4,17 +4,17 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Whole
 from ..base.arrays import Floats
-from ..base.checks import check_numbers
 from ..base.errors import InputError, ParameterError
 from ..base.schema import CREDITS, unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from .axes import AXES, Axis, scale_of
@@ -37,7 +37,7 @@ _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "day": 86_400, "week": 604_800}
 _KEYS: Final = ("trace", "trace_id")
 
 
-@public
+@verb
 def envelopes() -> pl.DataFrame:
     """List the sizes of published systems, with sources; a blank value was not found.
 
@@ -91,7 +91,7 @@ def duration_seconds(written: str) -> float | None:
     return None if size is None else float(number) * size
 
 
-@public
+@verb
 def gap(
     data: Corpus | pl.DataFrame | pl.LazyFrame,
     *,
@@ -99,7 +99,7 @@ def gap(
     against: str | None = None,
     published: pl.DataFrame | None = None,
     axes: Sequence[str] | None = None,
-    min_axes: int | None = None,
+    min_axes: Annotated[int | None, Whole()] = None,
 ) -> pl.DataFrame:
     """Locate runs on logarithmic axes of scale, and measure how far they are from published systems.
 
@@ -165,10 +165,7 @@ def gap(
     >>> near.select("nearest_kind", "axes_used", "log10_ratio_n_agents", "log10_ratio_n_steps").rows()
     [('academic', 2, -2.0, -2.0), ('industrial', 2, -1.0, -1.0)]
     """
-    if by not in ("trace", "axis"):
-        raise ParameterError(unknown_name("by", str(by), ["trace", "axis"]))
     over = _axes(axes)
-    check_numbers(min_axes=min_axes)
     min_axes = min(2, len(over)) if min_axes is None else min_axes
     if not 1 <= min_axes <= len(over):
         raise ParameterError(f"min_axes is {min_axes}, expected 1 to {len(over)}")

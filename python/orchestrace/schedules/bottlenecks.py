@@ -5,13 +5,11 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
-from ..base.errors import ParameterError
+from ..base.arguments import Threads
 from ..base.progress import Progress, reporting
-from ..base.schema import CREDITS, unknown_name
+from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.owners import owners
 from ..corpus.pieces import core_frames
 from .scheduling import Durations, MaxGap, schedule, timing_options
@@ -35,7 +33,7 @@ def _order(by: Key) -> list[str]:
     return ["trace", "trace_id", by, *(name for name in _COLUMNS if not name.startswith("trace"))]
 
 
-@public
+@verb
 def critical_path(
     corpus: Corpus,
     *,
@@ -85,9 +83,6 @@ def critical_path(
     >>> bool(((sums - span).abs() < 1e-9 * span).all())
     True
     """
-    check_corpus(corpus)
-    if by not in _KEYS:
-        raise ParameterError(unknown_name("word for by", str(by), list(_KEYS)))
     options = {**timing_options(durations, max_gap, program_order), "threads": threads}
     with reporting(progress, "measuring") as callback:
         parts = [_of_piece(piece, by, {**options, "progress": callback}) for piece in corpus.slices()]
@@ -136,14 +131,14 @@ def _of_piece(corpus: Corpus, by: Key, options: dict[str, Any]) -> pl.DataFrame:
     )
 
 
-@public
+@verb
 def drag(
     corpus: Corpus,
     *,
     durations: Durations = "auto",
     max_gap: MaxGap = "auto",
     program_order: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Measure for every event of the critical path how much sooner the run would end if it took no time.
@@ -174,16 +169,14 @@ def drag(
     >>> bool((rows["drag"] <= rows["duration"] + 1e-9).all())
     True
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     options = {**timing_options(durations, max_gap, program_order), "threads": threads}
     with reporting(progress, "measuring") as callback:
         return core_frames(corpus, lambda store: _core.drag(store, **options, progress=callback))
 
 
-@public
+@verb
 def dominators(
-    corpus: Corpus, *, program_order: bool = False, threads: int | None = None, progress: Progress = None
+    corpus: Corpus, *, program_order: bool = False, threads: Threads = None, progress: Progress = None
 ) -> pl.DataFrame:
     """List the events that every path to the outcome passes: those that a run could not do without.
 
@@ -215,16 +208,14 @@ def dominators(
     >>> ot.schedules.dominators(corpus).height == counts.sum()
     True
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     options: dict[str, Any] = {"program_order": program_order, "threads": threads}
     with reporting(progress, "measuring") as callback:
         return core_frames(corpus, lambda store: _core.dominators(store, **options, progress=callback))
 
 
-@public
+@verb
 def concurrency_profile(
-    corpus: Corpus, *, threads: int | None = None, progress: Progress = None
+    corpus: Corpus, *, threads: Threads = None, progress: Progress = None
 ) -> pl.DataFrame:
     """Count the agents that are present from moment to moment.
 
@@ -257,8 +248,6 @@ def concurrency_profile(
     >>> peaks.to_list() == ot.metrics(corpus, groups=["span"])["peak_concurrency"].to_list()
     True
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     with reporting(progress, "measuring") as callback:
         lives = core_frames(corpus, lambda store: _core.lifetimes(store, threads=threads, progress=callback))
     of = lives.select("trace", "trace_id", "present_from", "present_to")

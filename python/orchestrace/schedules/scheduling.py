@@ -2,20 +2,20 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
-from ..base.engines import RunBy, divided
+from ..base.arguments import Threads
+from ..base.division import Division, Order
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.ranges import in_range
-from ..base.schema import CREDITS, REPLAYS, unknown_name
+from ..base.schema import CREDITS, REPLAYS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.names import expect_known
 from ..corpus.pieces import empty_store
 from ..interventions.composition import Spec, Specified, parts_of
@@ -23,7 +23,6 @@ from ..interventions.timing import Concurrency, Pool, Queue, Release, concurrenc
 
 Durations = Literal["auto", "explicit", "gap"]
 MaxGap = float | Literal["auto"] | None
-DURATIONS: Final = ("auto", "explicit", "gap")
 
 SCHEDULE_KINDS = frozenset(
     {"concurrency", "speed_up", "cap_stragglers", "remove", "merge", "split", "serialize"}
@@ -65,8 +64,7 @@ _CURVE = {
 }
 
 
-@public
-@divided("schedules.schedule")
+@verb(rows="an event", division=Division())
 def schedule(
     corpus: Corpus,
     *,
@@ -78,7 +76,7 @@ def schedule(
     max_gap: MaxGap = "auto",
     program_order: bool = False,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Compute when every event happens if it begins as soon as it can, and how late it could be.
@@ -137,8 +135,6 @@ def schedule(
     >>> table.filter("critical")["slack"].sum()
     0.0
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     if slots is not None and not isinstance(slots, int):
         raise ParameterError(f"slots is {slots!r}, expected one number or None; scaling_curve takes several")
     (only,) = concurrency(slots, pool=pool, queue=queue, release=release).slots
@@ -161,7 +157,7 @@ def replay_schedule(
     durations: Durations = "auto",
     max_gap: MaxGap = "auto",
     program_order: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Replay schedules: the same events at other times.
@@ -206,8 +202,6 @@ def replay_schedule(
     >>> table.height, table["makespan_cf"][:3].equals(table["makespan_cf"][3:])
     (6, True)
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     scenarios = [one for intervention in interventions for one in scenarios_of(intervention)]
     _check_names(corpus, [change for _, core in scenarios for change in core["changes"]])
     options = timing_options(durations, max_gap, program_order)
@@ -217,8 +211,7 @@ def replay_schedule(
     return told.with_columns(**nulls).select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
 
 
-@public
-@divided("schedules.scaling_curve")
+@verb(rows="a trace and number of slots", division=Division(order=lambda given: Order(by=("trace",))))
 def scaling_curve(
     corpus: Corpus,
     slots: Sequence[int | None] = (1, 2, 4, 8, None),
@@ -229,7 +222,7 @@ def scaling_curve(
     max_gap: MaxGap = "auto",
     program_order: bool = False,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Compute makespan, cost and utilization of every trace on k slots, with the bounds of Graham and Brent.
@@ -277,8 +270,6 @@ def scaling_curve(
     >>> one["makespan"].equals(one["upper"]) or (one["makespan"] - one["work"]).abs().max() < 1e-9
     True
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     asked = concurrency(slots, pool=pool, queue=queue)
     options = timing_options(durations, max_gap, program_order)
     found = _replayed(corpus, scenarios_of(asked), options, threads, progress)
@@ -299,11 +290,9 @@ def scaling_curve(
 
 def timing_options(durations: object, max_gap: object, program_order: bool) -> dict[str, Any]:
     """How events are timed, as the core takes it."""
-    if durations not in DURATIONS:
-        raise ParameterError(unknown_name("word for durations", str(durations), list(DURATIONS)))
     number = isinstance(max_gap, int | float) and not isinstance(max_gap, bool)
     if not number and max_gap is not None and max_gap != "auto":
-        raise ParameterError(f'max_gap is {max_gap!r}, expected "auto", a number of 0 or more, or None')
+        raise ParameterError(f"max_gap is {max_gap!r}, expected a number of at least 0, 'auto' or None")
     return {"durations": durations, "max_gap": max_gap, "program_order": bool(program_order)}
 
 

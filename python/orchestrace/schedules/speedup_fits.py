@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.frames import collected
 
 _FITS = {
@@ -27,7 +27,7 @@ _FITS = {
 NEEDED = ("trace", "k", "makespan")
 
 
-@public
+@verb
 def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | None = None) -> pl.DataFrame:
     """Fit Amdahl's law and the universal scalability law to a scaling curve.
 

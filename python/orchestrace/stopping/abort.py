@@ -7,11 +7,12 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Alpha, Seed
 from ..base.arrays import Floats
-from ..base.checks import check_flags, check_numbers, check_share
+from ..base.checks import check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..statistics.folds import keyed_hash
 from ..statistics.learners import one_thread
 from .abort_rule import FITTED, AbortRule, Given, Model, Validity, check_scores
@@ -31,13 +32,13 @@ RATIOS: Final = ("ratio", "survival")
 _VALIDITY: Final[dict[str, Validity]] = {"ville": "model", "conformal": "marginal", "pac": "confidence"}
 
 
-@public
+@verb
 def fit_abort(
     epochs: pl.DataFrame,
     *,
     method: Method = "conformal",
     evidence: Evidence | pl.Expr = "auto",
-    alpha: float = 0.1,
+    alpha: Alpha = 0.1,
     confidence: float | None = None,
     fit_share: float | None = None,
     unit: Unit = "task",
@@ -46,7 +47,7 @@ def fit_abort(
     cost: Cost = "auto",
     success: float = 1.0,
     penalty: float = 1.0,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> AbortRule:
     """Fit a rule that aborts runs which will fail, and cuts at most a share `alpha` of the successful ones.
 
@@ -143,12 +144,9 @@ def fit_abort(
     'P(alarm at any epoch | success) <= 0.1, over calibration and a new run from the same source'
     """
     check_method(method)
-    alpha = check_share(alpha, "alpha", 0.0, 1.0)
     confidence = check_confident(confidence, method)
     if fit_share is not None:
         fit_share = check_share(fit_share, "fit_share", 0.0, 1.0)
-    check_numbers(seed=seed)
-    check_flags(cross=cross)
     kind = _evidence(method, evidence)
     for name, word, words in (("unit", unit, ("task", "run")), ("ties", ties, ("strict", "random"))):
         if word not in words:

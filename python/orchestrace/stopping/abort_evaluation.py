@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Confidence, Resamples, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..decisions.rows import params_text
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import mean_interval
 from ..statistics.rankings import midranks, segment_starts, sums
 from ..statistics.resampling import draws, percentiles
 from .abort_rule import AbortRule, check_scores
@@ -50,7 +50,7 @@ LOOKS: Final = pl.Schema(
 """Columns of what `abort_looks` returns."""
 
 
-@public
+@verb
 def evaluate_abort(
     epochs: pl.DataFrame,
     rules: Rules,
@@ -58,9 +58,9 @@ def evaluate_abort(
     against: str | None = None,
     cost: Cost = "auto",
     success: float = 1.0,
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Evaluate abort rules on runs that they were not fitted on.
 
@@ -126,8 +126,6 @@ def evaluate_abort(
     >>> found.select("far", "power", "early", "saved_failed", "lost").row(0)
     (0.5, 0.5, 0.5, 0.125, 0.0)
     """
-    confidence = check_confidence(confidence)
-    check_numbers(n_boot=n_boot, seed=seed)
     if isinstance(success, bool) or not isinstance(success, int | float):
         raise ParameterError(f"success is {success!r}, expected a number")
     named = _named(rules)
@@ -247,7 +245,7 @@ def _costs(
             row["reason"] = row["reason"] or "support.absent"
 
 
-@public
+@verb
 def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: float = 1.0) -> pl.DataFrame:
     """Report for every epoch k what a single look there would be worth.
 

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Alpha
 from ..base.arrays import Bools, Floats
-from ..base.checks import check_share
 from ..base.errors import ParameterError
+from ..base.verbs import verb
 from ..decisions.rows import params_text
 from ..statistics.learners import one_thread
 from .epochs import REASON
@@ -152,8 +152,8 @@ class AbortRule:
         n = self.n_calibration
         return min(2.0 * (n - (self.rank or n) + FOLDS) / (n + FOLDS), 1.0)
 
-    @public
-    def at(self, alpha: float) -> "AbortRule":
+    @verb
+    def at(self, alpha: Alpha) -> "AbortRule":
         """The same evidence and calibration at another level.
 
         Parameters
@@ -186,7 +186,6 @@ class AbortRule:
         >>> rule.at(0.05).reason
         'calibration.small'
         """
-        alpha = check_share(alpha, "alpha", 0.0, 1.0)
         params = {**self.params, "alpha": alpha}
         if self._model is None:
             return replace(self, alpha=alpha, params=params)
@@ -209,7 +208,7 @@ class AbortRule:
             _tie=float(self._draws[at]) if self.params["ties"] == "random" else None,
         )
 
-    @public
+    @verb
     def apply(self, epochs: pl.DataFrame) -> pl.DataFrame:
         """Say at every epoch whether the rule gives an alarm.
 

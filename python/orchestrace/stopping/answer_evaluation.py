@@ -9,14 +9,14 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Confidence, Count, Resamples, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..base.verbs import verb
 from ..decisions.rows import TIER
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import mean_interval
 from ..statistics.learners import in_one_order
 from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
 from .answers import Answers, Price, Problem, answers
@@ -72,7 +72,7 @@ class HeldOut:
 
 
 @concerns("O5")
-@public
+@verb
 @in_one_order
 def evaluate(
     epochs: pl.DataFrame,
@@ -84,10 +84,10 @@ def evaluate(
     cost: str = "epochs",
     features: Sequence[str] | None = None,
     trees: bool = False,
-    folds: int = FOLDS,
-    confidence: float = 0.95,
-    n_boot: int = 2000,
-    seed: int = 0,
+    folds: Count = FOLDS,
+    confidence: Confidence = 0.95,
+    n_boot: Resamples = 2000,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Evaluate stopping rules on runs that they have not seen.
 
@@ -153,8 +153,6 @@ def evaluate(
     >>> table["method"].to_list()
     ['recorded', 'fixed', 'lsm']
     """
-    check_numbers(folds=folds, n_boot=n_boot, seed=seed)
-    confidence = check_confidence(confidence)
     asked = named(methods)
     regress = regressed_by(trees)
     if folds < 2:

@@ -9,11 +9,11 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Seed
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..base.verbs import verb
 from ..statistics.learners import in_one_order
 from .answer_evaluation import held_out, named
 from .answers import Answers, Price, Problem, answers
@@ -38,7 +38,7 @@ REGRETS: Final = pl.Schema(
 """Columns and types of what `regret` returns."""
 
 
-@public
+@verb
 def rules() -> pl.DataFrame:
     """List the rules that `evaluate` compares.
 
@@ -77,7 +77,7 @@ class StoppingRule:
     _fitted: Fitted = field(repr=False)
     _options: dict[str, Any] = field(repr=False)
 
-    @public
+    @verb
     @in_one_order
     def apply(self, epochs: pl.DataFrame) -> pl.DataFrame:
         """Say at every epoch whether the rule stops there.
@@ -111,7 +111,7 @@ class StoppingRule:
         )
 
 
-@public
+@verb
 @in_one_order
 def fit(
     epochs: pl.DataFrame,
@@ -183,7 +183,7 @@ def fit(
 
 
 @concerns("O5")
-@public
+@verb
 def regret(
     epochs: pl.DataFrame, *, problem: Problem = "answer", price: Price = 0.0, cost: str = "epochs"
 ) -> pl.DataFrame:
@@ -264,7 +264,7 @@ def _under_run(runs: Answers, first: pl.DataFrame, at_end: Any) -> pl.DataFrame:
     return both.group_by("trace").agg(under_run=gained)
 
 
-@public
+@verb
 @in_one_order
 def export(
     epochs: pl.DataFrame,
@@ -275,8 +275,8 @@ def export(
     cost: str = "epochs",
     features: Sequence[str] | None = None,
     trees: bool = False,
-    folds: int = FOLDS,
-    seed: int = 0,
+    folds: Count = FOLDS,
+    seed: Seed = 0,
 ) -> pl.DataFrame:
     """Make training rows for a stopping head, each valued by a fit that leaves its task out.
 
@@ -314,7 +314,6 @@ def export(
     >>> rows["advantage_stop"].max() <= 0
     True
     """
-    check_numbers(folds=folds, seed=seed)
     named([method])
     if not METHODS[method].learned:
         learned = [name for name, one in METHODS.items() if one.learned]

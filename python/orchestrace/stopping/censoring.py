@@ -13,11 +13,11 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Count, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..statistics.learners import in_one_order
 from ..statistics.regression import logistic, sigmoid
 from .answers import Answers, answers
@@ -64,10 +64,10 @@ class Claim:
     reason: str | None
 
 
-@public
+@verb
 @in_one_order
 def overlap(
-    epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: int = FOLDS, seed: int = 0
+    epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: Count = FOLDS, seed: Seed = 0
 ) -> pl.DataFrame:
     """Report up to which epoch recordings support claims about runs that go on past their recorded stop.
 
@@ -109,7 +109,6 @@ def overlap(
     >>> ot.stopping.overlap(epochs).filter("claimed")["k"].to_list()
     [1, 2, 3, 4, 5, 6, 7, 8]
     """
-    check_numbers(folds=folds, seed=seed)
     if folds < 2:
         raise ParameterError(f"folds is {folds}, expected 2 or more")
     chosen = None if features is None else tuple(features)

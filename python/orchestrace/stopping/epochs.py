@@ -5,9 +5,9 @@ from typing import Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..decisions.rows import REASON as KNOWN_REASONS
 
 SOURCES: Final = ("draft", "score", "attempt", "turn")
@@ -76,7 +76,7 @@ _JUDGMENTS: Final[tuple[tuple[str, pl.Expr, str], ...]] = (
 )
 
 
-@public
+@verb
 def from_frame(
     frame: pl.DataFrame,
     *,
@@ -166,7 +166,7 @@ def from_frame(
     ).cast(EPOCHS)
 
 
-@public
+@verb
 def quarantined(
     frame: pl.DataFrame,
     *,

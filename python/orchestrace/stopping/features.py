@@ -4,9 +4,9 @@ from typing import Final
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
+from ..base.verbs import verb
 from .runs import Cost, check_cost, check_epochs
 
 OF_SCORES: Final = ("x_s", "x_s_mean", "x_s_min", "x_s_max", "x_s_delta", "x_s_ewm")
@@ -15,7 +15,7 @@ _FRESH: Final = 0.3  # weight of the newest score in the exponential mean
 _SMALL: Final = 2.0**-64
 
 
-@public
+@verb
 def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "auto") -> pl.DataFrame:
     """Compute the features of every epoch from this epoch and those before it.
 

@@ -6,16 +6,16 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.frames import collected
 from .answer_evaluation import VALUES, evaluate
 
 _NEEDED: Final = ("price", "method", "quality", "cost", "n_runs", "n_tasks")
 
 
-@public
+@verb
 def frontier(
     epochs: pl.DataFrame,
     methods: Sequence[str] | None = None,
@@ -75,7 +75,7 @@ def _curve(curve: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
     return collected(curve, "curve", _NEEDED)
 
 
-@public
+@verb
 def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -> float | None:
     """Compute how much more quality one rule reaches than another, summed over the costs that both reach.
 

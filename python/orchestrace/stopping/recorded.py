@@ -8,16 +8,16 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.engines import RunBy, divided
+from ..base.division import Arguments, Division, Order, Pieces
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.text import briefly
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward, amounts
 from .answers import COSTS
-from .epochs import EPOCHS, SOURCES
+from .epochs import EPOCHS
 from .features import with_scores
 
 Source = Literal["draft", "score", "attempt", "turn"]
@@ -26,8 +26,25 @@ _DRAFTS: Final = ("orchestrator_decision", "aggregate")
 _IN_TRACE: Final = ("draft", "score", "turn")
 
 
-@public
-@divided("stopping.epochs")
+def check_source(given: Arguments, pieces: Pieces) -> None:
+    """Refuse tasks of attempts.
+
+    Raises
+    ------
+    ParameterError
+        The rows are numbered by their group in the whole corpus.
+    """
+    if "attempt" in (given.named.get("source"), *given.positional):
+        raise ParameterError(
+            "with source='attempt' a row is numbered by its group in the whole corpus: make this table on one"
+            " machine"
+        )
+
+
+@verb(
+    rows="an epoch of a run",
+    division=Division(check=check_source, order=lambda given: Order(by=("trace",))),
+)
 def epochs(
     corpus: Corpus,
     source: Source | None = None,
@@ -86,9 +103,6 @@ def epochs(
     >>> table.group_by("trace").agg(table["last"].sum() == 4).height
     4
     """
-    check_corpus(corpus)
-    if source is not None and source not in SOURCES:
-        raise ParameterError(unknown_name("source of epochs", str(source), list(SOURCES)))
     budgets = _budgets(budget)
     rewards = _NO_REWARDS
     if reward is not None and len(corpus):

@@ -7,13 +7,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Alpha, Confidence, Seed
 from ..base.arrays import Floats
-from ..base.checks import check_numbers, check_share
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..decisions.rows import params_text
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import mean_interval
 from .abort_rule import check_scores
 from .epochs import REASON
 from .runs import Runs, check_epochs, of_runs, one_per_task
@@ -86,7 +85,7 @@ class ReleaseRule:
     params: Mapping[str, object]
     _peaks: Floats = field(repr=False)
 
-    @public
+    @verb
     def apply(self, epochs: pl.DataFrame) -> pl.DataFrame:
         """Say at every epoch whether the answer may be released.
 
@@ -157,14 +156,14 @@ class ReleaseRule:
         return of_runs(runs, columns).cast(RELEASES)
 
 
-@public
+@verb
 def fit_release(
     epochs: pl.DataFrame,
     *,
     method: Release = "conformal",
-    alpha: float = 0.1,
+    alpha: Alpha = 0.1,
     success: float = 1.0,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> ReleaseRule:
     """Fit a rule that releases an answer early, and on unsolvable tasks at most for a share `alpha`.
 
@@ -213,10 +212,6 @@ def fit_release(
     >>> ot.stopping.fit_release(ot.stopping.from_frame(pool), alpha=0.1).reason
     'calibration.small'
     """
-    if method not in ("conformal", "eprocess"):
-        raise ParameterError(unknown_name("method", str(method), ["conformal", "eprocess"]))
-    alpha = check_share(alpha, "alpha", 0.0, 1.0)
-    check_numbers(seed=seed)
     if isinstance(success, bool) or not isinstance(success, int | float):
         raise ParameterError(f"success is {success!r}, expected a number")
     runs = Runs.of(epochs, "epochs", float(success))
@@ -240,9 +235,9 @@ def _solvable(runs: Runs) -> Any:
     return np.array([task in solved for task in runs.tasks], dtype=bool)
 
 
-@public
+@verb
 def evaluate_release(
-    epochs: pl.DataFrame, rule: ReleaseRule, *, success: float = 1.0, confidence: float = 0.95
+    epochs: pl.DataFrame, rule: ReleaseRule, *, success: float = 1.0, confidence: Confidence = 0.95
 ) -> pl.DataFrame:
     """Evaluate a release rule on runs of tasks that are not in its pool.
 
@@ -293,7 +288,6 @@ def evaluate_release(
     """
     if not isinstance(rule, ReleaseRule):
         raise ParameterError(f"rule is of type {type(rule).__name__}, expected a rule of fit_release")
-    confidence = check_confidence(confidence)
     if isinstance(success, bool) or not isinstance(success, int | float):
         raise ParameterError(f"success is {success!r}, expected a number")
     runs = Runs.of(epochs, "epochs", float(success))

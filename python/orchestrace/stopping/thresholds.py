@@ -4,10 +4,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from ..base.arguments import public
+from ..base.arguments import Alpha
 from ..base.checks import check_share
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 
 Method = Literal["ville", "conformal", "pac"]
 
@@ -38,8 +39,8 @@ def _tolerance(n: int, rate: float, chance: float) -> int | None:
     return int(ranks[enough][0]) if enough.any() else None
 
 
-@public
-def calibration_needed(alpha: float, *, method: Method = "pac", confidence: float | None = None) -> int:
+@verb
+def calibration_needed(alpha: Alpha, *, method: Method = "pac", confidence: float | None = None) -> int:
     """Compute how many successful calibration runs a threshold needs at least.
 
     Parameters
@@ -75,7 +76,6 @@ def calibration_needed(alpha: float, *, method: Method = "pac", confidence: floa
     >>> [ot.stopping.calibration_needed(alpha) for alpha in (0.05, 0.1, 0.2)]
     [116, 49, 20]
     """
-    alpha = check_share(alpha, "alpha", 0.0, 1.0)
     check_method(method)
     confidence = check_confident(confidence, method)
     if method == "ville":

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from .. import _core
-from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.errors import InputError, ParameterError
 from ..base.paths import expanded, expect_an_end
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..credit.registry import registered as written_in_python
 from ..credit.verb import credit
@@ -152,7 +152,7 @@ class StudyConfig:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-@public
+@verb
 def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     """Read the configuration of a study.
 
@@ -203,7 +203,7 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
         raise ParameterError(f"{os.fspath(path)}: {error}") from None
 
 
-@public
+@verb
 def parse_config(given: Mapping[str, Any]) -> StudyConfig:
     """Make a configuration from the mapping that a TOML file holds.
 

@@ -6,20 +6,20 @@ from typing import Any, Final, get_args
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Confidence, Count, Seed, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..base.text import briefly
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, tasks_of
+from ..corpus.frames import tasks_of
 from ..credit.verb import Rewards, credit, methods
 from ..disk.partitioned import PartitionedCorpus
 from ..evaluation.comparison import Method
 from ..evaluation.rank_agreement import agreement, one_run
 from ..statistics import rankings
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import mean_interval
 from .config import MethodRun
 
 TOP: Final = 0.05
@@ -41,8 +41,8 @@ _SCHEMA: Final[dict[str, Any]] = {
 }
 
 
-@public
-def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
+@verb
+def prefixes(corpus: Corpus, share: float, *, min_events: Count = 1) -> Corpus:
     """Cut every trace to its beginning, as if the recording had stopped there.
 
     Parameters
@@ -82,8 +82,6 @@ def prefixes(corpus: Corpus, share: float, *, min_events: int = 1) -> Corpus:
     >>> len(half), half.events.collect().height < corpus.events.collect().height
     (3, True)
     """
-    check_corpus(corpus)
-    check_numbers(min_events=min_events)
     if isinstance(corpus, PartitionedCorpus):
         raise ParameterError("prefixes need a corpus in memory: read_traces, or one of corpus.pieces()")
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
@@ -122,7 +120,7 @@ def _closed(kept: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
         kept = kept.join(lost, on=["trace", "seq"], how="anti", maintain_order="left")
 
 
-@public
+@verb
 def downscale(
     corpus: Corpus,
     methods: Sequence[Method],
@@ -131,9 +129,9 @@ def downscale(
     unit: Unit = "agent",
     reward: Rewards = "team",
     min_events: int = 16,
-    confidence: float = 0.95,
-    seed: int = 0,
-    threads: int | None = None,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Run estimators again on the beginnings of long recordings, to see how results change with length.
@@ -187,8 +185,6 @@ def downscale(
     >>> trend.filter(metric="spearman", share=1.0)["value"].to_list()
     [1.0]
     """
-    check_numbers(seed=seed, threads=threads)
-    confidence = check_confidence(confidence)
     known = get_args(Unit)
     if not isinstance(unit, str) or unit not in known:
         raise ParameterError(unknown_name("unit", briefly(unit), list(known)))

@@ -5,10 +5,10 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.publication import write_parquet
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from .cells import CREDIT, REWARD, SCHEDULE, STOP, Cell
 from .folder import StudyFolder
 
@@ -102,7 +102,7 @@ _TASKS: Final[dict[str, Any]] = {"task": pl.Int64, "rho": pl.Float64, "sign": pl
 _TABLE_OF: Final = {REWARD: "rewards", STOP: "stops"}
 
 
-@public
+@verb
 def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame:
     """Read a table of a study, complete or not.
 

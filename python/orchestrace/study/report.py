@@ -7,9 +7,9 @@ from pathlib import Path
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.publication import published_file
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..scaling.published_sizes import envelopes as published
 from .envelope_map import checked, recorded
@@ -21,7 +21,7 @@ from .sections import Drawn, sections_of
 from .sheet import drawing
 
 
-@public
+@verb
 def report(
     folder: str | os.PathLike[str],
     *,

@@ -4,15 +4,15 @@ import os
 import warnings
 from collections.abc import Mapping
 from itertools import groupby
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Threads, Whole
 from ..base.engines import RunBy, engine_of
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
+from ..base.verbs import verb
 from ..credit.registry import OWN, registered
 from ..credit.verb import methods
 from ..distributed.verb_engines import PlanEngine
@@ -30,14 +30,14 @@ Points = dict[str, list[tuple[float, float, float]]]
 """By series, what is known: events and agents of a trace, seconds for it."""
 
 
-@public
+@verb
 def run(
     config: StudyConfig | Mapping[str, Any] | str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    workers: int | None = None,
+    workers: Annotated[int | None, Whole()] = None,
     engine: RunBy = None,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Measure every cell of a study: each method on corpora of every preset and size whose truth is known.
@@ -110,7 +110,6 @@ def run(
     >>> table.height, table["status"].unique().to_list()
     (8, ['ok'])
     """
-    check_numbers(workers=workers, threads=threads)
     if workers is not None and workers > 256:
         raise ParameterError(f"workers is {workers}, expected at most 256")
     made = None if engine is None else _engine(engine, threads, workers)

@@ -10,12 +10,11 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count
 from ..base.progress import Progress
 from ..base.text import counted, plain
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..costs.price_list import Prices
 from ..costs.verb import table
 from ..metrics.verb import metrics
@@ -136,7 +135,7 @@ class Story:
     tools: dict[str, list[str]]
     runs: pl.DataFrame
 
-    @public
+    @verb
     def sentences(self, path: str = "PATH") -> list[Sentence]:
         """The story, a sentence for each question; `path` stands in the commands for the recordings."""
         if not self.n_traces:
@@ -184,10 +183,9 @@ class Story:
         ]
         return whole + opened
 
-    @public
-    def text(self, path: str = "PATH", width: int = 80) -> str:
+    @verb
+    def text(self, path: str = "PATH", width: Count = 80) -> str:
         """The story as lines of at most `width` cells, commands apart, which are never broken."""
-        check_numbers(width=width)
         lines = []
         for about, said, command in self.sentences(path):
             folded = textwrap.wrap(said, max(width - _MARGIN, 20), break_on_hyphens=False)
@@ -372,7 +370,7 @@ def _listed(names: list[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
 
 
-@public
+@verb
 def story(
     corpus: Corpus,
     *,
@@ -427,7 +425,6 @@ def story(
     >>> told.n_traces, [about for about, _, _ in told.sentences()][:3]
     (5, ['Read', 'Answers', 'Tokens'])
     """
-    check_corpus(corpus)
     common: dict[str, Any] = {"threads": threads, "progress": progress}
     traces = corpus.traces.select("importer", "partial", "time_basis").collect()
     rows = metrics(corpus, max_gap=max_gap, **common)

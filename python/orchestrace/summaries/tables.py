@@ -3,13 +3,13 @@
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
 from ..base.ranges import finite
 from ..base.schema import SCHEMAS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 
 
-@public
+@verb
 def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
     """Summaries of a corpus: sizes, what was read, origins, measures, oddities and rejects.
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Seed, Whole
 from ..base.errors import ParameterError
 from ..base.text import briefly
+from ..base.verbs import verb
 
 STATES: Final = ("easy", "hard")
 ACTIONS: Final = ("no_spawn", "spawn")
@@ -38,7 +38,7 @@ class ChoiceTruth:
         """The worth of the policy that was recorded."""
         return self.value(dict(zip(STATES, SPAWNED.tolist(), strict=True)))
 
-    @public
+    @verb
     def value(self, spawn: Mapping[str, float], discount: float = 1.0) -> float:
         """The exact worth of a policy, by the chance that it spawns in each state.
 
@@ -70,14 +70,14 @@ class ChoiceTruth:
         return float((1.0 - HARD) * worth[0] + HARD * worth[1])
 
 
-@public
+@verb
 def choices(
-    runs: int = 1000,
+    runs: Count = 1000,
     *,
-    steps: int = 1,
+    steps: Annotated[int, Whole(1, 10_000)] = 1,
     end: float = 0.2,
-    runs_per_task: int = 5,
-    seed: int = 0,
+    runs_per_task: Count = 5,
+    seed: Seed = 0,
 ) -> tuple[pl.DataFrame, ChoiceTruth]:
     """Draw logged decisions to spawn, for which the worth of any other policy is known.
 
@@ -121,7 +121,6 @@ def choices(
     >>> truth.value({"easy": 0.0, "hard": 1.0}) > truth.recorded
     True
     """
-    check_numbers(runs=runs, steps=steps, runs_per_task=runs_per_task, seed=seed)
     runs, steps, runs_per_task, seed = (int(one) for one in (runs, steps, runs_per_task, seed))
     for name, number in (("runs", runs), ("runs_per_task", runs_per_task)):
         if number < 1:

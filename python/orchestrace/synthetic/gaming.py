@@ -1,16 +1,15 @@
 """Runs of an honest team, and of a team that games one reward or fails in one way: truth for detectors."""
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Count, Seed, Whole
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..rewards.mixing import mix
 from ..rewards.verb import compute
@@ -86,16 +85,16 @@ class GamedTruth:
     traces: pl.DataFrame
 
 
-@public
+@verb
 def gamed(
     game: Hazard | Failure | None = None,
     *,
-    tasks: int = 24,
-    runs_per_task: int = 5,
-    train_steps: int | None = None,
+    tasks: Count = 24,
+    runs_per_task: Count = 5,
+    train_steps: Annotated[int | None, Whole()] = None,
     strength: float = 1.0,
     length_spread: float = 0.2,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> tuple[Corpus, pl.DataFrame, GamedTruth]:
     """Make runs of an honest team, or of one that games a reward, with the rewards and the truth.
 
@@ -167,9 +166,6 @@ def gamed(
     >>> truth.alarms["detector"].to_list()
     ['idle_spawns']
     """
-    if game is not None and game not in GAMES:
-        raise ParameterError(unknown_name("game", str(game), list(GAMES)))
-    check_numbers(tasks=tasks, runs_per_task=runs_per_task, train_steps=train_steps, seed=seed)
     tasks = int(tasks)  # NumPy takes no flag for a size
     for name, number in {"tasks": tasks, "runs_per_task": runs_per_task}.items():
         if number < 1:

@@ -2,14 +2,14 @@
 
 import io
 import os
-from typing import BinaryIO, overload
+from typing import Annotated, BinaryIO, overload
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Seed, Threads, Whole
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.publication import published
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 
 
@@ -20,9 +20,9 @@ def generate(
     preset: str = "mixed",
     traces: int | None = None,
     events: int | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> Corpus: ...
 @overload
@@ -32,21 +32,21 @@ def generate(
     preset: str = "mixed",
     traces: int | None = None,
     events: int | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> dict[str, int]: ...
-@public
+@verb
 def generate(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,
     preset: str = "mixed",
-    traces: int | None = None,
-    events: int | None = None,
-    seed: int = 0,
+    traces: Annotated[int | None, Whole(0, 10**12)] = None,
+    events: Annotated[int | None, Whole(0, 10**12)] = None,
+    seed: Seed = 0,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> Corpus | dict[str, int]:
     """Make a corpus of schema-valid recordings; one seed gives the same bytes on any number of threads.
@@ -88,7 +88,6 @@ def generate(
     >>> len(ot.generate(traces=5, seed=0))
     5
     """
-    check_numbers(traces=traces, events=events, seed=seed, threads=threads)
     if seed is None:
         raise ParameterError("seed is None, expected a whole number")
     memory = io.BytesIO()

@@ -3,18 +3,19 @@
 import io
 import os
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, overload
+from typing import Annotated, Any, BinaryIO, Literal, overload
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _core
-from ..base.arguments import public
+from ..base.arguments import Seed, Threads, Whole
 from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.publication import published
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from .planted_game import PlantedGame, game_of
 
@@ -76,7 +77,7 @@ class Truth:
         )
         return "\n".join([f"Truth of a planted corpus, model '{self.model}'; rows and columns:", *rows])
 
-    @public
+    @verb
     def game(self, trace_id: str, unit: Literal["agent", "event"] = "agent") -> "PlantedGame":
         """Make the exact outcome of a run a function of who takes part.
 
@@ -117,7 +118,7 @@ class Truth:
 
         return game_of(self, trace_id, None, unit)
 
-    @public
+    @verb
     def value(self, masks: "ArrayLike", game: Any) -> "NDArray[np.float64]":
         """Play the game of a run among players that somebody else lists: for methods that call a function of
         coalitions run by run.
@@ -161,7 +162,7 @@ def planted(
     path: None = None,
     *,
     traces: int = 128,
-    seed: int = 0,
+    seed: Seed = 0,
     agents: int = 5,
     events: int = 20,
     length: int | None = None,
@@ -185,7 +186,7 @@ def planted(
     spawn_overlap: float = 0.2,
     spawn_confounding: float = 1.0,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> tuple[Corpus, Truth]: ...
 @overload
@@ -193,7 +194,7 @@ def planted(
     path: str | os.PathLike[str] | BinaryIO,
     *,
     traces: int = 128,
-    seed: int = 0,
+    seed: Seed = 0,
     agents: int = 5,
     events: int = 20,
     length: int | None = None,
@@ -217,10 +218,10 @@ def planted(
     spawn_overlap: float = 0.2,
     spawn_confounding: float = 1.0,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> tuple[dict[str, int], Truth]: ...
-@public
+@verb
 def planted(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,
@@ -228,7 +229,7 @@ def planted(
     seed: int = 0,
     agents: int = 5,
     events: int = 20,
-    length: int | None = None,
+    length: Annotated[int | None, Whole()] = None,
     length_spread: float = 0.0,
     depth: int = 2,
     branching: int = 3,
@@ -249,7 +250,7 @@ def planted(
     spawn_overlap: float = 0.2,
     spawn_confounding: float = 1.0,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> tuple[Corpus | dict[str, int], Truth]:
     """Make a corpus with planted contributions, and the truth about it.
@@ -387,7 +388,7 @@ def planted(
         "spawn_overlap": spawn_overlap,
         "spawn_confounding": spawn_confounding,
     }
-    check_numbers(**whole, length=length, threads=threads)
+    check_numbers(**whole)
     if length is not None and length >= 2**31:
         raise ParameterError(f"length is {length}, expected far less")
     for name, value in whole.items():

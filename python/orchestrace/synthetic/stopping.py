@@ -6,11 +6,11 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import public
+from ..base.arguments import Count, Seed
 from ..base.arrays import Floats
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
 from ..base.text import briefly
+from ..base.verbs import verb
 from ..statistics.regression import sigmoid
 
 #: Chances to climb a step and to fall one, by step: progress slows, and what is good may spoil.
@@ -38,16 +38,16 @@ class StopTruth:
     uncapped_fixed: float
 
 
-@public
+@verb
 def stops(
-    runs: int = 1000,
+    runs: Count = 1000,
     *,
-    deepest: int = 8,
+    deepest: Count = 8,
     price: float = 0.06,
     end: float = 0.1,
     lean: float = 0.0,
-    runs_per_task: int = 5,
-    seed: int = 0,
+    runs_per_task: Count = 5,
+    seed: Seed = 0,
 ) -> tuple[pl.DataFrame, StopTruth]:
     """Draw runs of epochs for which the value of the best rule of stopping is known.
 
@@ -94,7 +94,6 @@ def stops(
     >>> truth.recorded < truth.fixed < truth.value
     True
     """
-    check_numbers(runs=runs, deepest=deepest, runs_per_task=runs_per_task, seed=seed)
     runs, deepest = int(runs), int(deepest)  # NumPy takes no flag for a size
     for name, number, least in (
         ("runs", runs, 1),

@@ -20,9 +20,9 @@ import polars as pl
 from numpy.typing import NDArray
 
 from .. import _core
-from ..base.arguments import public
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..credit.fitted.gdpo import TRL_EPSILON, decoupled
 
 Numbers = pl.Series | NDArray[np.floating[Any]] | NDArray[np.integer[Any]] | Sequence[float]
@@ -31,7 +31,7 @@ Codes = pl.Series | NDArray[np.integer[Any]] | Sequence[int] | Sequence[str]
 Compat = Literal["verl"] | None
 
 
-@public
+@verb
 def grpo(
     rewards: "Numbers",
     groups: "Codes",
@@ -89,7 +89,7 @@ def grpo(
     )
 
 
-@public
+@verb
 def dr_grpo(
     rewards: "Numbers", groups: "Codes", *, compat: Compat = None, threads: int | None = None
 ) -> pl.Series:
@@ -106,7 +106,7 @@ def dr_grpo(
     return _relative(rewards, groups, scale="none", compat=compat, threads=threads)
 
 
-@public
+@verb
 def rloo(
     rewards: "Numbers", groups: "Codes", *, compat: Compat = None, threads: int | None = None
 ) -> pl.Series:
@@ -123,7 +123,7 @@ def rloo(
     return _relative(rewards, groups, scale="others", compat=compat, threads=threads)
 
 
-@public
+@verb
 def gdpo(
     rewards: "Mapping[str, Numbers]",
     groups: "Codes",
@@ -218,7 +218,7 @@ def gdpo(
     return pl.Series("advantage", values).fill_nan(None)
 
 
-@public
+@verb
 def dr_mas(
     rewards: "Numbers",
     groups: "Codes",
@@ -278,7 +278,7 @@ def dr_mas(
     )
 
 
-@public
+@verb
 def gae(
     rewards: "Numbers",
     values: "Numbers",
@@ -335,7 +335,7 @@ def gae(
     return _along(rows, offsets, order, gamma, gamma * lambda_, threads)
 
 
-@public
+@verb
 def return_to_go(
     rewards: "Numbers",
     offsets: "Codes",

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 
-from ..base.arguments import public
 from ..base.checks import check_numbers
 from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.reward import amounts, reward_of
@@ -37,7 +37,7 @@ _CRITICS: Final = ("gae", "sequential_gae", "dag_gae")
 """Methods whose advantages become returns by adding the critic's value."""
 
 
-@public
+@verb
 def trainer_table(
     corpus: Corpus,
     credits: Frame,

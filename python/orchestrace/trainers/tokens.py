@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count
 from ..base.errors import ParameterError
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..corpus.units import TracesByNumber
@@ -31,13 +31,13 @@ _KEPT: Final = (
 )
 
 
-@public
+@verb
 def token_credits(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,
     *,
     lambda_: float | None = None,
-    max_tokens: int = 10_000_000,
+    max_tokens: Count = 10_000_000,
 ) -> pl.DataFrame:
     """Assign the credit of events to the tokens that they wrote.
 
@@ -89,7 +89,6 @@ def token_credits(
     >>> tokens["tokens"][0].n_unique()
     1
     """
-    check_numbers(max_tokens=max_tokens)
     if lambda_ is not None and not (isinstance(lambda_, int | float) and 0.0 <= lambda_ <= 1.0):
         raise ParameterError(f"lambda_ is {lambda_!r}, expected a number from 0 to 1")
     frame = collected(credits, "credits", ("trace", "unit", "unit_id", "seq", "credit", "method"))

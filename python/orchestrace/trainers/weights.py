@@ -5,11 +5,10 @@ from typing import Final
 import polars as pl
 
 from .. import _core
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Threads
 from ..base.schema import CREDITS
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 
 WEIGHTS: Final = pl.Schema(
     {
@@ -29,8 +28,8 @@ WEIGHTS: Final = pl.Schema(
 _MOST_TOKENS: Final = 2**63 - 1
 
 
-@public
-def token_weights(corpus: Corpus, *, threads: int | None = None) -> pl.DataFrame:
+@verb
+def token_weights(corpus: Corpus, *, threads: Threads = None) -> pl.DataFrame:
     """Weigh the tokens of each agent so that long agents and large teams do not dominate a loss.
 
     Parameters
@@ -79,8 +78,6 @@ def token_weights(corpus: Corpus, *, threads: int | None = None) -> pl.DataFrame
     >>> mass.round(12).unique().to_list()
     [1.0]
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads)
     frames = [_weighed(piece, threads) for piece in corpus.slices()]
     return pl.concat([WEIGHTS.to_frame(), *frames])
 

@@ -7,15 +7,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import public
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Threads
 from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.progress import Progress, reporting
 from ..base.publication import published_file, refuse_existing
 from ..base.schema import unknown_name
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import Reward
 from ..costs.price_list import Prices, list_of
 from ..credit.verb import methods as known_methods
@@ -52,14 +51,14 @@ class View:
     left_out: tuple[str, ...]
 
 
-@public
+@verb
 def view(
     corpus: Corpus,
     path: str | os.PathLike[str],
     *,
     methods: Iterable[str] | None = None,
     reward: Reward = DEFAULT_REWARD,
-    runs: int = 30,
+    runs: Count = 30,
     trace_id: str | Iterable[str] | None = None,
     text: bool = False,
     max_gap: MaxGap = "auto",
@@ -67,9 +66,9 @@ def view(
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
     prices: Prices = "package",
-    max_bytes: int = MAX_BYTES,
+    max_bytes: Count = MAX_BYTES,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> View:
     """Write recordings as one HTML file that opens offline: runs, timelines, credit, and what if.
@@ -142,8 +141,6 @@ def view(
     >>> made.n_listed, made.n_detailed, made.left_out
     (3, 3, ())
     """
-    check_corpus(corpus)
-    check_numbers(threads=threads, runs=runs, max_bytes=max_bytes)
     target = path_of(path)
     names = _known(DEFAULT_METHODS if methods is None else methods)
     if not overwrite:

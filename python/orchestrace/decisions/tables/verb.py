@@ -6,18 +6,18 @@ import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arguments import public
-from ...base.checks import check_numbers, check_share
-from ...base.engines import RunBy, divided
+from ...base.arguments import Confidence, Seed
+from ...base.division import Arguments, Division, Order, Pieces
+from ...base.engines import RunBy
 from ...base.errors import ParameterError
-from ...base.schema import unknown_name
 from ...base.taxonomy import SUB_DECISIONS
+from ...base.verbs import verb
 from ...corpus.corpus import Corpus
-from ...corpus.frames import check_corpus, collected
+from ...corpus.frames import collected
 from ...corpus.reward import Reward
-from ...effects.observed import RULES
 from ...effects.spawning import manski, reward_limits
 from ...stopping.recorded import Source as EpochSource
+from ...stopping.recorded import check_source
 from ..rows import Source, params_text
 from .evidence import EVIDENCE, Facts, aggregated, delegated, sent, spawned, stopped
 from .kinds import decided, stops
@@ -48,8 +48,20 @@ TABLE: Final[dict[str, Any]] = {
 """Columns of what `decisions.table` returns, for every kind."""
 
 
-@public
-@divided("decisions.table")
+def _check_kind(given: Arguments, pieces: Pieces) -> None:
+    kind = given.by_name(table)["kind"]
+    if kind in ("spawn", "delegate"):
+        raise ParameterError(
+            f"decisions of kind '{kind}' have an effect that is estimated from all runs of a corpus: make"
+            " this table on one machine, or plan 'decisions.contexts', whose rows are of one trace each"
+        )
+    check_source(given, pieces)
+
+
+@verb(
+    rows="a decision",
+    division=Division(check=_check_kind, order=lambda given: Order(by=("trace_id", "trace"))),
+)
 def table(
     corpus: Corpus,
     kind: Kind,
@@ -60,8 +72,8 @@ def table(
     bounds: tuple[float, float] | None = None,
     source: EpochSource | None = None,
     rule: Literal["best", "majority", "mean", "confidence"] = "confidence",
-    confidence: float = 0.95,
-    seed: int = 0,
+    confidence: Confidence = 0.95,
+    seed: Seed = 0,
     engine: RunBy = None,
 ) -> pl.DataFrame:
     """List every decision of a kind: what was known before it, what was done, and what that was worth.
@@ -146,13 +158,6 @@ def table(
     >>> rows.schema == ot.decisions.table(corpus, "stop").schema
     True
     """
-    check_corpus(corpus)
-    check_numbers(seed=seed)
-    confidence = check_share(confidence, "confidence", 0.0, 1.0)
-    if kind not in KINDS:
-        raise ParameterError(unknown_name("kind of decision", str(kind), list(KINDS)))
-    if rule not in RULES:
-        raise ParameterError(unknown_name("rule", str(rule), list(RULES)))
     if source is not None and kind != "stop":
         raise ParameterError(f"source is '{source}', but kind is '{kind}': only 'stop' has epochs")
     params: dict[str, object] = {"kind": kind, "reward": reward, "bounds": bounds}
