@@ -17,43 +17,25 @@ from pathlib import Path
 TREE = Path(__file__).resolve().parents[1]
 PACKAGE = TREE / "python" / "orchestrace"
 CORE = TREE / "rust" / "orchestrace-core" / "src"
-#: From the ground up. A file that lies beside the rooms is a room of its own.
-ROOMS = (
-    "base",
-    "storage",
-    "corpus",
-    "disk",
-    "statistics",
-    "games",
-    "interventions",
-    "decisions",
-    "schedules",
-    "credit",
-    "replay",
-    "outcomes",
-    "metrics",
-    "safety",
-    "costs",
-    "evaluation",
-    "effects",
-    "stopping",
-    "rewards",
-    "synthetic",
-    "summaries",
-    "scaling",
-    "trainers",
-    "exports",
-    "view",
-    "mapping",
-    "distributed",
-    "plot",
-    "study",
-    "",  # the names at the top
-    "cli",
-)
+#: From the ground up, floor by floor. A floor knows nothing of those above it: the engine is what everybody
+#: needs, the laboratory estimates and draws with what the engine offers, and studies are made with both. A
+#: file that lies beside the rooms is a room of its own.
+FLOORS: dict[str, tuple[str, ...]] = {
+    "engine": (
+        *("base", "storage", "corpus", "disk", "statistics", "games", "interventions", "decisions"),
+        *("schedules", "credit", "replay", "metrics", "safety", "costs", "rewards", "summaries"),
+        *("trainers", "exports", "view", "mapping", "distributed"),
+    ),
+    "laboratory": ("outcomes", "evaluation", "effects", "stopping", "synthetic", "scaling", "plot"),
+    "studies": ("study",),
+    "doors": ("", "cli"),  # the names at the top, and the command
+}
+ROOMS = tuple(room for rooms in FLOORS.values() for room in rooms)
 #: Folders of a room that stand right above another one, and why. The room itself offers what they make.
 ABOVE = {
+    "credit.fitted": ("outcomes", "models that are fitted to a corpus; the registry loads them by name"),
     "decisions.tables": ("stopping", "rows of decisions are what effects are of; the table has the effects"),
+    "rewards.gaming": ("stopping", "detectors ask for effects and for stops of the runs that a reward pays"),
 }
 #: Of the Rust core, from the ground up.
 CORE_ROOMS = (
@@ -211,6 +193,18 @@ def room_of(module: str) -> str:
     return folder if folder in ABOVE else module.split(".")[0]
 
 
+def floor_of(room: str) -> str:
+    """The floor of a room, or of the room that a folder of ABOVE stands above."""
+    room = ABOVE[room][0] if room in ABOVE else room
+    return next(floor for floor, rooms in FLOORS.items() if room in rooms)
+
+
+def above(here: str, to: str) -> str:
+    """How far a room is too high for another one to import from it."""
+    floors = floor_of(here), floor_of(to)
+    return f"is of the floor above, {floors[1]}" if len(set(floors)) > 1 else "comes after it in ROOMS"
+
+
 def faults() -> Iterator[str]:
     files = {}
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -250,7 +244,7 @@ def faults() -> Iterator[str]:
             to, here = room_of(target), room_of(module)
             offered = module == to.split(".")[0]
             if to in rank and rank[to] > rank.get(here, len(ROOMS)) and not offered:
-                yield f"{where}: {here or 'the top'} imports from {to}, which comes after it in ROOMS"
+                yield f"{where}: {here or 'the top'} imports from {to}, which {above(here, to)}"
             if target in files and target != module:
                 edges.setdefault(module, set()).add(target)
     for module, target in sorted(by_name):

@@ -199,7 +199,7 @@ def test_registration_is_checked() -> None:
         ({"units": ["agnet"]}, "did you mean 'agent'"),
         ({"axioms": ["eficiency"]}, "did you mean 'efficiency'"),
         ({"tier": "surogate"}, "did you mean 'surrogate'"),
-        ({"scope": "grp"}, "unknown scope"),
+        ({"scope": "grp"}, "scope is 'grp', expected"),
         ({"params": [same, same]}, "given twice"),
         ({"params": [1]}, r"params of method 'mine' must be a list of Param, found \[1\]"),
         ({"params": [same, "b"]}, "must be a list of Param"),

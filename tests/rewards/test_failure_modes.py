@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata, theilslopes
 
 import orchestrace as ot
-from orchestrace.rewards.failure_modes import FAILURES, MODES
-from orchestrace.rewards.trends import theil_sen
+from orchestrace.rewards.gaming.failure_modes import FAILURES, MODES
+from orchestrace.rewards.gaming.trends import theil_sen
 from orchestrace.statistics.resampling import draws, percentiles
 
 SLOPES = ("parallelism_slope", "spawn_slope", "steps_slope", "outcome_slope")

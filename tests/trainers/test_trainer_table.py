@@ -477,7 +477,7 @@ def test_credits_that_are_no_table_of_turns(corpus: ot.Corpus) -> None:
     ):
         with pytest.raises(ot.ParameterError, match=said):
             ot.trainers.trainer_table(corpus, given)  # type: ignore[arg-type]  # the mistake
-    with pytest.raises(ot.ParameterError, match="corpus is of type DataFrame"):
+    with pytest.raises(ot.ParameterError, match="corpus is a value of type DataFrame, expected a corpus"):
         ot.trainers.trainer_table(turns, turns)  # type: ignore[arg-type]  # the mistake
 
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from ..base.namespaces import load_when_asked
 
 if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .balance import balance
-    from .failure_modes import failure_modes
-    from .hazards import hazards
-    from .health import verifier_health
+    from .gaming.balance import balance
+    from .gaming.failure_modes import failure_modes
+    from .gaming.hazards import hazards
+    from .gaming.health import verifier_health
     from .mixing import mix
     from .verb import attach, compute, explain, rules
 
@@ -27,10 +27,10 @@ __all__ = [
 load_when_asked(
     __name__,
     {
-        ".balance": "balance",
-        ".failure_modes": "failure_modes",
-        ".hazards": "hazards",
-        ".health": "verifier_health",
+        ".gaming.balance": "balance",
+        ".gaming.failure_modes": "failure_modes",
+        ".gaming.hazards": "hazards",
+        ".gaming.health": "verifier_health",
         ".mixing": "mix",
         ".verb": "attach compute explain rules",
     },

@@ -23,7 +23,7 @@ from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.verbs import verb
-from ..credit.fitted.gdpo import TRL_EPSILON, decoupled
+from ..credit.decoupled import TRL_EPSILON, decoupled
 
 Numbers = pl.Series | NDArray[np.floating[Any]] | NDArray[np.integer[Any]] | Sequence[float]
 Codes = pl.Series | NDArray[np.integer[Any]] | Sequence[int] | Sequence[str]

@@ -4,18 +4,13 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from ...base.deferred import Deferred
 from ...corpus.corpus import Corpus
 from ...corpus.reward import Reward, amounts
-
-if TYPE_CHECKING:
-    from ..fitted import aristocrat
-else:
-    aristocrat = Deferred("orchestrace.credit.fitted.aristocrat")
+from ..policy_rows import after, decisions
 
 POLICY: Final = ("aristocrat", "coma")
 
@@ -36,9 +31,9 @@ class PolicyRows:
 
     def __init__(self, corpus: Corpus, reward: Reward, method: str, params: dict[str, Any]) -> None:
         rewards = amounts(corpus, reward).select("trace", amount="reward")
-        self._rows = aristocrat.decisions(corpus, rewards, params.get("context", "auto"))
+        self._rows = decisions(corpus, rewards, params.get("context", "auto"))
         if params.get("critic") == "value":
-            later = aristocrat.after(corpus, rewards)["after"].gather(self._rows["row"])
+            later = after(corpus, rewards)["after"].gather(self._rows["row"])
             self._rows = self._rows.with_columns(amount=later)
         self._table = method == "coma"
 

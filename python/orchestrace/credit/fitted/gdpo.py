@@ -17,79 +17,15 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ... import _core
-from ...base.arrays import ROUNDING, Floats, Ints
 from ...base.schema import CREDITS
 from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
+from ..decoupled import TRL_EPSILON, decoupled
 from ..parameters import Param
 from ..registry import EventValues, credit_method
 
 CHANNEL: Final = "channel "
 """What the columns of channels begin with in the rewards that the fit gets."""
-TRL_EPSILON: Final = 1e-4
-"""What TRL adds to each deviation."""
-
-
-def decoupled(
-    rewards: list[Floats],
-    weights: list[float],
-    groups: Ints,
-    batches: Ints | None,
-    *,
-    ddof: int,
-    epsilon: float,
-    batch_ddof: int,
-    threads: int | None = None,
-) -> tuple[Floats, Ints]:
-    """Advantages of rollouts, and whether their group says nothing.
-
-    Parameters
-    ----------
-    rewards
-        One array per reward, (rollouts,): NaN where a rollout has none.
-    weights
-        Of each reward.
-    groups, batches
-        (rollouts,): whole numbers of 0 or more; without batches the sums stay as they are.
-    ddof, epsilon, batch_ddof
-        Of the deviation within a group, added to every deviation, of the deviation over a batch.
-
-    Returns
-    -------
-    tuple
-        (rollouts,): advantages, NaN for a rollout without any reward; and flags.
-    """
-    total, size = np.zeros(groups.size), np.zeros(groups.size)
-    known = np.zeros(groups.size, bool)
-    for reward, weight in zip(rewards, weights, strict=True):
-        there = ~np.isnan(reward)
-        of = groups[there]
-        frame = pl.DataFrame({"rewards": reward[there], "groups": of.astype(np.uint32)})
-        advantages = _core.relative(
-            frame, scale="deviation", ddof=ddof, epsilon=epsilon, lone=False, threads=threads
-        )
-        part = weight * pl.DataFrame(advantages).to_series().to_numpy()
-        total[there] += part
-        size[there] += np.abs(part)
-        known |= there
-    # what cancels out is no noise to be made larger by the deviation of the batch
-    total = np.where(np.abs(total) <= ROUNDING * size, 0.0, total)
-    silent = np.bincount(groups, weights=total != 0.0)[groups] == 0.0
-    if batches is not None and known.any():
-        total = _normalized(total, known, batches, batch_ddof, epsilon)
-    return np.where(known, np.where(silent, 0.0, total), np.nan), silent
-
-
-def _normalized(sums: Floats, known: Ints, batches: Ints, ddof: int, epsilon: float) -> Floats:
-    """Sums less the mean of their batch, by its deviation."""
-    out = np.zeros(sums.size)
-    for batch in np.unique(batches[known]):
-        here = known & (batches == batch)
-        if here.sum() > ddof and np.ptp(sums[here]) > 0.0:
-            mean, deviation = sums[here].mean(), sums[here].std(ddof=ddof)
-            out[here] = (sums[here] - mean) / (deviation + epsilon)
-    return out
 
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> pl.DataFrame:

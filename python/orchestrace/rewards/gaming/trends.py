@@ -5,8 +5,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
-from ..statistics.resampling import draws, percentiles, sums_of
+from ...base.arrays import Floats, Ints
+from ...statistics.resampling import draws, percentiles, sums_of
 from .detectors import FEWEST_TASKS, FEWEST_TRACES, Asked
 
 FEWEST_STEPS: Final = 5

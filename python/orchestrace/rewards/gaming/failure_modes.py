@@ -7,17 +7,17 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from .. import _core
-from ..base.arguments import Confidence, Resamples, Seed, Threads
-from ..base.errors import ParameterError
-from ..base.progress import Progress, reporting
-from ..base.verbs import verb
-from ..corpus.corpus import Corpus
-from ..corpus.reward import Reward, amounts
-from ..effects.observed import message
-from ..metrics.verb import metrics
-from ..stopping.answer_rules import regret
-from ..stopping.recorded import epochs
+from ... import _core
+from ...base.arguments import Confidence, Resamples, Seed, Threads
+from ...base.errors import ParameterError
+from ...base.progress import Progress, reporting
+from ...base.verbs import verb
+from ...corpus.corpus import Corpus
+from ...corpus.reward import Reward, amounts
+from ...effects.observed import message
+from ...metrics.verb import metrics
+from ...stopping.answer_rules import regret
+from ...stopping.recorded import epochs
 from .detectors import (
     HAZARDS,
     Asked,

@@ -7,13 +7,13 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arrays import Floats, Ints
-from ..base.errors import ParameterError
-from ..base.schema import CREDITS
-from ..corpus.corpus import Corpus
-from ..metrics.verb import metrics
-from ..statistics.rankings import midranks, segment_starts
-from ..statistics.resampling import (
+from ...base.arrays import Floats, Ints
+from ...base.errors import ParameterError
+from ...base.schema import CREDITS
+from ...corpus.corpus import Corpus
+from ...metrics.verb import metrics
+from ...statistics.rankings import midranks, segment_starts
+from ...statistics.resampling import (
     Statistic,
     centered_correlation_of,
     rank_correlation_of,

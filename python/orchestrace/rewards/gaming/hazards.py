@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from .. import _core
-from ..base.arguments import Confidence, Resamples, Seed, Threads
-from ..base.errors import ParameterError
-from ..base.progress import Progress, reporting
-from ..base.verbs import verb
-from ..corpus.corpus import Corpus
-from ..corpus.frames import collected
-from ..corpus.reward import Reward, amounts, reaches
-from ..credit.verb import credit
-from ..evaluation.accounts import free_ride
-from ..metrics.verb import metrics
-from ..statistics.resampling import ratio_of, sums_of
+from ... import _core
+from ...base.arguments import Confidence, Resamples, Seed, Threads
+from ...base.errors import ParameterError
+from ...base.progress import Progress, reporting
+from ...base.verbs import verb
+from ...corpus.corpus import Corpus
+from ...corpus.frames import collected
+from ...corpus.reward import Reward, amounts, reaches
+from ...credit.verb import credit
+from ...evaluation.accounts import free_ride
+from ...metrics.verb import metrics
+from ...statistics.resampling import ratio_of, sums_of
 from .balance import centered
 from .detectors import (
     HAZARDS,

@@ -7,17 +7,17 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from .. import _core
-from ..base.arguments import Confidence, Resamples, Seed
-from ..base.arrays import Floats, Ints, alike
-from ..base.errors import ParameterError
-from ..base.schema import CREDITS, unknown_name
-from ..base.verbs import verb
-from ..corpus.corpus import Corpus
-from ..corpus.frames import collected
-from ..corpus.names import measure_of_traces
-from ..statistics.resampling import Statistic, rank_correlation_of, ratio_of, resampled, sums_of
-from .mixing import weights_by_reward
+from ... import _core
+from ...base.arguments import Confidence, Resamples, Seed
+from ...base.arrays import Floats, Ints, alike
+from ...base.errors import ParameterError
+from ...base.schema import CREDITS, unknown_name
+from ...base.verbs import verb
+from ...corpus.corpus import Corpus
+from ...corpus.frames import collected
+from ...corpus.names import measure_of_traces
+from ...statistics.resampling import Statistic, rank_correlation_of, ratio_of, resampled, sums_of
+from ..mixing import weights_by_reward
 
 BALANCE: Final = pl.Schema(
     {

@@ -6,17 +6,17 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from .. import _core
-from ..base.arguments import Confidence, Resamples, Seed
-from ..base.arrays import Floats, Ints
-from ..base.errors import ParameterError
-from ..base.schema import CREDITS
-from ..base.verbs import verb
-from ..corpus.corpus import Corpus
-from ..corpus.names import measure_of_traces
-from ..corpus.reward import Reward, amounts, check_channels, reaches
-from ..statistics.rankings import midranks
-from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
+from ... import _core
+from ...base.arguments import Confidence, Resamples, Seed
+from ...base.arrays import Floats, Ints
+from ...base.errors import ParameterError
+from ...base.schema import CREDITS
+from ...base.verbs import verb
+from ...corpus.corpus import Corpus
+from ...corpus.names import measure_of_traces
+from ...corpus.reward import Reward, amounts, check_channels, reaches
+from ...statistics.rankings import midranks
+from ...statistics.resampling import Statistic, ratio_of, resampled, sums_of
 
 FEWEST_WINDOWS: Final = 3
 BINS: Final = 10
