@@ -109,7 +109,7 @@ def test_scores_are_rewards_where_their_owner_says_so():
     [
         ({"reward_scores": "success"}, "reward_scores is 'success', expected a list of names"),
         ({"reward_scores": [1]}, "reward_scores is \\[1\\], expected a list of names"),
-        ({"trace_by": "turn"}, "unknown trace_by 'turn'"),
+        ({"trace_by": "turn"}, "trace_by is 'turn', expected"),
     ],
 )
 def test_slips(options, message):

@@ -146,7 +146,7 @@ def test_workers_without_a_program_are_told(folder, tmp_path, monkeypatch) -> No
 def test_options_of_engines_are_judged(folder, tmp_path) -> None:
     plan = planned(folder, "taint", tmp_path / "plan")
     for options, match in (
-        ({"engine": "dask"}, "unknown engine 'dask'"),
+        ({"engine": "dask"}, "engine is 'dask', expected"),
         ({"workers": 0}, "workers is 0"),
         ({"threads": 0}, "threads is 0"),
         ({"address": "auto"}, "leave it out"),

@@ -14,6 +14,7 @@ from ..base.publication import write_parquet, write_text
 from ..base.schema import SCHEMAS, TraceBy
 from ..base.terminal import terminal_width
 from ..base.text import counted, plain, plain_json
+from ..corpus.parts import table_of
 from ..corpus.samples import samples_path
 from .application import app
 from .browser import open_page
@@ -58,7 +59,7 @@ def demo(
     """Read and credit the sample corpus; write tables and a page."""
     folder = _demo_folder(output, force)
     corpus = read_traces(samples_path(), threads=threads, progress=True)
-    frames = {name: corpus._table(name).collect() for name in SCHEMAS}
+    frames = {name: table_of(corpus, name).collect() for name in SCHEMAS}
     for method in ("flow", "grpo"):
         frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
     for name, frame in frames.items():

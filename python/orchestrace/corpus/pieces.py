@@ -7,6 +7,7 @@ import polars as pl
 
 from .. import _core
 from ..base.schema import SCHEMAS
+from .parts import store_of
 
 if TYPE_CHECKING:
     from .corpus import Corpus
@@ -16,7 +17,7 @@ def core_frames(
     corpus: "Corpus", kernel: Any, shaped: Callable[[pl.DataFrame], pl.DataFrame] = pl.DataFrame
 ) -> pl.DataFrame:
     """What the core says of every piece of a corpus, each `shaped` before the next piece is loaded."""
-    frames = [shaped(pl.DataFrame(kernel(load()._store))) for _, load in corpus.pieces()]
+    frames = [shaped(pl.DataFrame(kernel(store_of(load())))) for _, load in corpus.pieces()]
     if not frames:  # a corpus on disk without a trace
         frames = [shaped(pl.DataFrame(kernel(empty_store())))]
     return pl.concat(frames)

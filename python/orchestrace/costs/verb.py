@@ -9,6 +9,7 @@ from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 from .price_list import Prices, check_batch, list_of
 from .pricing import BASIS, TOKENS, added, spent, totals, with_basis
 
@@ -134,7 +135,7 @@ def _of_piece(piece: Corpus, by: By, listed: pl.DataFrame, *, batch: bool) -> pl
     rows = spent(piece, listed, batch=batch)
     if by in ("agent", "role"):
         name = "owner" if by == "agent" else "role"
-        owned = pl.DataFrame(_core.ownership(piece._store))
+        owned = pl.DataFrame(_core.ownership(store_of(piece)))
         names = owned.select("trace", "seq", name=pl.col(name).cast(pl.String))
         rows = rows.join(names, on=["trace", "seq"], how="left", maintain_order="left")
     else:

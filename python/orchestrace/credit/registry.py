@@ -21,8 +21,9 @@ from ..base.errors import ParameterError
 from ..base.schema import CREDITS, Unit, unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 from ..corpus.reward import OfThoseThere, amounts
-from ..disk.partitioned import PartitionedCorpus, check_groups
+from ..disk.partitioned import PartitionedCorpus, check_groups, on_disk
 from ..statistics.learners import one_thread
 from .parameters import Param, Value, check_params, shown
 from .rollout_values import ROLLOUT_METHODS, RolloutValues
@@ -248,7 +249,7 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             return RolloutValues(corpus, options, own)
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
-            streams, facts = _core.credit(piece._store, **options, own=own, progress=callback)
+            streams, facts = _core.credit(store_of(piece), **options, own=own, progress=callback)
             return [(stream, facts) for stream in streams]
 
         return of_core
@@ -349,7 +350,7 @@ def _in_several(corpus: PartitionedCorpus) -> bool:
 
 def in_pieces(corpus: PartitionedCorpus) -> str:
     """Why a corpus on disk is in several pieces, and how it comes to be in one."""
-    partitions = len(corpus._manifest.parts)
+    partitions = len(on_disk(corpus).manifest.parts)
     if partitions > 1:
         return (
             f"this one has {partitions} partitions: ingest its recordings into another folder, with"

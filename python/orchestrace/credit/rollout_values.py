@@ -15,7 +15,8 @@ from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS
 from ..corpus.corpus import Corpus
-from ..disk.partitioned import PartitionedCorpus
+from ..corpus.parts import store_of
+from ..disk.partitioned import PartitionedCorpus, on_disk
 
 ROLLOUT_METHODS: Final = frozenset({"reinforce_pp"})
 _BYTES: Final = 1024
@@ -40,10 +41,10 @@ class RolloutValues:
     def __call__(self, piece: Corpus, callback: Any) -> list[tuple[pl.DataFrame | _core.Stream, Facts]]:
         """Rows of a piece in memory."""
         if not len(piece):  # the core judges the arguments
-            streams, told = _core.credit(piece._store, **self._options, own=self._own, progress=callback)
+            streams, told = _core.credit(store_of(piece), **self._options, own=self._own, progress=callback)
             return [(stream, told) for stream in streams]
         values, facts = self._values()
-        streams, _ = _core.credit(piece._store, **self._plain, own=self._own, progress=callback)
+        streams, _ = _core.credit(store_of(piece), **self._plain, own=self._own, progress=callback)
         return [(_with(pl.DataFrame(rows), of), facts) for rows, of in zip(streams, values, strict=True)]
 
 
@@ -86,7 +87,7 @@ def _valued(corpus: PartitionedCorpus, call: _Call) -> Values:
     """The values of all rollouts: those of a corpus with one event in each."""
     options = call.options
     n_traces = len(corpus)
-    if n_traces * _BYTES > corpus._memory:
+    if n_traces * _BYTES > on_disk(corpus).memory:
         raise ParameterError(
             f"method '{options['method']}' compares all {n_traces:,} traces of the corpus at once, which"
             f" takes up to {n_traces * _BYTES >> 20:,} MiB: read it with a larger budget (memory=), or filter"
@@ -101,7 +102,7 @@ def _valued(corpus: PartitionedCorpus, call: _Call) -> Values:
     measures = corpus.measures.filter(wanted).collect(engine="streaming")
     events = traces.select("trace", id=pl.lit("0"), t=pl.lit(0.0), type=pl.lit("message"), agent=pl.lit("0"))
     alone = Corpus.from_arrow(traces=traces, events=events, measures=measures)
-    streams, facts = _core.credit(alone._store, **options, own=None, progress=None)
+    streams, facts = _core.credit(store_of(alone), **options, own=None, progress=None)
     return tuple(_by_trace(pl.DataFrame(stream)) for stream in streams), facts
 
 

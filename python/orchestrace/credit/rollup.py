@@ -5,6 +5,7 @@ import polars as pl
 from .. import _core
 from ..base.schema import CREDITS
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 
 
 def roll_up(
@@ -57,7 +58,7 @@ def roll_up(
     """
     refused = pl.col("amount").is_null() & pl.col("reason").is_not_null()
     stream = _core.roll_up(
-        corpus._store,
+        store_of(corpus),
         quantity=quantity,
         unit=unit,
         events=values.select("value", pl.col("reason").cast(pl.String)),

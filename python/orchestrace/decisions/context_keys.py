@@ -12,6 +12,7 @@ from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 
 _SCHEMA: Final[dict[str, Any]] = {
     "trace": pl.UInt32,
@@ -86,7 +87,9 @@ def contexts(
     """
     with reporting(progress, "looking for siblings") as callback:
         frames = [
-            pl.DataFrame(_core.contexts(load()._store, context=context, threads=threads, progress=callback))
+            pl.DataFrame(
+                _core.contexts(store_of(load()), context=context, threads=threads, progress=callback)
+            )
             for _, load in corpus.pieces()
         ]
     return pl.concat(frames) if frames else pl.DataFrame(schema=_SCHEMA)

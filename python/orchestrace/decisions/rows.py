@@ -14,6 +14,7 @@ from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, SCHEMAS, unknown_name
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 from ..corpus.reward import Reward, amounts
 from .context_keys import contexts
 from .told import roles, superiors, with_told_depth, with_told_role
@@ -187,7 +188,7 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         )
         .collect(engine="streaming")
         .with_columns(
-            pl.DataFrame(_core.ownership(corpus._store)).select(pl.col("owner").cast(pl.String), "is_root")
+            pl.DataFrame(_core.ownership(store_of(corpus))).select(pl.col("owner").cast(pl.String), "is_root")
         )
         .sort("trace", "t", "seq")
         .with_columns(position=pl.int_range(pl.len()).over("trace"))

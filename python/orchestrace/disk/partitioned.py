@@ -5,6 +5,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -25,6 +26,7 @@ from ..corpus.assemble import frame_of
 from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
 from ..corpus.on_disk import MANIFEST as NAME
+from ..corpus.parts import sizes_of, store_of, stored_table, table_of
 from ..corpus.pieces import empty_tables
 from ..storage.addresses import address_of, is_address
 from ..storage.objects import look_up
@@ -35,6 +37,29 @@ from .memory import memory_bytes
 from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
 
 Step = Callable[[Corpus], Corpus]
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Where a corpus on disk lies, and as what it was opened: what plans, sinks and exports go by.
+
+    Parameters
+    ----------
+    folder, manifest
+        Its folder, or where a corpus in object storage has its copies; what its files are.
+    memory
+        The budget in bytes.
+    kept
+        The traces that a filter has left, ascending; None for all.
+    is_changed
+        Whether tables differ from the files.
+    """
+
+    folder: Path
+    manifest: Manifest
+    memory: int
+    kept: pl.Series | None
+    is_changed: bool
 
 
 class PartitionedCorpus(Corpus):
@@ -128,7 +153,9 @@ class PartitionedCorpus(Corpus):
         progress: Progress = None,
     ) -> int:
         with published(target, overwrite=overwrite) as sink, reporting(progress, "writing") as callback:
-            return sum(c._store.write_jsonl(sink, threads=threads, progress=callback) for c in self.slices())
+            return sum(
+                store_of(c).write_jsonl(sink, threads=threads, progress=callback) for c in self.slices()
+            )
 
     def _input(self, file: str) -> tuple[str, str]:
         for one in self._manifest.inputs:
@@ -200,7 +227,7 @@ class PartitionedCorpus(Corpus):
 
     def _streams(self, name: str) -> list[_core.Stream]:
         if name not in SIDE:
-            return [piece._store.table(name) for piece in self.slices()]
+            return [store_of(piece).table(name) for piece in self.slices()]
         # No piece has it, or not all of it.
         given = {name: self._table(name).collect(engine="streaming")}
         return [_core.Store.from_arrow(empty_tables() | given).table(name)]
@@ -252,7 +279,7 @@ class PartitionedCorpus(Corpus):
 
     def _divisions(self, name: str) -> Iterator[pl.LazyFrame]:
         if name in self._computed:
-            yield from (corpus._table(name) for corpus in self.slices())
+            yield from (table_of(corpus, name) for corpus in self.slices())
             return
         yield from (self._scan(name, [partition]) for partition in sorted(self._manifest.parts))
 
@@ -266,10 +293,10 @@ class PartitionedCorpus(Corpus):
             # Rows are counted before the predicate, as everywhere in Polars.
             left = n_rows
             for corpus in self.slices():
-                frame = _in_schema(corpus._table(name), schema)
+                frame = _in_schema(table_of(corpus, name), schema)
                 if left is not None:
                     frame = frame.head(left)
-                    left -= min(left, corpus._sizes()[name])
+                    left -= min(left, sizes_of(corpus)[name])
                 frame = frame if predicate is None else frame.filter(predicate)
                 yield (frame if columns is None else frame.select(columns)).collect()
                 if left == 0:
@@ -448,6 +475,11 @@ def _content(path: str, place: str) -> tuple[int, int]:
     return stat.st_size, stat.st_mtime_ns
 
 
+def on_disk(corpus: PartitionedCorpus) -> OnDisk:
+    """Where a corpus on disk lies, and as what it was opened."""
+    return OnDisk(corpus._folder, corpus._manifest, corpus._memory, corpus._kept, bool(corpus._steps))
+
+
 def check_groups(corpus: Corpus) -> None:
     """Refuse to judge rollouts against each other if their groups lie in several pieces.
 
@@ -481,4 +513,6 @@ def _in_schema(frame: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
 
 def _of(given: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
     """What of a frame is about the traces of a slice."""
-    return given.join(corpus._stored("traces").select("trace"), on="trace", how="semi", maintain_order="left")
+    return given.join(
+        stored_table(corpus, "traces").select("trace"), on="trace", how="semi", maintain_order="left"
+    )

@@ -14,7 +14,7 @@ from ..base.division import Arguments, Division, Pieces
 from ..base.errors import OrchestraceError, ParameterError, SchemaError
 from ..base.text import briefly, plain
 from ..base.verbs import Verb
-from ..disk.partitioned import PartitionedCorpus
+from ..disk.partitioned import PartitionedCorpus, on_disk
 from ..storage.addresses import address_of, is_address
 from .arguments import arguments_of, text_of
 from .folder import PLAN
@@ -72,12 +72,12 @@ def judge_division(task: Task, corpus: PartitionedCorpus) -> None:
         Names the file and the field.
     """
     place, field = _place(task.folder), f"tasks[{task.number}]"
-    if task.kept and task.kept[-1][1] >= (end := corpus._manifest.next_trace):
+    if task.kept and task.kept[-1][1] >= (end := on_disk(corpus).manifest.next_trace):
         raise _refused(
             place, f"{field}.kept", f"has trace {task.kept[-1][1]:,}, and the corpus ends before {end:,}"
         )
     for partition, number in task.pieces:
-        if partition not in corpus._manifest.parts:
+        if partition not in on_disk(corpus).manifest.parts:
             raise absent_piece(task, partition, number)
 
 

@@ -13,7 +13,7 @@ from ..base.verbs import verb
 from ..corpus.reading import Source
 from ..credit.registry import in_pieces
 from ..disk.manifest import load, load_home
-from ..disk.partitioned import PartitionedCorpus, read_corpus
+from ..disk.partitioned import PartitionedCorpus, on_disk, read_corpus
 from .arguments import arguments_of, text_of
 from .folder import manifest_digest, save_plan
 from .ingest_plan import INGEST, planned_ingest
@@ -118,8 +118,8 @@ def divided_call(
             )
     where = _place_of(opened)
     digest = manifest_digest(where)
-    home = opened._manifest.home
-    if (load(opened._folder) if home is None else load_home(home)) != opened._manifest:
+    home = on_disk(opened).manifest.home
+    if (load(on_disk(opened).folder) if home is None else load_home(home)) != on_disk(opened).manifest:
         raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
     text = text_of(arguments)
     given = arguments_of(text)  # what a task will receive
@@ -130,7 +130,9 @@ def divided_call(
     division.check(
         given,
         Pieces(
-            lambda: sum(1 for _ in whole.divided()) > 1, whole._kept is not None, lambda: in_pieces(whole)
+            lambda: sum(1 for _ in whole.divided()) > 1,
+            on_disk(whole).kept is not None,
+            lambda: in_pieces(whole),
         ),
     )
     run_verb(known, whole, given, None)  # judges the arguments, and computes nothing
@@ -143,8 +145,8 @@ def divided_call(
         modules=modules,
         corpus=where,
         manifest=digest,
-        memory=opened._memory,
-        verify=opened._manifest.verify,
+        memory=on_disk(opened).memory,
+        verify=on_disk(opened).manifest.verify,
         channels=whole.channels,
     )
     return call, _divided(whole, tasks)
@@ -158,7 +160,7 @@ def check_unchanged(opened: PartitionedCorpus) -> None:
     ParameterError
         It was changed in memory.
     """
-    if opened._steps:
+    if on_disk(opened).is_changed:
         raise ParameterError(
             "the corpus was changed by with_measures or with_fields, which no task sees: write it first, with"
             " ot.export(corpus, 'parquet', folder), and plan what read_corpus opens there"
@@ -176,9 +178,9 @@ def _opened(corpus: Any) -> PartitionedCorpus:
 
 def _place_of(corpus: PartitionedCorpus) -> str:
     """Where every worker opens the corpus."""
-    home = corpus._manifest.home
+    home = on_disk(corpus).manifest.home
     if home is None:
-        return os.fspath(corpus._folder.absolute())
+        return os.fspath(on_disk(corpus).folder.absolute())
     if home.address.query or home.address.user:
         raise ParameterError(
             f"the address of the corpus '{home.url}' has a query or a password, which a plan would keep in"

@@ -18,7 +18,7 @@ from ..base.publication import refusal
 from ..base.verbs import verb
 from ..corpus.frames import check_corpus
 from ..credit.verb import Absent
-from ..disk.partitioned import PartitionedCorpus
+from ..disk.partitioned import PartitionedCorpus, on_disk
 from .engines import Crew
 from .folder import part_file, save_plan
 from .planning import check_unchanged, divided_call
@@ -64,25 +64,29 @@ class PlanEngine(Engine):
         opened = _on_disk(corpus, self.crew.engine)
         check_unchanged(opened)
         self._home_of(opened)
-        with self.crew.joined(opened._memory):
+        with self.crew.joined(on_disk(opened).memory):
             yield
 
     def _planned(self, corpus: PartitionedCorpus, verb: str, given: Arguments) -> Plan:
         """The plan of a call in the folder that the same call finds again."""
         place = self._home_of(corpus)
         parts = divided_call(corpus, verb, given, None)
-        name = f"{corpus._folder.absolute().name[:60]}.{verb}.{planned(*parts, '').id}"
+        name = f"{on_disk(corpus).folder.absolute().name[:60]}.{verb}.{planned(*parts, '').id}"
         return planned(*parts, os.fspath(place / name))
 
     def _home_of(self, corpus: PartitionedCorpus) -> Path:
         """Where the folders of calls are made."""
-        home = corpus._manifest.home
+        home = on_disk(corpus).manifest.home
         if home is not None and self.folder is None:
             raise ParameterError(
                 f"the corpus '{home.url}' is in object storage, and parts are files: give the engine a folder"
                 f" that all workers see, ot.distributed.{self.crew.engine}(folder=...)"
             )
-        return corpus._folder.absolute().parent if self.folder is None else path_of(self.folder).absolute()
+        return (
+            on_disk(corpus).folder.absolute().parent
+            if self.folder is None
+            else path_of(self.folder).absolute()
+        )
 
     def _sunk(self, corpus: PartitionedCorpus, plan: Plan, given: Arguments, call: VerbCall) -> pl.LazyFrame:
         fill = division_of(verb_of(call.verb)).sunk

@@ -7,7 +7,7 @@ import polars as pl
 
 from ..base.errors import SchemaError
 from ..corpus.corpus import Corpus
-from ..disk.partitioned import PartitionedCorpus
+from ..disk.partitioned import PartitionedCorpus, on_disk
 from .tasks import Runs, runs_of
 
 Piece = tuple[str, int, int, pl.Series | None]
@@ -21,7 +21,8 @@ class PlannedCorpus(PartitionedCorpus):
     """
 
     def __init__(self, corpus: PartitionedCorpus) -> None:
-        super().__init__(corpus._folder, corpus._manifest, corpus._memory, kept=corpus._kept)
+        opened = on_disk(corpus)
+        super().__init__(opened.folder, opened.manifest, opened.memory, kept=opened.kept)
         self.channels: tuple[str, ...] = ()
         """The rewards that the verb has asked for; none if it has not."""
 
@@ -52,7 +53,8 @@ class PlannedCorpus(PartitionedCorpus):
 
 def filtered(corpus: PartitionedCorpus, kept: Runs) -> PartitionedCorpus:
     """The corpus with some of its traces."""
-    return PartitionedCorpus(corpus._folder, corpus._manifest, corpus._memory, kept=_numbers(kept))
+    opened = on_disk(corpus)
+    return PartitionedCorpus(opened.folder, opened.manifest, opened.memory, kept=_numbers(kept))
 
 
 def _numbers(kept: Runs) -> pl.Series:
@@ -75,13 +77,14 @@ class TaskCorpus(PartitionedCorpus):
         channels: tuple[str, ...],
         absent: Callable[[str, int], SchemaError],
     ) -> None:
-        whole = corpus._manifest
+        opened = on_disk(corpus)
+        whole = opened.manifest
         manifest = replace(whole, parts={name: whole.parts[name] for name in sorted(wanted)})
         manifest.verify, manifest.verified = whole.verify, whole.verified  # a file is compared once
         manifest.home = whole.home
         self._whole = corpus
         traces = None if kept is None else _numbers(kept)
-        super().__init__(corpus._folder, manifest, corpus._memory, kept=traces)
+        super().__init__(opened.folder, manifest, opened.memory, kept=traces)
         self._wanted = wanted
         self._channels = channels
         self._absent = absent

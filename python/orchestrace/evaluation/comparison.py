@@ -20,6 +20,7 @@ from ..base.text import plain
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected, tasks_of
+from ..corpus.parts import sizes_of
 from ..corpus.reward import check_channels, weights_of
 from ..credit.verb import credit
 from ..credit.verb import methods as registered
@@ -127,7 +128,7 @@ def compare(
         raise ParameterError(unknown_name("unit", str(unit), known.categories.to_list()))
     truths = None if truth is None else _truth(truth, unit)
     named = None if labels is None else _one_annotator(corpus, labels)
-    n_events = corpus._sizes()["events"]
+    n_events = sizes_of(corpus)["events"]
     options: dict[str, Any] = {"reward": reward, "seed": seed, "threads": threads}
     judging: dict[str, Any] = {"seed": seed, "confidence": confidence, "blame": blame}
     if named is not None:

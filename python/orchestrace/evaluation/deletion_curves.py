@@ -13,6 +13,7 @@ from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
+from ..corpus.parts import store_of
 from ..replay.verb import Model
 from .attribution import tell_apart
 
@@ -128,7 +129,7 @@ def faithfulness(
             for name, own in by_method.items():
                 joined = events.join(own, on=_KEY, how="left", maintain_order="left")
                 stream = _core.faithfulness(
-                    piece._store, joined.select("rank"), **options, threads=threads, progress=callback
+                    store_of(piece), joined.select("rank"), **options, threads=threads, progress=callback
                 )
                 found[name].append(_told(pl.DataFrame(stream), joined, own, name, params))
     if rows.height and not any(table.height for tables in found.values() for table in tables):

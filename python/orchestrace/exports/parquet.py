@@ -7,11 +7,12 @@ import polars as pl
 
 from .. import _core
 from ..corpus.corpus import Corpus
+from ..corpus.parts import sizes_of, store_of
 from ..corpus.pieces import empty_tables
 from ..disk.manifest import EXPORTED, Input, Manifest
 from ..disk.memory import memory_bytes, partitions_of
 from ..disk.merging import merge
-from ..disk.partitioned import PartitionedCorpus
+from ..disk.partitioned import PartitionedCorpus, on_disk
 from ..disk.shards import EVENT_BYTES, INDEX, staging, told, write_shard
 from .format import Export, Request
 
@@ -19,12 +20,12 @@ from .format import Export, Request
 def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     room = memory_bytes(request.memory)
     key, fields = _division(corpus)
-    sizes = corpus._sizes()
+    sizes = sizes_of(corpus)
     manifest = Manifest(partitions_of(sizes["events"] * EVENT_BYTES, room), key, room, fields)
     # Pieces do not know what was read for them; it is reported once.
     counts, done = corpus.record_counts.collect(engine="streaming"), 0
     for piece in corpus.slices():
-        _add(folder, manifest, piece._store, counts)
+        _add(folder, manifest, store_of(piece), counts)
         counts = counts.clear()
         done += len(piece)
         request.told(done, sizes["traces"])
@@ -55,8 +56,9 @@ def _add(folder: Path, manifest: Manifest, store: _core.Store, counts: pl.DataFr
 def _division(corpus: Corpus) -> tuple[list[str], dict[str, str]]:
     """The columns that keep traces together, and the lifted columns."""
     if isinstance(corpus, PartitionedCorpus):
-        return corpus._manifest.key, dict(corpus._manifest.fields)
-    return ["group_id"], dict(corpus._store.lifted)
+        manifest = on_disk(corpus).manifest
+        return manifest.key, dict(manifest.fields)
+    return ["group_id"], dict(store_of(corpus).lifted)
 
 
 PARQUET: Final = Export(

@@ -23,6 +23,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import check_corpus
 from ..corpus.joined_ids import joined_ids
+from ..corpus.parts import sizes_of, stored_table
 from ..schedules.scheduling import Durations, timing_options
 from . import EXPORTS
 from .format import VIEWER_BYTES, Export, Request, Sink, check_folder
@@ -372,10 +373,10 @@ def _written(kind: Export, corpus: Corpus, request: Request, limit: int | None) 
         return sink.written
     total = 0
     for piece in corpus.slices():
-        for name, size in piece._sizes().items():
+        for name, size in sizes_of(piece).items():
             if size:
                 buffer = io.BytesIO()
-                piece._stored(name).write_parquet(buffer, compression="zstd", compression_level=1)
+                stored_table(piece, name).write_parquet(buffer, compression="zstd", compression_level=1)
                 total += buffer.tell()
     return total
 

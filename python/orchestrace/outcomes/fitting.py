@@ -16,6 +16,7 @@ from ..base.progress import Progress, reporting
 from ..base.schema import TYPE_WEIGHTS, unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 from ..corpus.reward import Reward, amounts
 from ..statistics.calibration import Quality, quality
 from ..statistics.folds import folds_over
@@ -333,7 +334,7 @@ def _gather(
     paid = amounts(corpus, reward).select("trace", target="reward") if targets == "outcome" else None
     for _, load in corpus.pieces():
         piece = load()
-        compiled = _core.OutcomeGates(piece._store, targets=targets, threads=threads, progress=progress)
+        compiled = _core.OutcomeGates(store_of(piece), targets=targets, threads=threads, progress=progress)
         table = pl.DataFrame(compiled.targets())
         keys = piece.traces.select("trace", name=pl.col(_BY[by]).cast(pl.String)).collect()
         table = table.join(keys, on="trace", how="left", maintain_order="left")

@@ -19,6 +19,7 @@ from ..base.schema import REPLAYS, SCHEMAS, unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known
+from ..corpus.parts import store_of
 from ..interventions.composition import Spec, Specified, parts_of
 from ..schedules.scheduling import MaxGap, replay_schedule, scenarios_of, timing_options
 
@@ -291,7 +292,7 @@ def _surrogate(
     specs = [spec for _, spec in scenarios]
     call: dict[str, Any] = {"outcome": outcome, **options, "threads": threads, "progress": callback}
     found = [
-        pl.DataFrame(_core.replay_structural(load()._store, specs, **call)) for _, load in corpus.pieces()
+        pl.DataFrame(_core.replay_structural(store_of(load()), specs, **call)) for _, load in corpus.pieces()
     ]
     if not found:
         # Arguments are judged by the core, also where there is nothing to replay.
@@ -322,7 +323,7 @@ def _own(
         traces = piece.traces.select("trace", "trace_id").collect()
         ids = piece.events.select("trace", "id").collect().partition_by("trace", maintain_order=True)
         for at, ((trace, trace_id), events) in enumerate(zip(traces.iter_rows(), ids, strict=True)):
-            stream, present = _core.replay_presence(piece._store, specs, at, program_order=program_order)
+            stream, present = _core.replay_presence(store_of(piece), specs, at, program_order=program_order)
             rows = pl.DataFrame(stream)
             masks = np.frombuffer(present, np.bool_).reshape(rows.height, events.height)
             game = Game(trace_id, tuple(events["id"]))

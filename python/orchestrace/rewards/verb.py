@@ -16,6 +16,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected, one_trace
 from ..corpus.names import TOOLS, declared_names, names_of, said_of_tools, with_named_tools
+from ..corpus.parts import store_of
 from ..corpus.pieces import empty_store
 from ..corpus.reward import check_channels
 from ..schedules.scheduling import Durations, MaxGap, timing_options
@@ -385,7 +386,8 @@ def _paid(
     more = {"rules": asked, "elsewhere": elsewhere, "addends": addends, "windows": windows}
     request = {**options, **more}
     pieces = [
-        [pl.DataFrame(table) for table in _core.pay(load()._store, **request)] for _, load in corpus.pieces()
+        [pl.DataFrame(table) for table in _core.pay(store_of(load()), **request)]
+        for _, load in corpus.pieces()
     ]
     if not pieces:  # a corpus on disk without a trace
         pieces = [[pl.DataFrame(table) for table in _core.pay(empty_store(), **request)]]

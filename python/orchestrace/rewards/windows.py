@@ -8,6 +8,7 @@ import polars as pl
 from .. import _core
 from ..base.progress import Progress, reporting
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 
 Windows = list[tuple[float, int, int]]
 """A step, its traces, those of them with two agents or more."""
@@ -25,7 +26,7 @@ def windows_of(
     sums: dict[float, tuple[int, int]] = {}
     with reporting(progress, "counting") as callback:
         for _, load in corpus.pieces():
-            found = _core.reward_windows(load()._store, threads=threads, progress=callback)
+            found = _core.reward_windows(store_of(load()), threads=threads, progress=callback)
             for step, traces, parallel in found:
                 before = sums.get(step, (0, 0))
                 sums[step] = before[0] + traces, before[1] + parallel

@@ -14,6 +14,7 @@ from ..base.progress import Progress, reporting
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import TOOLS, expect_known, names_of, number_column, said_of_tools, with_named_tools
+from ..corpus.parts import store_of
 from ..corpus.pieces import core_frames
 
 Carry = Literal["all", "context", "safety_flow"]
@@ -268,7 +269,7 @@ def sanitizer_cut(
         for _, load in corpus.pieces():
             piece = load()
             costs = piece.events.select(pl.col(cost).cast(pl.Float64)).collect()
-            stream = _core.sanitizer_cut(piece._store, costs=costs, **rules, progress=callback)
+            stream = _core.sanitizer_cut(store_of(piece), costs=costs, **rules, progress=callback)
             frames.append(pl.DataFrame(stream))
         return pl.concat(frames)
 

@@ -17,6 +17,7 @@ from ..base.schema import CREDITS, REPLAYS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known
+from ..corpus.parts import store_of
 from ..corpus.pieces import empty_store
 from ..interventions.composition import Spec, Specified, parts_of
 from ..interventions.timing import Concurrency, Pool, Queue, Release, concurrency
@@ -143,7 +144,7 @@ def schedule(
     with reporting(progress, "scheduling") as callback:
         frames = [
             pl.DataFrame(
-                _core.schedule(load()._store, scenario, **options, threads=threads, progress=callback)
+                _core.schedule(store_of(load()), scenario, **options, threads=threads, progress=callback)
             )
             for _, load in corpus.pieces()
         ]
@@ -308,7 +309,7 @@ def _replayed(
     with reporting(progress, "replaying") as callback:
         frames = [
             pl.DataFrame(
-                _core.replay_schedules(load()._store, asked, **options, threads=threads, progress=callback)
+                _core.replay_schedules(store_of(load()), asked, **options, threads=threads, progress=callback)
             )
             for _, load in corpus.pieces()
         ]

@@ -16,7 +16,7 @@ from ..decisions.rows import params_text
 from ..statistics.influence import mean_interval
 from ..statistics.rankings import midranks, segment_starts, sums
 from ..statistics.resampling import draws, percentiles
-from .abort_rule import AbortRule, check_scores
+from .abort_rule import AbortRule, alarms_of, check_scores
 from .epochs import REASON
 from .runs import Cost, Runs
 
@@ -167,7 +167,7 @@ def _named(rules: object) -> dict[str, AbortRule | pl.DataFrame]:
 def _stops(runs: Runs, rule: AbortRule | pl.DataFrame, name: str) -> Ints:
     """The row of each run's first alarm, -1 without one."""
     if isinstance(rule, AbortRule):
-        return runs.first(rule._applied(runs)["over"].to_numpy())
+        return runs.first(alarms_of(rule, runs)["over"].to_numpy())
     for column in ("trace", "k", "alarm"):
         if column not in rule.columns:
             raise SchemaError(f"alarms of rule '{name}' have no column '{column}'")
@@ -299,7 +299,7 @@ def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: float = 1.0) 
     runs = Runs.of(epochs, "epochs", float(success))
     runs = runs.take(runs.known)
     check_scores(runs, rule.evidence)
-    applied = rule._applied(runs)
+    applied = alarms_of(rule, runs)
     by = np.argsort(runs.k, kind="stable")
     k, won = runs.k[by], runs.success[runs.run][by]
     starts = segment_starts(k)

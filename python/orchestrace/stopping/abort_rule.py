@@ -303,3 +303,8 @@ def check_scores(runs: Runs, kind: str) -> None:
             f"{missing:,} epochs have no score s, which evidence='{kind}' needs: leave these runs out, or"
             " give evidence= as an expression"
         )
+
+
+def alarms_of(rule: AbortRule, runs: Runs) -> pl.DataFrame:
+    """What `AbortRule.apply` returns, of runs that are laid out already."""
+    return rule._applied(runs)

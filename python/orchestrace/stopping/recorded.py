@@ -15,6 +15,7 @@ from ..base.schema import unknown_name
 from ..base.text import briefly
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 from ..corpus.reward import Reward, amounts
 from .answers import COSTS
 from .epochs import EPOCHS
@@ -223,7 +224,7 @@ def so_far(corpus: Corpus) -> pl.DataFrame:
     Beside the columns of events that epochs read: ``owner turn is_root`` of `_core.ownership`, ``tokens usd
     seconds`` (cumulative), and ``x_...`` of definition D29.
     """
-    store = corpus._store
+    store = store_of(corpus)
     owned = pl.DataFrame(_core.ownership(store)).select("trace", "seq", "owner", "turn", "is_root")
     clock = corpus.traces.select(
         "trace", clocked=pl.col("time_basis").is_in(["seconds", "partial"])

@@ -292,7 +292,7 @@ def evaluate_release(
         raise ParameterError(f"success is {success!r}, expected a number")
     runs = Runs.of(epochs, "epochs", float(success))
     runs = runs.take(runs.known)
-    at = runs.first(rule._applied(runs)["release"].to_numpy())
+    at = runs.first(releases_of(rule, runs)["release"].to_numpy())
     released, feasible = at >= 0, _solvable(runs)
     when = runs.k[np.maximum(at, 0)].astype(np.float64) if len(runs) else np.zeros(0)
     tasks = np.unique(np.array(runs.tasks, dtype=object), return_inverse=True)[1] if len(runs) else at
@@ -320,3 +320,8 @@ def evaluate_release(
             }
         )
     return pl.DataFrame(table, schema=EVALUATED)
+
+
+def releases_of(rule: ReleaseRule, runs: Runs) -> pl.DataFrame:
+    """What `ReleaseRule.apply` returns, of runs that are laid out already."""
+    return rule._applied(runs)

@@ -14,6 +14,7 @@ from ..base.text import briefly
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import tasks_of
+from ..corpus.parts import sizes_of
 from ..credit.verb import Rewards, credit, methods
 from ..disk.partitioned import PartitionedCorpus
 from ..evaluation.comparison import Method
@@ -219,7 +220,7 @@ def _step(
 ) -> tuple[list[dict[str, Any]], pl.DataFrame | None]:
     """Rows of one method on one share, and its credit on the whole, which comes first."""
     corpus = cut[share]
-    sizes, n = corpus._sizes(), len(cut[1.0])
+    sizes, n = sizes_of(corpus), len(cut[1.0])
     wished = cut[1.0].traces.select((pl.col("n_events") * share - 1e-9).ceil().sum()).collect().item()
     key = {
         "share": share,

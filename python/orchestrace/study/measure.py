@@ -7,6 +7,7 @@ import polars as pl
 
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
+from ..corpus.parts import sizes_of
 from ..credit.verb import credit
 from ..rewards import compute
 from ..schedules.scheduling import scaling_curve
@@ -45,7 +46,7 @@ class Bench:
         if cell.kind == STOP:
             return {"status": OK, "reason": None, **self._stopping(cell, stage)}
         corpus, truth = self._corpus(cell)
-        sizes = corpus._sizes()
+        sizes = sizes_of(corpus)
         shape = {
             "n_traces": sizes["traces"],
             "n_events": sizes["events"],

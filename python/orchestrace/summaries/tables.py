@@ -7,6 +7,7 @@ from ..base.ranges import finite
 from ..base.schema import SCHEMAS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import divisions, sizes_of
 
 
 @verb
@@ -37,7 +38,7 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
     >>> summary["traces"]["traces"].sum()
     3
     """
-    sizes = corpus._sizes()
+    sizes = sizes_of(corpus)
     plan = {
         "formats": _formats(corpus),
         "ignored": corpus.record_counts.filter(pl.col("status") == "ignored")
@@ -89,11 +90,11 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
     of_events = (_total("tokens_in"), _total("tokens_out"), _ordered_total("cost_usd"))
     spent = ("tokens_in", "tokens_out", "cost_usd")
     nothing = pl.LazyFrame(schema={name: SCHEMAS["events"][name] for name in ("trace", *spent)})
-    divisions = [nothing, *corpus._divisions("events")]
+    parts = [nothing, *divisions(corpus, "events")]
     # one after the other: the values of all traces at once are more than a budget allows
     events = pl.concat(
         part.filter(pl.any_horizontal(pl.col(spent).is_not_null())).group_by("trace").agg(of_events).collect()
-        for part in divisions
+        for part in parts
     ).lazy()
     is_total = (pl.col("kind") == "cost") & (pl.col("name").cast(pl.String) == "tokens")
     totals = corpus.measures.filter(is_total).select("trace", pl.col("value").alias("tokens"))

@@ -9,6 +9,7 @@ from ..base.arguments import Threads
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
+from ..corpus.parts import store_of
 
 WEIGHTS: Final = pl.Schema(
     {
@@ -84,7 +85,7 @@ def token_weights(corpus: Corpus, *, threads: Threads = None) -> pl.DataFrame:
 
 def _weighed(piece: Corpus, threads: int | None) -> pl.DataFrame:
     """The rows of a part of the corpus, which has its groups whole."""
-    owned = pl.DataFrame(_core.ownership(piece._store, threads=threads)).select("trace", "seq", "owner")
+    owned = pl.DataFrame(_core.ownership(store_of(piece), threads=threads)).select("trace", "seq", "owner")
     wrote = piece.events.select("trace", "seq", pl.col("tokens_out").clip(0)).collect()
     events = owned.join(wrote, on=["trace", "seq"], how="left", maintain_order="left")
     # wider than the counts themselves, of which a sum may not be one

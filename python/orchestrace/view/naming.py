@@ -10,6 +10,7 @@ import polars as pl
 
 from ..base.errors import InputError, ParameterError
 from ..corpus.corpus import Corpus
+from ..corpus.parts import input_of
 from ..corpus.source import event_texts
 
 SEARCHED: Final = 64 * 2**20
@@ -68,7 +69,7 @@ def _titles(corpus: Corpus, traces: pl.DataFrame) -> dict[str, str]:
     left = SEARCHED
     for file in files.drop_nulls().unique(maintain_order=True):
         try:
-            path, _ = corpus._input(file)
+            path, _ = input_of(corpus, file)
             left -= os.path.getsize(path)
             if left < 0:
                 break

@@ -9,6 +9,7 @@ import polars as pl
 
 from ... import _core
 from ...corpus.corpus import Corpus
+from ...corpus.parts import store_of
 from ...corpus.reward import Reward
 from ...corpus.units import TraceEvents
 from .policy import POLICY, PolicyRows
@@ -81,14 +82,14 @@ class Question:
     def own_rows(self) -> list[tuple[int | None, str | None]]:
         """The row of the method that each event is in, if any, and its name, unless it is an event."""
         if self.of_core:
-            told = pl.DataFrame(_core.own_rows(self.piece._store, **self.asked))
+            told = pl.DataFrame(_core.own_rows(store_of(self.piece), **self.asked))
             return list(told.select("row", "label").iter_rows())
         decided = self.policy.seqs(self.number) if self.method in POLICY else range(len(self.trace))
         return [(seq if seq in decided else None, None) for seq in range(len(self.trace))]
 
     def terms(self, parts: list[Part]) -> pl.DataFrame:
         """What the amounts of parts are made of, as the core reports it."""
-        return pl.DataFrame(_core.terms(self.piece._store, [part.seq for part in parts], **self.asked))
+        return pl.DataFrame(_core.terms(store_of(self.piece), [part.seq for part in parts], **self.asked))
 
     def names(self, seqs: pl.Series) -> Iterator[str | None]:
         """Ids of events of the trace."""

@@ -14,6 +14,7 @@ from ...base.taxonomy import SUB_DECISIONS
 from ...base.verbs import verb
 from ...corpus.corpus import Corpus
 from ...corpus.frames import collected
+from ...corpus.parts import store_of
 from ...corpus.reward import Reward
 from ...effects.spawning import manski, reward_limits
 from ...stopping.recorded import Source as EpochSource
@@ -263,7 +264,7 @@ def _credited(corpus: Corpus, rows: pl.DataFrame, credits: pl.DataFrame | pl.Laz
     wanted = rows.select("trace", "seq")
     parts = []
     for load in pieces_of(corpus):
-        ids = pl.DataFrame(_core.unit_ids(load()._store, levels[0]))
+        ids = pl.DataFrame(_core.unit_ids(store_of(load()), levels[0]))
         ids = ids.with_columns(pl.col("trace", "seq").cast(pl.Int64), pl.col("unit_id").cast(pl.String))
         parts.append(ids.join(wanted, on=["trace", "seq"], how="semi"))
     units = wanted.join(pl.concat(parts), on=["trace", "seq"], how="left", maintain_order="left")
