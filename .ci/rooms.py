@@ -3,7 +3,7 @@
 A room imports from rooms that come before it in ROOMS or CORE_ROOMS, and a module of Python from modules that
 do not import it. A folder of a room may stand above other rooms: ABOVE. Nothing of the package is imported
 inside a function; of other packages, those in LATE are. What a package loads when it is asked for counts as
-imported: the table of `load_when_asked`, which has to say what type checkers read, and what `Deferred` and
+imported: what packages with `load_when_asked` have under TYPE_CHECKING, and what `Deferred` and
 `import_module` name. Left out are what only a type checker reads and what only tests of Rust use. Importers
 have like files.
 """
@@ -120,19 +120,13 @@ def imports(module: str, tree: ast.Module, is_package: bool) -> Iterator[tuple[s
 
 
 def loaded_when_asked(module: str, tree: ast.Module) -> Iterator[tuple[str, str, int]]:
-    """Module, name and line of everything in the table of `load_when_asked`."""
-    package = f"orchestrace.{module}".rstrip(".")
+    """Module, name and line of everything that a package with `load_when_asked` has under TYPE_CHECKING."""
+    if not any(ast.unparse(node).startswith("load_when_asked(") for node in tree.body):
+        return
     for node in tree.body:
-        call = node.value if isinstance(node, ast.Expr) else None
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "load_when_asked":
-            continue
-        places: dict[str, str] = ast.literal_eval(call.args[1])
-        for place, names in places.items():
-            yield from ((package + place, name, call.lineno) for name in names.split())
-        for keyword in call.keywords:
-            if keyword.arg == "modules":
-                names = ast.literal_eval(keyword.value)
-                yield from ((package, name, call.lineno) for name in names)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            branch = ast.Module(node.body, [])
+            yield from ((*found, line) for *found, line, _ in imports(module, branch, is_package=True))
 
 
 def named(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -145,25 +139,6 @@ def named(tree: ast.Module) -> Iterator[tuple[str, int]]:
         name = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
         if isinstance(name, str):
             yield name, node.lineno
-
-
-def table_faults(module: str, tree: ast.Module) -> Iterator[str]:
-    """Where a type checker reads other names of a package than its table has, or `__all__` lacks some."""
-    table = {(place, name) for place, name, _ in loaded_when_asked(module, tree)}
-    if not table:
-        return
-    read, deferred, listed = set(), set(), set()
-    for node in tree.body:
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            branch = ast.Module(node.body, [])
-            read |= {(place, name) for place, name, _, _ in imports(module, branch, is_package=True)}
-            deferred |= {ast.unparse(line.targets[0]) for line in node.orelse if isinstance(line, ast.Assign)}
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            listed = set(ast.literal_eval(node.value))
-    for place, name in sorted(table ^ {(place, name) for place, name in read if name not in deferred}):
-        yield f"{module or 'the top'}: {place} with {name} is not both under TYPE_CHECKING and in the table"
-    for name in sorted({name for _, name in table} - listed):
-        yield f"{module or 'the top'}: {name} of the table is not in __all__"
 
 
 def circle(edges: dict[str, set[str]]) -> list[str]:
@@ -222,7 +197,6 @@ def faults() -> Iterator[str]:
     by_name = set(BY_NAME)
     for module, path in files.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        yield from table_faults(module, tree)
         asked = ((*entry, False) for entry in loaded_when_asked(module, tree))
         full = ((name, "", line, False) for name, line in named(tree))
         for place, name, line, late in [*imports(module, tree, path.name == "__init__.py"), *asked, *full]:

@@ -15,146 +15,57 @@ from . import _core
 from .base.misspelled import missing_name
 from .base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from . import (
-        costs,
-        decisions,
-        distributed,
-        effects,
-        evaluation,
-        games,
-        interventions,
-        mapping,
-        outcomes,
-        plot,
-        rewards,
-        safety,
-        scaling,
-        schedules,
-        stopping,
-        study,
-        synthetic,
-        trainers,
+        costs as costs,
+        decisions as decisions,
+        distributed as distributed,
+        effects as effects,
+        evaluation as evaluation,
+        games as games,
+        interventions as interventions,
+        mapping as mapping,
+        outcomes as outcomes,
+        plot as plot,
+        rewards as rewards,
+        safety as safety,
+        scaling as scaling,
+        schedules as schedules,
+        stopping as stopping,
+        study as study,
+        synthetic as synthetic,
+        trainers as trainers,
     )
-    from .base.errors import InputError, OrchestraceError, ParameterError, QuarantineError, SchemaError
-    from .corpus.corpus import Corpus
-    from .corpus.reading import read_traces
-    from .corpus.scanning import scan_events, scan_traces
-    from .credit.explanation import explain
-    from .credit.parameters import Param
-    from .credit.registry import EventValues, credit_method
-    from .credit.verb import credit, importers, methods
-    from .disk.ingesting import ingest
-    from .disk.partitioned import read_corpus
-    from .evaluation.comparison import compare
-    from .exports.verb import export, export_size, exports
-    from .metrics.verb import metric_definitions, metrics
-    from .replay.verb import replay
-    from .safety.tracking import taint
-    from .summaries.narrative import story
-    from .summaries.tables import report
-    from .synthetic.generating import generate
-    from .view.verb import view
+    from .base.errors import (
+        InputError as InputError,
+        OrchestraceError as OrchestraceError,
+        ParameterError as ParameterError,
+        QuarantineError as QuarantineError,
+        SchemaError as SchemaError,
+    )
+    from .corpus.corpus import Corpus as Corpus
+    from .corpus.reading import read_traces as read_traces
+    from .corpus.scanning import scan_events as scan_events, scan_traces as scan_traces
+    from .credit.explanation import explain as explain
+    from .credit.parameters import Param as Param
+    from .credit.registry import EventValues as EventValues, credit_method as credit_method
+    from .credit.verb import credit as credit, importers as importers, methods as methods
+    from .disk.ingesting import ingest as ingest
+    from .disk.partitioned import read_corpus as read_corpus
+    from .evaluation.comparison import compare as compare
+    from .exports.verb import export as export, export_size as export_size, exports as exports
+    from .metrics.verb import metric_definitions as metric_definitions, metrics as metrics
+    from .replay.verb import replay as replay
+    from .safety.tracking import taint as taint
+    from .summaries.narrative import story as story
+    from .summaries.tables import report as report
+    from .synthetic.generating import generate as generate
+    from .view.verb import view as view
 
 __version__ = _core.VERSION
 
-__all__ = [
-    "Corpus",
-    "EventValues",
-    "InputError",
-    "OrchestraceError",
-    "Param",
-    "ParameterError",
-    "QuarantineError",
-    "SchemaError",
-    "__version__",
-    "compare",
-    "costs",
-    "credit",
-    "credit_method",
-    "decisions",
-    "distributed",
-    "effects",
-    "evaluation",
-    "explain",
-    "export",
-    "export_size",
-    "exports",
-    "games",
-    "generate",
-    "importers",
-    "ingest",
-    "interventions",
-    "mapping",
-    "methods",
-    "metric_definitions",
-    "metrics",
-    "outcomes",
-    "plot",
-    "read_corpus",
-    "read_traces",
-    "replay",
-    "report",
-    "rewards",
-    "safety",
-    "scaling",
-    "scan_events",
-    "scan_traces",
-    "schedules",
-    "stopping",
-    "story",
-    "study",
-    "synthetic",
-    "taint",
-    "trainers",
-    "view",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".base.errors": "InputError OrchestraceError ParameterError QuarantineError SchemaError",
-        ".corpus.corpus": "Corpus",
-        ".corpus.reading": "read_traces",
-        ".corpus.scanning": "scan_events scan_traces",
-        ".credit.explanation": "explain",
-        ".credit.parameters": "Param",
-        ".credit.registry": "EventValues credit_method",
-        ".credit.verb": "credit importers methods",
-        ".disk.ingesting": "ingest",
-        ".disk.partitioned": "read_corpus",
-        ".evaluation.comparison": "compare",
-        ".exports.verb": "export export_size exports",
-        ".metrics.verb": "metric_definitions metrics",
-        ".replay.verb": "replay",
-        ".safety.tracking": "taint",
-        ".summaries.narrative": "story",
-        ".summaries.tables": "report",
-        ".synthetic.generating": "generate",
-        ".view.verb": "view",
-    },
-    modules=(
-        "costs",
-        "decisions",
-        "distributed",
-        "effects",
-        "evaluation",
-        "games",
-        "interventions",
-        "mapping",
-        "outcomes",
-        "plot",
-        "rewards",
-        "safety",
-        "scaling",
-        "schedules",
-        "stopping",
-        "study",
-        "synthetic",
-        "trainers",
-    ),
-    missing=missing_name,
-)
+load_when_asked(__name__, missing=missing_name)
 
 if _core.DEBUG_BUILD:
     warnings.warn(

@@ -13,6 +13,7 @@ import pytest
 
 import orchestrace as ot
 from contract.verbs import other_policy
+from namespaces import names
 from orchestrace.base.schema import REPLAYS
 from orchestrace.interventions.content import LEVELS
 from samples.hand_runs import GAMES, event, read, run
@@ -208,7 +209,7 @@ def test_every_value_of_a_game_has_a_tier(method: str, name: str) -> None:
 def test_all_verbs_are_walked() -> None:
     """A new verb whose result has a tier belongs into `VERBS`."""
     asked = {verb.split()[0] for verb in VERBS}
-    effects = {f"effects.{name}" for name in ot.effects.__all__}
+    effects = {f"effects.{name}" for name in names(ot.effects)}
     others = {"replay", "scaling_curve", "fit_scaling", "outcomes.sensitivity", "decisions.table"}
     assert effects | others == asked
     assert set(ot.replay(CORPORA["empty"], ot.interventions.serialize()).schema) == set(REPLAYS)

@@ -4,8 +4,7 @@ import io
 import json
 from typing import Any
 
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 import orchestrace as ot
 from reference import tables as expected

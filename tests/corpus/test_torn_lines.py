@@ -8,8 +8,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace import _core
-from samples.verdict_cases import BASE
-from samples.verdict_cases import text as text_of
+from samples.verdict_cases import BASE, text as text_of
 
 SESSION = "77dae9d8-995d-4ab0-8e5e-6ec3b2799a79"
 

@@ -4,8 +4,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 
 import orchestrace as ot
 from reference.credit import METHODS, SHARES, VARIANTS, rolled_up, valued

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import orchestrace as ot
 from orchestrace.base.division import Arguments

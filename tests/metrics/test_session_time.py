@@ -9,8 +9,7 @@ import pytest
 
 import orchestrace as ot
 from samples.claude_lines import asks, calls, gives, launches, notifies, read, says
-from samples.spans import chat
-from samples.spans import read as read_spans
+from samples.spans import chat, read as read_spans
 
 COLUMNS = (
     *("model_time", "tool_time", "queue_time", "permission_wait"),

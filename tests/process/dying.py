@@ -21,8 +21,7 @@ import polars as pl
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import merging
-from orchestrace.disk import work as ingest_work
+from orchestrace.disk import merging, work as ingest_work
 from samples import on_disk
 
 

@@ -15,6 +15,7 @@ import typer
 
 import namespaces
 import orchestrace as ot
+from namespaces import names
 from orchestrace.cli import app
 from orchestrace.cli.commands import COMMANDS
 
@@ -100,12 +101,12 @@ def test_a_command_loads_the_module_of_its_group_alone() -> None:
 
 def test_the_list_of_commands_is_what_modules_define() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for module, names in COMMANDS.items():
-        for name, summary in names.items():
+    for module, summaries in COMMANDS.items():
+        for name, summary in summaries.items():
             assert (commands[name].help or "").splitlines()[0] == summary, name
         place = import_module(f"orchestrace.cli.{module}").__name__
         alone = [command.name for command in app.registered_commands if command.callback.__module__ == place]
-        assert [*alone, *(group.name for group in app.registered_groups if group.name == module)] == [*names]
+        assert [*alone, *(group.name for group in app.registered_groups if group.name == module)] == [*summaries]
     assert len(app.registered_commands) + len(app.registered_groups) == len(commands)
 
 
@@ -151,7 +152,7 @@ def test_every_name_is_one_thing_whatever_is_imported_first(tmp_path: Path) -> N
 
 
 def test_names_that_load_late_are_ordinary_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(ot.__all__) <= set(dir(ot)) and set(ot.stopping.__all__) <= set(dir(ot.stopping))
+    assert set(names(ot)) <= set(dir(ot)) and set(names(ot.stopping)) <= set(dir(ot.stopping))
     assert printed("from orchestrace import *; print(credit.__name__, study.__name__)") == [
         "credit orchestrace.study"
     ]

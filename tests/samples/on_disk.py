@@ -15,9 +15,15 @@ from polars.testing import assert_frame_equal
 import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import ingesting, manifest, merging, partitioned, shards
-from orchestrace.disk import memory as budgets
-from orchestrace.disk import work as ingest_work
+from orchestrace.disk import (
+    ingesting,
+    manifest,
+    memory as budgets,
+    merging,
+    partitioned,
+    shards,
+    work as ingest_work,
+)
 
 TABLES = list(SCHEMAS)
 ROOM = 1 << 18

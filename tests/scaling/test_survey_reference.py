@@ -5,8 +5,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import orchestrace as ot
 from orchestrace.scaling.paper_pool import COUNTED, COUNTED_EXCLUDED, CROSSED

@@ -1,8 +1,7 @@
 """Weights of rows in logistic regression: a row that counts twice is two rows."""
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from orchestrace.statistics.regression import logistic

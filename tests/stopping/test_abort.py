@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from hypothesis import assume, given, strategies as st
 from numpy.testing import assert_allclose
 from polars.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression

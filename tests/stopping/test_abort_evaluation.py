@@ -6,8 +6,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import orchestrace as ot
 from orchestrace.stopping.abort_evaluation import EVALUATED, LOOKS

@@ -1,11 +1,12 @@
 """Packages whose names load when they are asked for (PEP 562), so that an import costs what it uses.
 
-A package lists its names by the modules that define them, in one call of `load_when_asked`. What a type
-checker reads stands beside it, in a block ``if TYPE_CHECKING``; `.ci/rooms.py` compares the two.
+A package imports its public names in a block ``if TYPE_CHECKING``, each as itself (``from .verb import credit
+as credit``), and calls `load_when_asked`, which reads that block: one list for type checkers and at run time.
 """
 
+import ast
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -52,26 +53,45 @@ class Namespace(ModuleType):
         return sorted({*public, *(name for name in inside if name.startswith("__"))})
 
 
-def load_when_asked(
-    package: str,
-    places: Mapping[str, str],
-    modules: Iterable[str] = (),
-    missing: Missing = _without,
-) -> None:
-    """Let a package load its names when they are asked for.
+def load_when_asked(package: str, missing: Missing = _without) -> None:
+    """Let a package load its names when they are asked for, and list them as ``__all__``.
 
     Parameters
     ----------
     package
         Its ``__name__``.
-    places
-        The names by the module that defines them, relative to the package: ``{".verb": "credit methods"}``.
-    modules
-        Modules of the package that are names of their own.
     missing
         Makes the error about a name that it does not have; by default Python's own words.
+
+    Raises
+    ------
+    ImportError
+        The source of the package is not there to be read.
     """
-    of_name = {name: place for place, names in places.items() for name in names.split()}
     module = sys.modules[package]
-    vars(module).update(_places=of_name, _modules=frozenset(modules), _missing=missing)
+    file = str(module.__file__)
+    if not file.endswith(".py"):
+        raise ImportError(f"{package} needs its source: give what bundles it the .py files too", name=package)
+    loader: Any = module.__loader__
+    places, modules = listed(ast.parse(loader.get_data(file)))
+    versions = ["__version__"] if "__version__" in vars(module) else []
+    vars(module).update(_places=places, _modules=modules, _missing=missing)
+    vars(module)["__all__"] = sorted([*places, *modules, *versions])
     module.__class__ = Namespace
+
+
+def listed(tree: ast.Module) -> tuple[dict[str, str], frozenset[str]]:
+    """The names of a package by the modules that define them, and the modules that are names themselves."""
+    places: dict[str, str] = {}
+    modules: set[str] = set()
+    for block in tree.body:
+        if not isinstance(block, ast.If) or ast.unparse(block.test) != "TYPE_CHECKING":
+            continue
+        for line in block.body:
+            assert isinstance(line, ast.ImportFrom)
+            names = [name.name for name in line.names]
+            if line.module is None:
+                modules.update(names)
+            else:
+                places.update(dict.fromkeys(names, "." * line.level + line.module))
+    return places, frozenset(modules)

@@ -26,12 +26,12 @@ def reporting(
             BarColumn,
             DownloadColumn,
             MofNCompleteColumn,
+            Progress as Bars,
             ProgressColumn,
             TextColumn,
             TimeRemainingColumn,
             TransferSpeedColumn,
         )
-        from rich.progress import Progress as Bars
 
         counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
         if in_bytes:

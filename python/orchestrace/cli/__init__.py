@@ -1,22 +1,20 @@
 """The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..base.deferred import Deferred
 from ..base.namespaces import load_when_asked
 from .output import FAILED, STOPPED, buffer_output, drop_unwritten, tell
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from . import application
-    from .application import app
-else:
-    application = Deferred("orchestrace.cli.application")
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .application import app as app
 
-__all__ = ["app", "main"]
+application: Any = Deferred("orchestrace.cli.application")
 
-load_when_asked(__name__, {".application": "app"})
+
+load_when_asked(__name__)
 
 
 def main() -> None:

@@ -13,8 +13,7 @@ from ..base.publication import published_folder, write_parquet
 from ..base.schema import unknown_name
 from ..base.text import plain
 from ..metrics.verb import By
-from ..rewards import compute
-from ..rewards import rules as reward_rules
+from ..rewards import compute, rules as reward_rules
 from ..safety import sanitizer_cut
 from ..scaling import survey
 from .application import app

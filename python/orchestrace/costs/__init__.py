@@ -4,23 +4,10 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .ledger import spawns
-    from .price_list import prices, read_prices
-    from .verb import table
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .ledger import spawns as spawns
+    from .price_list import prices as prices, read_prices as read_prices
+    from .verb import table as table
 
-__all__ = [
-    "prices",
-    "read_prices",
-    "spawns",
-    "table",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".ledger": "spawns",
-        ".price_list": "prices read_prices",
-        ".verb": "table",
-    },
-)
+load_when_asked(__name__)

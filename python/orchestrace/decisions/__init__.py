@@ -4,19 +4,9 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .context_keys import contexts
-    from .tables.verb import table
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .context_keys import contexts as contexts
+    from .tables.verb import table as table
 
-__all__ = [
-    "contexts",
-    "table",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".context_keys": "contexts",
-        ".tables.verb": "table",
-    },
-)
+load_when_asked(__name__)

@@ -4,27 +4,11 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .matching import matched
-    from .observed import aggregation, delegation, message
-    from .off_policy import policy_values
-    from .spawning import spawn
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .matching import matched as matched
+    from .observed import aggregation as aggregation, delegation as delegation, message as message
+    from .off_policy import policy_values as policy_values
+    from .spawning import spawn as spawn
 
-__all__ = [
-    "aggregation",
-    "delegation",
-    "matched",
-    "message",
-    "policy_values",
-    "spawn",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".matching": "matched",
-        ".observed": "aggregation delegation message",
-        ".off_policy": "policy_values",
-        ".spawning": "spawn",
-    },
-)
+load_when_asked(__name__)

@@ -22,8 +22,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import collected, tasks_of
 from ..corpus.parts import sizes_of
 from ..corpus.reward import check_channels, weights_of
-from ..credit.verb import credit
-from ..credit.verb import methods as registered
+from ..credit.verb import credit, methods as registered
 from ..statistics import rankings
 from ..statistics.influence import mean_interval
 from .attribution import Blame, localization

@@ -4,28 +4,22 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .content import aggregate_by, drop, set_value, truncate
-    from .timing import cap_stragglers, concurrency, merge, remove, serialize, speed_up, split
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .content import (
+        aggregate_by as aggregate_by,
+        drop as drop,
+        set_value as set_value,
+        truncate as truncate,
+    )
+    from .timing import (
+        cap_stragglers as cap_stragglers,
+        concurrency as concurrency,
+        merge as merge,
+        remove as remove,
+        serialize as serialize,
+        speed_up as speed_up,
+        split as split,
+    )
 
-__all__ = [
-    "aggregate_by",
-    "cap_stragglers",
-    "concurrency",
-    "drop",
-    "merge",
-    "remove",
-    "serialize",
-    "set_value",
-    "speed_up",
-    "split",
-    "truncate",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".content": "aggregate_by drop set_value truncate",
-        ".timing": "cap_stragglers concurrency merge remove serialize speed_up split",
-    },
-)
+load_when_asked(__name__)

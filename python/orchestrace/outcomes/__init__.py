@@ -4,21 +4,9 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .fitting import FittedOutcome, fit
-    from .model_sensitivity import models, sensitivity
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .fitting import FittedOutcome as FittedOutcome, fit as fit
+    from .model_sensitivity import models as models, sensitivity as sensitivity
 
-__all__ = [
-    "FittedOutcome",
-    "fit",
-    "models",
-    "sensitivity",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".fitting": "FittedOutcome fit",
-        ".model_sensitivity": "models sensitivity",
-    },
-)
+load_when_asked(__name__)

@@ -4,46 +4,18 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .agreement_matrix import agreement
-    from .credits import credit
-    from .intervention_effects import effects
-    from .law_fits import laws
-    from .saving import save
-    from .scaling_curves import scaling
-    from .size_map import envelopes
-    from .spawn_trees import spawn_tree
-    from .stopping_frontiers import stopping
-    from .taint_flows import taint
-    from .timelines import timeline
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .agreement_matrix import agreement as agreement
+    from .credits import credit as credit
+    from .intervention_effects import effects as effects
+    from .law_fits import laws as laws
+    from .saving import save as save
+    from .scaling_curves import scaling as scaling
+    from .size_map import envelopes as envelopes
+    from .spawn_trees import spawn_tree as spawn_tree
+    from .stopping_frontiers import stopping as stopping
+    from .taint_flows import taint as taint
+    from .timelines import timeline as timeline
 
-__all__ = [
-    "agreement",
-    "credit",
-    "effects",
-    "envelopes",
-    "laws",
-    "save",
-    "scaling",
-    "spawn_tree",
-    "stopping",
-    "taint",
-    "timeline",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".agreement_matrix": "agreement",
-        ".credits": "credit",
-        ".intervention_effects": "effects",
-        ".law_fits": "laws",
-        ".saving": "save",
-        ".scaling_curves": "scaling",
-        ".size_map": "envelopes",
-        ".spawn_trees": "spawn_tree",
-        ".stopping_frontiers": "stopping",
-        ".taint_flows": "taint",
-        ".timelines": "timeline",
-    },
-)
+load_when_asked(__name__)

@@ -4,34 +4,13 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .gaming.balance import balance
-    from .gaming.failure_modes import failure_modes
-    from .gaming.hazards import hazards
-    from .gaming.health import verifier_health
-    from .mixing import mix
-    from .verb import attach, compute, explain, rules
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .gaming.balance import balance as balance
+    from .gaming.failure_modes import failure_modes as failure_modes
+    from .gaming.hazards import hazards as hazards
+    from .gaming.health import verifier_health as verifier_health
+    from .mixing import mix as mix
+    from .verb import attach as attach, compute as compute, explain as explain, rules as rules
 
-__all__ = [
-    "attach",
-    "balance",
-    "compute",
-    "explain",
-    "failure_modes",
-    "hazards",
-    "mix",
-    "rules",
-    "verifier_health",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".gaming.balance": "balance",
-        ".gaming.failure_modes": "failure_modes",
-        ".gaming.hazards": "hazards",
-        ".gaming.health": "verifier_health",
-        ".mixing": "mix",
-        ".verb": "attach compute explain rules",
-    },
-)
+load_when_asked(__name__)

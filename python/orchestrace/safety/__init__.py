@@ -4,18 +4,8 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .tracking import sanitizer_cut, taint, tainted_events
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .tracking import sanitizer_cut as sanitizer_cut, taint as taint, tainted_events as tainted_events
 
-__all__ = [
-    "sanitizer_cut",
-    "taint",
-    "tainted_events",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".tracking": "sanitizer_cut taint tainted_events",
-    },
-)
+load_when_asked(__name__)

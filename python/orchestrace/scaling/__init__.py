@@ -4,30 +4,16 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .diffusion import DiffusionLaw, credit_snr, diffusion_law, rollouts_needed
-    from .laws import fit_law, predict_law
-    from .paper_pool import survey
-    from .published_sizes import envelopes, gap
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .diffusion import (
+        DiffusionLaw as DiffusionLaw,
+        credit_snr as credit_snr,
+        diffusion_law as diffusion_law,
+        rollouts_needed as rollouts_needed,
+    )
+    from .laws import fit_law as fit_law, predict_law as predict_law
+    from .paper_pool import survey as survey
+    from .published_sizes import envelopes as envelopes, gap as gap
 
-__all__ = [
-    "DiffusionLaw",
-    "credit_snr",
-    "diffusion_law",
-    "envelopes",
-    "fit_law",
-    "gap",
-    "predict_law",
-    "rollouts_needed",
-    "survey",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".diffusion": "DiffusionLaw credit_snr diffusion_law rollouts_needed",
-        ".laws": "fit_law predict_law",
-        ".paper_pool": "survey",
-        ".published_sizes": "envelopes gap",
-    },
-)
+load_when_asked(__name__)

@@ -4,33 +4,18 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .config import MethodRun, Size, StudyConfig, parse_config, read_config
-    from .downscale import downscale, prefixes
-    from .load import load
-    from .report import report
-    from .run import run
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .config import (
+        MethodRun as MethodRun,
+        Size as Size,
+        StudyConfig as StudyConfig,
+        parse_config as parse_config,
+        read_config as read_config,
+    )
+    from .downscale import downscale as downscale, prefixes as prefixes
+    from .load import load as load
+    from .report import report as report
+    from .run import run as run
 
-__all__ = [
-    "MethodRun",
-    "Size",
-    "StudyConfig",
-    "downscale",
-    "load",
-    "parse_config",
-    "prefixes",
-    "read_config",
-    "report",
-    "run",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".config": "MethodRun Size StudyConfig parse_config read_config",
-        ".downscale": "downscale prefixes",
-        ".load": "load",
-        ".report": "report",
-        ".run": "run",
-    },
-)
+load_when_asked(__name__)

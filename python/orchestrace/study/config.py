@@ -18,8 +18,7 @@ from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..credit.registry import registered as written_in_python
-from ..credit.verb import credit
-from ..credit.verb import methods as registered
+from ..credit.verb import credit, methods as registered
 from ..interventions.timing import Queue
 from ..rewards import compute, rules
 from ..stopping import rules as stopping_rules

@@ -4,32 +4,12 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # what a type checker reads; the table below is what runs
-    from .choosing import ChoiceTruth, choices
-    from .gaming import GamedTruth, gamed
-    from .generating import generate
-    from .planting import Truth, planted
-    from .stopping import StopTruth, stops
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+    from .choosing import ChoiceTruth as ChoiceTruth, choices as choices
+    from .gaming import GamedTruth as GamedTruth, gamed as gamed
+    from .generating import generate as generate
+    from .planting import Truth as Truth, planted as planted
+    from .stopping import StopTruth as StopTruth, stops as stops
 
-__all__ = [
-    "ChoiceTruth",
-    "GamedTruth",
-    "StopTruth",
-    "Truth",
-    "choices",
-    "gamed",
-    "generate",
-    "planted",
-    "stops",
-]
 
-load_when_asked(
-    __name__,
-    {
-        ".choosing": "ChoiceTruth choices",
-        ".gaming": "GamedTruth gamed",
-        ".generating": "generate",
-        ".planting": "Truth planted",
-        ".stopping": "StopTruth stops",
-    },
-)
+load_when_asked(__name__)

@@ -7,8 +7,7 @@ import polars as pl
 from ...corpus.corpus import Corpus
 from ...corpus.reward import Reward
 from ...effects.observed import aggregation
-from ...stopping.recorded import Source as EpochSource
-from ...stopping.recorded import epochs
+from ...stopping.recorded import Source as EpochSource, epochs
 from ..rows import Source, decision_rows, delegate_role, delegations
 from .state import OF_EPOCHS, states
 

@@ -17,8 +17,7 @@ from ...corpus.frames import collected
 from ...corpus.parts import store_of
 from ...corpus.reward import Reward
 from ...effects.spawning import manski, reward_limits
-from ...stopping.recorded import Source as EpochSource
-from ...stopping.recorded import check_source
+from ...stopping.recorded import Source as EpochSource, check_source
 from ..rows import Source, params_text
 from .evidence import EVIDENCE, Facts, aggregated, delegated, sent, spawned, stopped
 from .kinds import decided, stops
