@@ -69,7 +69,7 @@ def test_rows_are_inside_and_the_width_may_be_that_of_a_page(corpus: ot.Corpus, 
 def test_themes(corpus: ot.Corpus, theme: Any, page: str | None) -> None:
     spec = ot.plot.timeline(corpus, 0, theme=theme).to_dict()
     assert spec["config"]["background"] == (page or "transparent")
-    with pytest.raises(ot.ParameterError, match="theme is 'drak', expected .*; did you mean 'dark'"):
+    with pytest.raises(ot.ParameterError, match=r"theme is 'drak', expected .*; did you mean 'dark'"):
         ot.plot.timeline(corpus, 0, theme="drak")  # type: ignore[arg-type]
 
 

@@ -101,12 +101,14 @@ def test_a_command_loads_the_module_of_its_group_alone() -> None:
 
 def test_the_list_of_commands_is_what_modules_define() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for module, summaries in COMMANDS.items():
-        for name, summary in summaries.items():
+    for module, known in COMMANDS.items():
+        for name, summary in known.items():
             assert (commands[name].help or "").splitlines()[0] == summary, name
         place = import_module(f"orchestrace.cli.{module}").__name__
         alone = [command.name for command in app.registered_commands if command.callback.__module__ == place]
-        assert [*alone, *(group.name for group in app.registered_groups if group.name == module)] == [*summaries]
+        assert [*alone, *(group.name for group in app.registered_groups if group.name == module)] == [
+            *summaries
+        ]
     assert len(app.registered_commands) + len(app.registered_groups) == len(commands)
 
 
