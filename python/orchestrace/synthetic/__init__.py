@@ -7,7 +7,6 @@ from ..base.namespaces import load_when_asked
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from .choosing import ChoiceTruth as ChoiceTruth, choices as choices
     from .gaming import GamedTruth as GamedTruth, gamed as gamed
-    from .generating import generate as generate
     from .planting import Truth as Truth, planted as planted
     from .stopping import StopTruth as StopTruth, stops as stops
 
