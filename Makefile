@@ -81,6 +81,7 @@ style: $(ENVIRONMENT) ## Check format, lints of Python, and that its imports go 
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) .ci/rooms.py
+	$(PYTHON) .ci/words.py
 
 lint: style lint-rust lint-python ## Check lints of Rust, types and stubs as well (after `make test`, which installs the tools)
 
