@@ -71,6 +71,10 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
         lambda _: ot.stopping.evaluate(ot.synthetic.stops(runs=9)[0], price=float("nan")),
         "price is nan, expected a finite number",
     ),
+    "a price that pays": (
+        lambda _: ot.stopping.frontier(ot.synthetic.stops(runs=9)[0], ["fixed"], prices=[0.1, -1]),
+        "price is -1, expected a finite number from 0",
+    ),
     "an export": (lambda one: ot.export(one, "perfeto", "x"), "; did you mean 'perfetto'?"),
     "a page of no reward": (
         lambda one: ot.view(one, "x.html", reward="tema"),

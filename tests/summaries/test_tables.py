@@ -15,3 +15,10 @@ def test_sums_of_prices_are_the_same_bits_every_time() -> None:
     corpus = corpus.with_fields(events.with_columns(cost_usd=pl.Series(prices)))
     found = {ot.report(corpus)["formats"]["cost_usd"][0] for _ in range(20)}
     assert len(found) == 1 and abs(found.pop() / prices.sum() - 1) < 1e-12
+
+
+def test_sums_of_tokens_do_not_wrap() -> None:
+    corpus = ot.generate(traces=2, seed=1)
+    first = pl.DataFrame({"trace": [0, 0, 1], "seq": [0, 1, 0], "tokens_in": [2**62 - 1] * 3})
+    (row,) = ot.report(corpus.with_fields(first))["formats"].iter_rows(named=True)
+    assert row["tokens_in"] == 2**63 - 1

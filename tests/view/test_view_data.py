@@ -1,5 +1,6 @@
 """What a page says is what the verbs say, and what the recordings say."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from orchestrace.view import sources
+from orchestrace.view import naming, sources
 from orchestrace.view.verb import View
 from view.pages import columns, data_of, rows, session
 
@@ -185,6 +186,19 @@ def test_runs_are_named_by_what_recordings_say(tmp_path: Path) -> None:
         assert listed.get("words") == ([f"do task {number}" for number in range(3)] if text else None)
     whole = (tmp_path / "False.html").read_text()
     assert "do task" not in whole
+
+
+def test_titles_are_looked_for_in_so_many_bytes_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "sessions"
+    folder.mkdir()
+    blank = " " * 9_000 + "\n"
+    for number in range(2):
+        (folder / f"{number}.jsonl.gz").write_bytes(gzip.compress((blank * 9 + session(number)).encode()))
+    monkeypatch.setattr(naming, "SEARCHED", 100_000)
+    titles = naming.names_of(ot.read_traces(folder))["title"].to_list()
+    assert titles == ["Fix the parser 0", None]  # the second file ends after 19,000 bytes, packed or not
 
 
 def test_a_model_among_several_is_that_of_most_events(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..base.arguments import Threads
 from ..base.progress import Progress
 from ..base.schema import CREDITS
 from ..base.verbs import verb
@@ -56,7 +57,7 @@ def spawns(
     reward: Reward | None = None,
     method: str = "flow",
     max_gap: MaxGap = "auto",
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """List every sub-agent: who asked for it, what it cost, and whether its answer was used.
@@ -124,11 +125,10 @@ def spawns(
         )
         .join(paid, on=["trace", "agent"], how="left")
         .join(
-            corpus.traces.select("trace", of_run="trace_id").collect(engine="streaming"),
+            corpus.traces.select("trace", of_run="trace_id").collect().with_row_index("place"),
             on="trace",
             how="left",
         )
-        .join(corpus.traces.select("trace").with_row_index("place").collect(), on="trace", how="left")
         .sort("place", "at", "agent")
     )
     return _shaped(rows)

@@ -220,9 +220,3 @@ def _check_times(made: pl.DataFrame, what: str) -> None:
     empty = made.with_row_index("row", 1).filter(pl.col("valid_from") >= pl.col("valid_to"))
     if empty.height:
         raise SchemaError(f"{what}, row {empty['row'][0]}: valid_from is not before valid_to")
-
-
-def check_batch(batch: object) -> None:
-    """Refuse what does not say whether requests went as a batch."""
-    if not isinstance(batch, bool):
-        raise ParameterError(f"batch is {briefly(batch)}, expected True or False")

@@ -1,11 +1,12 @@
 """The price of each response: as recorded, else from a list (docs/reference/definitions.md, D33)."""
 
-from typing import Any, Final
+from typing import Final
 
 import polars as pl
 
 from ..base.ranges import in_range
 from ..base.schema import CREDITS
+from ..base.sums import ordered_total, total
 from ..corpus.corpus import Corpus
 from .model_names import listed_names
 from .price_list import KINDS
@@ -16,21 +17,8 @@ TOKENS: Final = ("tokens", "tokens_fresh", "tokens_cached", "tokens_cache_write"
 BASIS: Final = pl.Enum(["recorded", "priced", "priced_undated", "mixed"])
 """What a sum of dollars rests on."""
 
-SPENT: Final[dict[str, Any]] = {
-    "trace": pl.UInt32,
-    "seq": pl.UInt32,
-    "model": pl.String,
-    **dict.fromkeys(TOKENS, pl.Int64),
-    "cost_usd": pl.Float64,
-    "is_recorded": pl.Boolean,
-    "is_undated": pl.Boolean,
-    "reason": CREDITS["reason"],
-}
-"""Columns of `spent`."""
-
 _READ: Final = ("tokens_in", "tokens_cache_write_1h", "cost_usd")
 _MILLION: Final = 1_000_000
-_MOST: Final = pl.lit(2**63 - 1, pl.Int128)
 
 
 def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
@@ -48,7 +36,8 @@ def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        The columns of `SPENT`. ``cost_usd`` is null where ``reason`` says why.
+        ``trace seq`` (UInt32), ``model`` (String), `TOKENS` (Int64), ``cost_usd`` (Float64, null where
+        ``reason`` says why), ``is_recorded is_undated`` (Boolean), ``reason``.
     """
     events = _of_team(piece)
     rows = _listed_rows(events, prices)
@@ -115,7 +104,7 @@ def _listed_rows(events: pl.DataFrame, prices: pl.DataFrame) -> pl.DataFrame:
         .filter(holds, fits)
         .sort("trace", "seq", "context_above", "valid_from", nulls_last=False)
         .unique(["trace", "seq"], keep="last", maintain_order=True)
-        .select("trace", "seq", *KINDS, "batch", "batch_cache", is_listed=True)
+        .select("trace", "seq", *KINDS, "batch", "batch_cache")
     )
 
 
@@ -159,34 +148,23 @@ def totals() -> dict[str, pl.Expr]:
     recorded = pl.col("is_recorded") & cost.is_not_null()
     priced = ~pl.col("is_recorded") & cost.is_not_null()
     return {
-        **{name: _total(pl.col(name)) for name in TOKENS},
-        "recorded_usd": _dollars(cost.filter(recorded)),
-        "priced_usd": _dollars(cost.filter(priced)),
+        **{name: total(pl.col(name)) for name in TOKENS},
+        "recorded_usd": ordered_total(cost.filter(recorded)),
+        "priced_usd": ordered_total(cost.filter(priced)),
         "undated": (priced & pl.col("is_undated")).any(),
-        "unpriced_tokens": _total(pl.col("tokens").filter(cost.is_null())).fill_null(0),
+        "unpriced_tokens": total(pl.col("tokens").filter(cost.is_null())).fill_null(0),
         "reason": pl.col("reason").drop_nulls().cast(pl.String).sort().first(),
     }
-
-
-def _total(column: pl.Expr) -> pl.Expr:
-    """The sum of a count, at most the greatest one; null, not 0, where no row has one."""
-    whole = column.cast(pl.Int128).sum()
-    return pl.when(column.is_not_null().any()).then(pl.min_horizontal(whole, _MOST)).cast(pl.Int64)
-
-
-def _dollars(column: pl.Expr) -> pl.Expr:
-    """The sum of floats in ascending order, which no number of threads changes; null where there is none."""
-    return column.drop_nulls().sort().cum_sum().last()
 
 
 def added() -> dict[str, pl.Expr]:
     """Sums over sums of `totals`."""
     return {
-        **{name: _total(pl.col(name)) for name in TOKENS},
-        "recorded_usd": _dollars(pl.col("recorded_usd")),
-        "priced_usd": _dollars(pl.col("priced_usd")),
+        **{name: total(pl.col(name)) for name in TOKENS},
+        "recorded_usd": ordered_total(pl.col("recorded_usd")),
+        "priced_usd": ordered_total(pl.col("priced_usd")),
         "undated": pl.col("undated").any(),
-        "unpriced_tokens": _total(pl.col("unpriced_tokens")).fill_null(0),
+        "unpriced_tokens": total(pl.col("unpriced_tokens")).fill_null(0),
         "floor": pl.col("floor").any(),
         "reason": pl.col("reason").drop_nulls().sort().first(),
     }

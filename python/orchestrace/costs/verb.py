@@ -10,7 +10,7 @@ from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
-from .price_list import Prices, check_batch, list_of
+from .price_list import Prices, list_of
 from .pricing import BASIS, TOKENS, added, spent, totals, with_basis
 
 By = Literal["model", "trace", "agent", "role", "importer"]
@@ -28,7 +28,6 @@ DOLLARS: Final[dict[str, Any]] = {
 """Columns about dollars, in order."""
 
 _SUMS: Final[dict[str, Any]] = {**dict.fromkeys(TOKENS, pl.Int64), **DOLLARS}
-_OF_TRACE: Final = {"trace": pl.UInt32, "trace_id": pl.String}
 
 
 @verb
@@ -96,7 +95,6 @@ def table(
     >>> by_model["tokens"].sum() == ot.costs.table(corpus, by="trace")["tokens"].sum()
     True
     """
-    check_batch(batch)
     listed = list_of(prices)
     traces = corpus.traces.select(
         "trace", "trace_id", "task_id", importer=pl.col("importer").cast(pl.String)

@@ -210,8 +210,10 @@ def _spent(rows: pl.DataFrame, price: object, cost: str) -> Floats:
     prices = dict(price) if isinstance(price, Mapping) else {cost: price}
     spent = np.zeros(rows.height)
     for name, one in prices.items():
-        if isinstance(one, bool) or not isinstance(one, int | float) or not math.isfinite(one):
-            raise ParameterError(f"price is {briefly(one)}, expected a finite number, or numbers by cost")
+        if isinstance(one, bool) or not isinstance(one, int | float) or not 0.0 <= one < math.inf:
+            raise ParameterError(
+                f"price is {briefly(one)}, expected a finite number from 0, or numbers by cost"
+            )
         if one:
             with np.errstate(over="ignore"):  # the payoff that comes of it is refused
                 spent = spent + one * _cost(rows, str(name))

@@ -5,6 +5,7 @@ import polars as pl
 from .. import _core
 from ..base.ranges import finite
 from ..base.schema import SCHEMAS
+from ..base.sums import ordered_total, total
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import divisions, sizes_of
@@ -87,7 +88,7 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
         ),
     )
 
-    of_events = (_total("tokens_in"), _total("tokens_out"), _ordered_total("cost_usd"))
+    of_events = (total(pl.col("tokens_in")), total(pl.col("tokens_out")), ordered_total(pl.col("cost_usd")))
     spent = ("tokens_in", "tokens_out", "cost_usd")
     nothing = pl.LazyFrame(schema={name: SCHEMAS["events"][name] for name in ("trace", *spent)})
     parts = [nothing, *divisions(corpus, "events")]
@@ -107,10 +108,10 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
             pl.len().alias("traces"),
             pl.col("partial").sum(),
             pl.col("n_events").sum().alias("events"),
-            _total("tokens_in"),
-            _total("tokens_out"),
-            _ordered_total("tokens"),
-            _ordered_total("cost_usd"),
+            total(pl.col("tokens_in")),
+            total(pl.col("tokens_out")),
+            ordered_total(pl.col("tokens")),
+            ordered_total(pl.col("cost_usd")),
         )
     )
     whole = counts.join(traces, on="importer", how="full", coalesce=True)
@@ -118,19 +119,6 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
     return whole.with_columns(pl.col(counted).fill_null(0)).sort(
         "records", "traces", "importer", descending=[True, True, False]
     )
-
-
-def _total(name: str) -> pl.Expr:
-    """The sum of a column of whole numbers; null, not 0, where no row has one."""
-    return pl.when(pl.col(name).is_not_null().any()).then(pl.col(name).sum())
-
-
-def _ordered_total(name: str) -> pl.Expr:
-    """The same of floats.
-
-    Ascending: threads hand numbers over in any order, on which a sum of floats depends.
-    """
-    return pl.col(name).drop_nulls().sort().cum_sum().last()
 
 
 def _severity(level: str) -> pl.Expr:

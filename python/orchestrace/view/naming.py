@@ -2,8 +2,8 @@
 
 import gzip
 import json
-import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -14,7 +14,7 @@ from ..corpus.parts import input_of
 from ..corpus.source import event_texts
 
 SEARCHED: Final = 64 * 2**20
-"""Bytes of recordings in which titles are looked for."""
+"""Bytes of recordings, unpacked, in which titles are looked for."""
 LONGEST: Final = 160
 """Characters of a title, or of the first words of a task."""
 _TITLES: Final = {"ai-title": "aiTitle", "custom-title": "customTitle"}
@@ -66,14 +66,11 @@ def _titles(corpus: Corpus, traces: pl.DataFrame) -> dict[str, str]:
     """Titles by session, of files of Claude Code that are at hand."""
     files = traces.filter(pl.col("importer").cast(pl.String) == "claude_code")["file"].cast(pl.String)
     found: dict[str, tuple[int, str]] = {}
-    left = SEARCHED
+    budget = _Budget(SEARCHED)
     for file in files.drop_nulls().unique(maintain_order=True):
         try:
             path, _ = input_of(corpus, file)
-            left -= os.path.getsize(path)
-            if left < 0:
-                break
-            for session, rank, title in _titles_of(path):
+            for session, rank, title in _titles_of(path, budget):
                 if session not in found or found[session][0] <= rank:
                     found[session] = (rank, title)
         except (InputError, ParameterError, OSError, EOFError, ValueError):  # gone, changed, or in an archive
@@ -81,10 +78,20 @@ def _titles(corpus: Corpus, traces: pl.DataFrame) -> dict[str, str]:
     return {session: title for session, (_, title) in found.items()}
 
 
-def _titles_of(path: str) -> Iterator[tuple[str, int, str]]:
-    """Session, rank and title of each record of a file that has one."""
+@dataclass
+class _Budget:
+    """Bytes that may still be read, unpacked: a small file may hold many."""
+
+    left: int
+
+
+def _titles_of(path: str, budget: _Budget) -> Iterator[tuple[str, int, str]]:
+    """Session, rank and title of each record of a file that has one, while the budget lasts."""
     with gzip.open(path) if path.endswith(".gz") else open(path, "rb") as lines:
         for line in iter(lambda: lines.readline(_LINE), b""):
+            budget.left -= len(line)
+            if budget.left < 0:
+                return
             if b'-title"' not in line:
                 continue
             try:

@@ -4,6 +4,7 @@ from typing import Final
 
 import polars as pl
 
+from ..base.sums import ordered_total, total
 from ..corpus.corpus import Corpus
 from ..costs.verb import table
 
@@ -31,7 +32,7 @@ def spending(corpus: Corpus, prices: pl.DataFrame) -> pl.DataFrame:
         known.with_columns(agent=pl.when(hidden).then("role").otherwise("agent"))
         .filter(pl.col("tokens").is_not_null() | pl.col("cost_usd").is_not_null())
         .group_by("agent")
-        .agg(_sum("tokens"), _sum("cost_usd"), _sum("listed_usd"))
+        .agg(**_sums())
         .sort(["tokens", "cost_usd", "agent"], descending=[True, True, False], nulls_last=True)
         .with_columns(n_agents=pl.lit(1, pl.UInt32))
     )
@@ -39,14 +40,12 @@ def spending(corpus: Corpus, prices: pl.DataFrame) -> pl.DataFrame:
         return sums
     rest = sums[SHOWN:].select(
         pl.lit(None, pl.String).alias("agent"),
-        _sum("tokens"),
-        _sum("cost_usd"),
-        _sum("listed_usd"),
+        **_sums(),
         n_agents=pl.len().cast(pl.UInt32),
     )
     return pl.concat([sums[:SHOWN], rest])
 
 
-def _sum(name: str) -> pl.Expr:
-    """The sum of what is known, in ascending order; null where nothing is."""
-    return pl.col(name).drop_nulls().sort().cum_sum().last().alias(name)
+def _sums() -> dict[str, pl.Expr]:
+    dollars = {name: ordered_total(pl.col(name)) for name in ("cost_usd", "listed_usd")}
+    return {"tokens": total(pl.col("tokens")), **dollars}
