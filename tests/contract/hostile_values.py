@@ -1,12 +1,10 @@
 """Calls of every public verb that work, and values that none of their parameters is meant for."""
 
-import inspect
 import io
 import math
 import os
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,79 +12,50 @@ import numpy as np
 import polars as pl
 
 import orchestrace as ot
+from example_calls import Call, example_of, parameters
+from orchestrace.base.verbs import all_verbs
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-UNSEEN = frozenset({"progress", "threads"})
-"""Parameters that have a test of their own: a bar, and threads that stay for the life of a process."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call that works: what is called, and arguments by name."""
-
-    verb: Callable[..., Any]
-    given: dict[str, Any] = field(default_factory=dict)
-    rest: tuple[Any, ...] = ()
-
-    def parameters(self) -> list[str]:
-        """Names of the parameters that can be given by name."""
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        names = inspect.signature(self.verb).parameters.values()
-        return [one.name for one in names if one.kind in kinds and one.name not in UNSEEN]
-
-    def answer(self, changed: dict[str, Any]) -> Any:
-        """What the call gives with some arguments changed."""
-        given = {**self.given, **changed}
-        if not self.rest:
-            return self.verb(**given)
-        first = next(iter(inspect.signature(self.verb).parameters))
-        return self.verb(given.pop(first), *self.rest, **given)
+APART = frozenset({"credit_method"})
+"""What it is given stays registered; `tests/credit/test_own_methods.py` judges its arguments."""
 
 
 def calls(folder: Path) -> dict[str, Call]:
     """A call of every public function and method that takes something."""
+    return {**examples(), **calls_by_hand(folder)}
+
+
+def examples() -> dict[str, Call]:
+    """The calls that docstrings show, by the name of the verb."""
+    verbs = {about.name: about.function for about in all_verbs() if about.name not in APART}
+    return {name: example_of(verb) for name, verb in verbs.items() if parameters(verb)}
+
+
+def calls_by_hand(folder: Path) -> dict[str, Call]:
+    """Methods, and calls that lead elsewhere than the example of a verb: what is on disk, other branches,
+    and frames of all columns, or in parameters for which the example has none."""
     recorded, stored = folder / "runs.jsonl", folder / "stored"
     ot.generate(recorded, traces=6, seed=3)
     ot.ingest(recorded, stored)
-    price_list = folder / "prices.csv"
-    price_list.write_text("model,input,output\nours-7b,1,2\n")
-    corpus = ot.read_traces(recorded)
+    corpus, on_disk = ot.read_traces(recorded), ot.read_corpus(stored)
     credits, agents = ot.credit(corpus), ot.credit(corpus, unit="agent")
     turns = ot.credit(corpus, method="broadcast", unit="turn")
-    tokens = ot.credit(corpus, method="broadcast", unit="token")
     planted, _ = ot.synthetic.planted(traces=6, seed=1)
     labels = ot.evaluation.place_labels(corpus)
-    curve = ot.schedules.scaling_curve(corpus)
     rng = random.Random(0)
-    points = pl.DataFrame(
-        [
-            {"trace_id": f"t{n}", "n": float(x), "y": x**-0.5 * rng.uniform(0.9, 1.1), "by": "ab"[n % 2]}
-            for n in range(12)
-            for x in (1, 2, 4, 8, 16)
-        ]
-    )
-    law = ot.scaling.fit_law(points, x="n", y="y", n_boot=10)
     ids = corpus.traces.select("trace_id").collect()["trace_id"]
     tables = {
         name: getattr(corpus, name).collect() for name in ("traces", "events", "edges", "measures", "labels")
     }
     measures = pl.DataFrame({"trace_id": ids, "quality": [float(n) for n in range(len(ids))]})
     fields = tables["events"].select("trace", "seq", cost_usd=pl.lit(0.5))
-    row = credits.row(3, named=True)
-    study: dict[str, Any] = {
-        "seed": 1,
-        "sizes": [{"events": 12, "agents": 3, "traces": 4, "group_size": 2}],
-        "presets": {"linear": {}},
-        "methods": [{"name": "uniform"}],
-        "units": ["event"],
-    }
-    ot.study.run(study, folder / "study")
 
-    def on(verb: Callable[..., Any], *rest: Any, **given: Any) -> Call:
-        return Call(verb, {"corpus": corpus, **given}, rest)
+    def on(verb: Callable[..., Any], *several: Any, **named: Any) -> Call:
+        return Call(verb, {"corpus": corpus, **named}, several)
+
+    def written(format: str, path: Path, **named: Any) -> Call:
+        return on(ot.export, format=format, path=path, overwrite=True, **named)
 
     effects = ot.replay(corpus, ot.interventions.drop(each="agent"))
-    even = ot.credit(corpus, method="uniform")
     reached, cut = ot.safety.tainted_events(corpus), ot.safety.sanitizer_cut(corpus)
     scored = pl.DataFrame(
         [
@@ -98,25 +67,41 @@ def calls(folder: Path) -> dict[str, Call]:
     epochs = ot.stopping.from_frame(scored, tokens="tokens")
     rule = ot.stopping.fit_abort(epochs, alpha=0.3)
     release = ot.stopping.fit_release(epochs, alpha=0.3)
-    rewards = ot.rewards.compute(corpus, ["finish", "tokens"])
     answers, _ = ot.synthetic.stops(runs=40, seed=1)
-    stop = ot.stopping.fit(answers, "lsm")
     few = {"epochs": answers, "methods": ["fixed", "lsm"], "n_boot": 10}
-    curve_of_stops = ot.stopping.frontier(**few, prices=[0.0, 0.1])
     chosen, worth = ot.synthetic.choices(runs=60, steps=2, seed=1)
     spawning = pl.DataFrame({"action": ["spawn", "no_spawn"], "p": [0.4, 0.6], "q": [0.5, 0.4]})
-    plan = ot.distributed.plan(stored, "taint", folder=folder / "plan")
-    done = [ot.distributed.run_task(task) for task in plan.tasks]
     return {
-        "distributed.plan": Call(
-            ot.distributed.plan, {"corpus": stored, "verb": "taint", "folder": folder / "plan"}
+        "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
+        "AbortRule.at": Call(rule.at, {"alpha": 0.2}),
+        "ChoiceTruth.value": Call(worth.value, {"spawn": {"easy": 0.5, "hard": 0.5}}),
+        "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
+        "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
+        "Corpus.to_arrow": Call(corpus.to_arrow, {"table": "events"}),
+        "Corpus.to_numpy": Call(corpus.to_numpy, {"table": "edges"}),
+        "Corpus.with_fields": Call(corpus.with_fields, {"frame": fields}),
+        "Corpus.with_measures": Call(corpus.with_measures, {"frame": measures}),
+        "Corpus.write_jsonl": Call(corpus.write_jsonl, {"target": folder / "w.jsonl", "overwrite": True}),
+        "Corpus.write_quarantined": Call(
+            corpus.write_quarantined, {"target": folder / "q.jsonl", "overwrite": True}
         ),
+        "Param": Call(ot.Param, {"name": "gamma", "default": 0.5, "doc": "a number", "low": 0, "high": 1}),
+        "PartitionedCorpus.with_fields": Call(on_disk.with_fields, {"frame": fields}),
+        "PartitionedCorpus.with_measures": Call(on_disk.with_measures, {"frame": measures}),
+        "PartitionedCorpus.write_jsonl": Call(
+            on_disk.write_jsonl, {"target": folder / "p.jsonl", "overwrite": True}
+        ),
+        "ReleaseRule.apply": Call(release.apply, {"epochs": epochs}),
+        "StoppingRule.apply": Call(ot.stopping.fit(answers, "lsm").apply, {"epochs": answers}),
+        "Story.sentences": Call(ot.story(corpus).sentences, {"path": "x"}),
+        "Story.text": Call(ot.story(corpus).text, {"path": "x", "width": 70}),
+        "compare on disk": Call(ot.compare, {"corpus": on_disk, "methods": ["uniform"]}),
+        "credit on disk": Call(ot.credit, {"corpus": on_disk, "method": "uniform"}),
+        "decisions.table credits": on(ot.decisions.table, kind="spawn", credits=agents),
+        "decisions.table stop": on(ot.decisions.table, kind="stop", source="turn", bounds=(-9.0, 9.0)),
         "distributed.plan on disk": Call(
-            ot.distributed.plan,
-            {"corpus": ot.read_corpus(stored), "verb": "metrics", "folder": folder / "metrics plan"},
+            ot.distributed.plan, {"corpus": on_disk, "verb": "metrics", "folder": folder / "metrics plan"}
         ),
-        "distributed.processes": Call(ot.distributed.processes, {"workers": 1, "folder": folder}),
-        "distributed.ray": Call(ot.distributed.ray, {"address": "auto", "folder": folder}),
         "distributed.plan of an ingest": Call(
             ot.distributed.plan,
             {
@@ -130,86 +115,7 @@ def calls(folder: Path) -> dict[str, Call]:
                 "format": "native",
             },
         ),
-        "distributed.reduce": Call(
-            ot.distributed.reduce, {"work": done, "sink": folder / "taint.parquet", "overwrite": True}
-        ),
-        "distributed.run": Call(ot.distributed.run, {"plan": plan, "workers": 1}),
-        "distributed.run_task": Call(ot.distributed.run_task, {"task": plan.tasks[0]}),
-        "distributed.status": Call(ot.distributed.status, {"plan": folder / "plan"}),
-        "Corpus.from_arrow": Call(ot.Corpus.from_arrow, dict(tables)),
-        "Corpus.source": Call(corpus.source, {"trace": 0, "seq": 0}),
-        "Corpus.to_arrow": Call(corpus.to_arrow, {"table": "events"}),
-        "Corpus.to_numpy": Call(corpus.to_numpy, {"table": "edges"}),
-        "Corpus.with_fields": Call(corpus.with_fields, {"frame": fields}),
-        "Corpus.with_measures": Call(corpus.with_measures, {"frame": measures}),
-        "Corpus.write_jsonl": Call(corpus.write_jsonl, {"target": folder / "w.jsonl", "overwrite": True}),
-        "Corpus.write_quarantined": Call(
-            corpus.write_quarantined, {"target": folder / "q.jsonl", "overwrite": True}
-        ),
-        "Param": Call(ot.Param, {"name": "gamma", "default": 0.5, "doc": "a number", "low": 0, "high": 1}),
-        "PartitionedCorpus.with_fields": Call(ot.read_corpus(stored).with_fields, {"frame": fields}),
-        "PartitionedCorpus.with_measures": Call(ot.read_corpus(stored).with_measures, {"frame": measures}),
-        "PartitionedCorpus.write_jsonl": Call(
-            ot.read_corpus(stored).write_jsonl, {"target": folder / "p.jsonl", "overwrite": True}
-        ),
-        "Story.sentences": Call(ot.story(corpus).sentences, {"path": "x"}),
-        "Story.text": Call(ot.story(corpus).text, {"path": "x", "width": 70}),
-        "evaluation.against_single_agent": Call(
-            ot.evaluation.against_single_agent, {"team": corpus, "single": corpus}
-        ),
-        "interventions.aggregate_by": Call(ot.interventions.aggregate_by, {"rule": "best"}),
-        "effects.aggregation": on(ot.effects.aggregation),
-        "evaluation.agreement": on(ot.evaluation.agreement, a=credits, b=credits, n_boot=10),
-        "interventions.cap_stragglers": Call(ot.interventions.cap_stragglers, {"quantile": 0.5}),
-        "compare": on(ot.compare, methods=["uniform", "flow"]),
-        "compare on disk": Call(ot.compare, {"corpus": ot.read_corpus(stored), "methods": ["uniform"]}),
-        "evaluation.compare_metrics": Call(
-            ot.evaluation.compare_metrics, {"a": corpus, "b": corpus, "names": ["work"]}
-        ),
-        "interventions.concurrency": Call(ot.interventions.concurrency, {"slots": 2}),
-        "schedules.concurrency_profile": on(ot.schedules.concurrency_profile),
-        "costs.prices": Call(ot.costs.prices, {}),
-        "costs.read_prices": Call(ot.costs.read_prices, {"path": price_list}),
-        "costs.spawns": on(ot.costs.spawns),
-        "costs.table": on(ot.costs.table),
-        "decisions.contexts": on(ot.decisions.contexts),
-        "decisions.table": on(ot.decisions.table, kind="spawn", credits=agents),
-        "decisions.table stop": on(ot.decisions.table, kind="stop", source="turn", bounds=(-9.0, 9.0)),
-        "credit": on(ot.credit, method="flow"),
-        "credit on disk": Call(ot.credit, {"corpus": ot.read_corpus(stored), "method": "uniform"}),
-        "scaling.credit_snr": on(ot.scaling.credit_snr, credits=credits),
-        "schedules.critical_path": on(ot.schedules.critical_path),
-        "effects.delegation": on(ot.effects.delegation),
-        "scaling.diffusion_law": Call(
-            ot.scaling.diffusion_law, {"lengths": (4, 8), "rollouts": 8, "replicates": 2, "n_boot": 10}
-        ),
-        "schedules.dominators": on(ot.schedules.dominators),
-        "schedules.drag": on(ot.schedules.drag),
-        "interventions.drop": Call(ot.interventions.drop, {"agent": "lead"}),
-        "explain": on(ot.explain, credits=credits, unit_id=row["unit_id"], trace=row["trace"]),
-        "export dot": on(ot.export, format="dot", path=folder / "x.dot", trace_id=ids[0], overwrite=True),
-        "export parquet": on(ot.export, format="parquet", path=folder / "x", overwrite=True),
-        "export perfetto": on(ot.export, format="perfetto", path=folder / "x.json", overwrite=True),
-        "export verl": on(ot.export, format="verl", path=folder / "v", credits=turns, overwrite=True),
-        "export_size": on(ot.export_size, format="perfetto"),
-        "evaluation.faithfulness": on(ot.evaluation.faithfulness, credits=credits, steps=3, orders=2),
-        "scaling.fit_law": Call(ot.scaling.fit_law, {"frame": points, "x": "n", "y": "y", "n_boot": 5}),
-        "outcomes.fit": Call(ot.outcomes.fit, {"corpus": planted, "targets": "outcome", "folds": 2}),
-        "schedules.fit_scaling": Call(ot.schedules.fit_scaling, {"curve": curve}),
-        "evaluation.free_ride": Call(ot.evaluation.free_ride, {"credits": agents}),
-        "games.values": Call(ot.games.values, {"value": lambda masks: masks.sum(axis=1), "n_players": 3}),
-        "scaling.gap": Call(ot.scaling.gap, {"data": corpus}),
-        "generate": Call(ot.generate, {"traces": 2}),
-        "synthetic.planted": Call(ot.synthetic.planted, {"traces": 2}),
-        "ingest": Call(ot.ingest, {"source": recorded, "out": folder / "again"}),
-        "evaluation.ledger": on(ot.evaluation.ledger, credits=credits),
-        "evaluation.localization": Call(ot.evaluation.localization, {"credits": turns, "labels": labels}),
-        "mapping.check": Call(ot.mapping.check, {"mapping": {}, "source": recorded}),
-        "effects.matched": on(ot.effects.matched, treatment=pl.col("type") == "tool_call"),
-        "interventions.merge": Call(ot.interventions.merge, {"agents": ["a", "b"]}),
-        "effects.message": on(ot.effects.message),
-        "metrics": on(ot.metrics),
-        "effects.policy_values": Call(
+        "effects.policy_values model": Call(
             ot.effects.policy_values,
             {
                 "decisions": chosen,
@@ -228,109 +134,40 @@ def calls(folder: Path) -> dict[str, Call]:
                 "n_boot": 10,
             },
         ),
-        "rewards.attach": on(ot.rewards.attach, rewards=rewards),
-        "rewards.balance": on(ot.rewards.balance, rewards=rewards, weights={"finish": 1.0}, n_boot=10),
-        "rewards.compute": on(ot.rewards.compute, rewards="parl"),
-        "rewards.explain": on(ot.rewards.explain, trace=0, reward="tokens"),
-        "rewards.failure_modes": on(ot.rewards.failure_modes, n_boot=10),
-        "rewards.hazards": on(ot.rewards.hazards, rewards=rewards, n_boot=10),
-        "rewards.mix": Call(ot.rewards.mix, {"rewards": rewards, "weights": {"finish": 1.0}}),
-        "rewards.verifier_health": on(ot.rewards.verifier_health, n_boot=10),
-        "outcomes.sensitivity": on(
-            ot.outcomes.sensitivity, method="difference", outcomes=("noisy_or", "mean")
+        "evaluation.against_single_agent corpora": Call(
+            ot.evaluation.against_single_agent, {"team": corpus, "single": corpus}
         ),
-        "evaluation.place_labels": on(ot.evaluation.place_labels),
-        "plot.agreement": on(ot.plot.agreement, credits=[credits, even]),
-        "plot.credit": Call(ot.plot.credit, {"credits": agents}),
-        "plot.effects": Call(ot.plot.effects, {"frame": effects}),
-        "plot.envelopes": Call(
+        "evaluation.free_ride credits": Call(ot.evaluation.free_ride, {"credits": agents}),
+        "evaluation.localization credits": Call(
+            ot.evaluation.localization, {"credits": turns, "labels": labels}
+        ),
+        "export dot": written("dot", folder / "x.dot", trace_id=ids[0], effects=effects),
+        "export parquet": written("parquet", folder / "x"),
+        "export verl": written("verl", folder / "v", credits=turns),
+        "outcomes.fit folds": Call(ot.outcomes.fit, {"corpus": planted, "targets": "outcome", "folds": 2}),
+        "plot.envelopes table": Call(
             ot.plot.envelopes, {"table": ot.scaling.envelopes(), "corpora": {"mine": corpus}}
         ),
-        "plot.laws": Call(ot.plot.laws, {"fit": law, "data": points, "x": "n", "y": "y"}),
-        "plot.save": Call(
-            ot.plot.save,
-            {"chart": ot.plot.spawn_tree(corpus, 0), "path": folder / "tree.svg", "overwrite": True},
-        ),
-        "plot.scaling": Call(ot.plot.scaling, {"curve": curve}),
-        "plot.spawn_tree": on(ot.plot.spawn_tree, trace=0),
-        "plot.stopping": Call(ot.plot.stopping, {"frame": curve_of_stops}),
         "plot.stopping values": Call(ot.plot.stopping, {"frame": ot.stopping.evaluate(**few)}),
-        "plot.taint": on(ot.plot.taint, trace=0, events=reached, cut=cut),
-        "plot.timeline": on(ot.plot.timeline, trace=0, credit=credits),
-        "scaling.predict_law": Call(ot.scaling.predict_law, {"fit": law, "at": 20.0}),
-        "read_corpus": Call(ot.read_corpus, {"path": stored}),
-        "read_traces": Call(ot.read_traces, {"source": recorded}),
-        "interventions.remove": Call(ot.interventions.remove, {"agent": "lead"}),
-        "replay": on(ot.replay, ot.interventions.drop(each="agent")),
+        "plot.taint frames": on(ot.plot.taint, trace=0, events=reached, cut=cut),
+        "plot.timeline credit": on(ot.plot.timeline, trace=0, credit=credits),
+        "read_traces file": Call(ot.read_traces, {"source": recorded}),
         "replay schedule": on(ot.replay, ot.interventions.speed_up(2.0, type="tool_call")),
-        "report": on(ot.report),
-        "evaluation.pass_rates": on(ot.evaluation.pass_rates),
-        "evaluation.report_checklist": on(ot.evaluation.report_checklist),
-        "scaling.rollouts_needed": Call(ot.scaling.rollouts_needed, {"n": 8}),
-        "safety.sanitizer_cut": on(ot.safety.sanitizer_cut),
-        "schedules.scaling_curve": on(ot.schedules.scaling_curve),
-        "scan_traces": Call(lambda **given: ot.scan_traces(**given).collect(), {"source": recorded}),
-        "scan_events": Call(lambda **given: ot.scan_events(**given).collect(), {"source": recorded}),
-        "schedules.schedule": on(ot.schedules.schedule, slots=2),
-        "interventions.set_value": Call(ot.interventions.set_value, {"to": 0.5, "agent": "lead"}),
-        "evaluation.sibling_diagnostics": on(ot.evaluation.sibling_diagnostics),
-        "effects.spawn": on(ot.effects.spawn),
-        "interventions.speed_up": Call(ot.interventions.speed_up, {"factor": 2.0}),
-        "interventions.split": Call(ot.interventions.split, {"agent": "lead"}),
-        "stopping.abort_looks": Call(ot.stopping.abort_looks, {"epochs": epochs, "rule": rule}),
-        "stopping.calibration_needed": Call(ot.stopping.calibration_needed, {"alpha": 0.1}),
-        "stopping.epochs": on(ot.stopping.epochs),
-        "stopping.evaluate": Call(ot.stopping.evaluate, dict(few)),
-        "stopping.evaluate_abort": Call(
+        "scaling.diffusion_law methods": Call(
+            ot.scaling.diffusion_law, {"lengths": (4, 8), "rollouts": 8, "replicates": 2, "n_boot": 10}
+        ),
+        "scaling.gap corpus": Call(ot.scaling.gap, {"data": corpus}),
+        "stopping.evaluate uncapped": Call(ot.stopping.evaluate, {**few, "estimand": "uncapped"}),
+        "stopping.evaluate_abort rule": Call(
             ot.stopping.evaluate_abort, {"epochs": epochs, "rules": rule, "n_boot": 10}
         ),
         "stopping.evaluate_abort alarms": Call(
-            ot.stopping.evaluate_abort,
-            {"epochs": epochs, "rules": rule.apply(epochs), "n_boot": 10},
+            ot.stopping.evaluate_abort, {"epochs": epochs, "rules": rule.apply(epochs), "n_boot": 10}
         ),
-        "stopping.evaluate_release": Call(ot.stopping.evaluate_release, {"epochs": epochs, "rule": release}),
-        "stopping.export": Call(ot.stopping.export, {"epochs": answers}),
-        "stopping.features": Call(ot.stopping.features, {"epochs": epochs}),
-        "stopping.fit": Call(ot.stopping.fit, {"epochs": answers}),
-        "stopping.fit_abort": Call(ot.stopping.fit_abort, {"epochs": epochs, "alpha": 0.3}),
+        "stopping.fit learned": Call(ot.stopping.fit, {"epochs": answers}),
         "stopping.fit_abort ville": Call(ot.stopping.fit_abort, {"epochs": epochs, "method": "ville"}),
-        "stopping.fit_release": Call(ot.stopping.fit_release, {"epochs": epochs, "alpha": 0.3}),
-        "stopping.from_frame": Call(ot.stopping.from_frame, {"frame": scored, "tokens": "tokens"}),
-        "stopping.frontier": Call(ot.stopping.frontier, {**few, "prices": [0.0, 0.1]}),
-        "stopping.frontier_area": Call(
-            ot.stopping.frontier_area, {"curve": curve_of_stops, "method": "lsm", "other": "fixed"}
-        ),
-        "stopping.evaluate uncapped": Call(ot.stopping.evaluate, {**few, "estimand": "uncapped"}),
-        "stopping.overlap": Call(ot.stopping.overlap, {"epochs": answers}),
-        "stopping.quarantined": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
-        "stopping.regret": Call(ot.stopping.regret, {"epochs": answers}),
-        "StoppingRule.apply": Call(stop.apply, {"epochs": answers}),
-        "synthetic.gamed": Call(ot.synthetic.gamed, {"game": "tool_spam", "tasks": 3, "runs_per_task": 2}),
-        "ChoiceTruth.value": Call(worth.value, {"spawn": {"easy": 0.5, "hard": 0.5}}),
-        "synthetic.choices": Call(ot.synthetic.choices, {"runs": 5}),
-        "synthetic.stops": Call(ot.synthetic.stops, {"runs": 5}),
-        "AbortRule.apply": Call(rule.apply, {"epochs": epochs}),
-        "AbortRule.at": Call(rule.at, {"alpha": 0.2}),
-        "ReleaseRule.apply": Call(release.apply, {"epochs": epochs}),
-        "story": on(ot.story),
-        "view": on(ot.view, path=folder / "view.html", runs=1, overwrite=True),
-        "study.downscale": on(ot.study.downscale, methods=["uniform"], min_events=2),
-        "study.load": Call(ot.study.load, {"folder": folder / "study"}),
-        "study.parse_config": Call(ot.study.parse_config, {"given": study}),
-        "study.prefixes": on(ot.study.prefixes, share=0.5),
-        "study.read_config": Call(ot.study.read_config, {"path": EXAMPLES / "study.toml"}),
-        "study.report": Call(ot.study.report, {"folder": folder / "study"}),
-        "study.run": Call(ot.study.run, {"config": study, "folder": folder / "study"}),
-        "scaling.survey": Call(ot.scaling.survey, {"path": folder / "papers.csv"}),
-        "taint": on(ot.taint),
-        "safety.tainted_events": on(ot.safety.tainted_events),
-        "trainers.token_credits": on(ot.trainers.token_credits, credits=tokens),
-        "trainers.token_weights": on(ot.trainers.token_weights),
-        "trainers.trainer_table": on(ot.trainers.trainer_table, credits=turns),
-        "interventions.truncate": Call(ot.interventions.truncate, {"at": 1.0}),
-        "write effects": on(
-            ot.export, format="dot", path=folder / "e.dot", trace_id=ids[0], effects=effects, overwrite=True
-        ),
+        "stopping.from_frame tokens": Call(ot.stopping.from_frame, {"frame": scored, "tokens": "tokens"}),
+        "stopping.quarantined tokens": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
     }
 
 

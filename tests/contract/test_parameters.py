@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from contract.hostile_values import HOSTILE, Call, calls, damaged, odd_paths
+from contract.hostile_values import APART, HOSTILE, calls, damaged, odd_paths
+from example_calls import Call, parameters
 from namespaces import public
 
 SEED = int(os.environ.get("ORCHESTRACE_SEED", "0"))
@@ -25,11 +26,8 @@ PATHS = frozenset({"config", "folder", "mapping", "out", "path", "sink", "source
 LONGEST = 10_000
 
 
-VERBS = sorted(
-    name
-    for name, verb in public()
-    if callable(verb) and not inspect.isclass(verb) and inspect.signature(verb).parameters
-)
+UNSEEN = frozenset({"progress", "threads"})
+"""Parameters that have a test of their own: a bar, and threads that stay for the life of a process."""
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +42,14 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Call]]
     os.chdir(before)
 
 
-# What it is given stays registered; tests/credit/test_own_methods.py judges its arguments.
-APART = frozenset({"credit_method"})
-
-
 # Parameters that take a function.
 CALLED = frozenset({"outcome", "value"})
 
 
-def test_every_verb_has_a_call(known: Mapping[str, Call]) -> None:
+def test_every_public_function_has_a_call(known: Mapping[str, Call]) -> None:
     called = {name.split(" ")[0] for name in known}
-    assert not set(VERBS) - called - APART
+    functions = {name for name, one in public() if inspect.isfunction(one) and parameters(one)}
+    assert functions - called == APART
 
 
 def complaint(call: Call, changed: Mapping[str, Any]) -> str | None:
@@ -76,16 +71,22 @@ def complaint(call: Call, changed: Mapping[str, Any]) -> str | None:
     return None
 
 
+def named_parameters(verb: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that can be given by name."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [one.name for one in parameters(verb) if one.kind in kinds and one.name not in UNSEEN]
+
+
 def odd_arguments(call: Call, chance: random.Random, folder: Path) -> Iterator[tuple[str, Any, str]]:
     """Name, value and kind of every argument that nobody means."""
-    for parameter in call.parameters():
+    for parameter in named_parameters(call.verb):
         for kind, value in HOSTILE.items():
             # What a function of the caller raises is the caller's.
             if not callable(value) or parameter not in CALLED:
                 yield parameter, value, kind
-        given = call.given.get(parameter)
-        if isinstance(given, pl.DataFrame):
-            yield from ((parameter, frame, kind) for kind, frame in damaged(given, chance))
+        value = call.named.get(parameter)
+        if isinstance(value, pl.DataFrame):
+            yield from ((parameter, frame, kind) for kind, frame in damaged(value, chance))
         if parameter in PATHS:
             yield from ((parameter, path, kind) for kind, path in odd_paths(folder).items())
 

@@ -98,6 +98,9 @@ def reduce(
     Traceback (most recent call last):
         ...
     orchestrace...InputError: 1 of ... tasks ... 0 (it has no part); run them: orchestrace run-task ... 0
+    >>> _ = ot.distributed.run_task(plan.tasks[0])
+    >>> ot.distributed.reduce(plan).height
+    20
     """
     plan, parts = _gathered(work)
     judge_plan(plan)

@@ -164,7 +164,8 @@ def processes(
     >>> _ = ot.generate(f"{place}/runs.jsonl", traces=20, seed=0)
     >>> _ = ot.ingest(f"{place}/runs.jsonl", f"{place}/corpus", partitions=2)
     >>> corpus = ot.read_corpus(f"{place}/corpus")
-    >>> credits = ot.credit(corpus, unit="agent", engine=ot.distributed.processes(workers=1))
+    >>> engine = ot.distributed.processes(workers=1)
+    >>> credits = ot.credit(corpus, unit="agent", engine=engine)
     >>> credits.equals(ot.credit(corpus, unit="agent"))
     True
     """

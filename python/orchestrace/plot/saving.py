@@ -48,8 +48,7 @@ def save(chart: Any, path: str | os.PathLike[str], *, scale: float = 2.0, overwr
     >>> import tempfile
     >>> import orchestrace as ot
     >>> chart = ot.plot.spawn_tree(ot.generate(traces=1, seed=0), 0)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ot.plot.save(chart, f"{folder}/tree.svg").name
+    >>> ot.plot.save(chart, f"{tempfile.mkdtemp()}/tree.svg").name
     'tree.svg'
     """
     target = target_of(path)

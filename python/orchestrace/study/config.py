@@ -184,9 +184,9 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
     >>> import orchestrace as ot
     >>> text = 'methods = ["flow"]\\n[[sizes]]\\nevents = 10\\nagents = 2\\n'
     >>> text += '[presets.additive]\\nnoise = 0.5\\n'
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, "study.toml").write_text(text)
-    ...     ot.study.read_config(pathlib.Path(folder, "study.toml")).presets
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "study.toml")
+    >>> _ = file.write_text(text)
+    >>> ot.study.read_config(file).presets
     {'additive': {'noise': 0.5}}
     """
     expect_an_end(expanded(path))
@@ -228,6 +228,9 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
     Examples
     --------
     >>> import orchestrace as ot
+    >>> sizes = [{"events": 10, "agents": 2}]
+    >>> ot.study.parse_config({"methods": ["flow"], "presets": {"linear": {}}, "sizes": sizes}).sizes
+    (Size(events=10, agents=2, traces=64, group_size=8),)
     >>> ot.study.parse_config({"sizes": []})
     Traceback (most recent call last):
         ...

@@ -178,9 +178,9 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
     ...     "presets": {"additive": {"outcome": "linear"}},
     ...     "methods": ["flow"], "units": ["agent"], "slots": [1, 2],
     ... }
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = ot.study.run(config, folder, workers=0)
-    ...     ot.study.load(folder, "schedules").select("k", "in_bounds").rows()
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ot.study.run(config, folder, workers=0)
+    >>> ot.study.load(folder, "schedules").select("k", "in_bounds").rows()
     [(1, 1.0), (2, 1.0)]
     """
     if table not in ("study", *TABLES):

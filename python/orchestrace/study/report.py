@@ -70,11 +70,11 @@ def report(
     >>> config = {
     ...     "sizes": [{"events": n, "agents": 3, "traces": 48} for n in (10, 40)],
     ...     "presets": {"additive": {"outcome": "linear"}},
-    ...     "methods": ["flow", "broadcast", "gae"], "slots": [1, 2, 4],
+    ...     "methods": ["flow"], "units": ["agent"], "slots": [1, 2],
     ... }
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = ot.study.run(config, folder, workers=0)
-    ...     [path.name for path in ot.study.report(folder)][:2]
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = ot.study.run(config, folder, workers=0)
+    >>> [path.name for path in ot.study.report(folder)][:2]
     ['report.html', 'report.md']
     """
     place = StudyFolder.opened(folder)

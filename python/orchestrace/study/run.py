@@ -105,8 +105,7 @@ def run(
     ...     "presets": {"additive": {"outcome": "linear"}},
     ...     "methods": ["flow", "grpo"],
     ... }
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     table = ot.study.run(config, folder, workers=0)
+    >>> table = ot.study.run(config, tempfile.mkdtemp(), workers=0)
     >>> table.height, table["status"].unique().to_list()
     (8, ['ok'])
     """
