@@ -121,6 +121,14 @@ def test_tokens_of_the_tree_are_those_of_owners(corpus: ot.Corpus) -> None:
     assert texts.count(" tokens") == drawn.n_agents
 
 
+def test_sums_of_tokens_may_need_more_than_64_bits(corpus: ot.Corpus) -> None:
+    """Where they wrapped around, the area of a circle was no number."""
+    fields = corpus.events.filter(pl.col("trace") == 0).select("trace", "seq", tokens_out=pl.lit(2**62))
+    most = corpus.with_fields(fields.collect())
+    texts = [row["text"] for row in rows_with(ot.plot.spawn_tree(most, 0), "text", "area")]
+    assert any(float(text.split("· ")[1].split(" ")[0]) > 2**63 for text in texts if "e+" in text)
+
+
 def test_the_tree_is_of_agents() -> None:
     """The user and the tools of a recorded session spawned nobody, and nobody spawned them."""
     session = ot.read_traces(Path(__file__).parents[2] / "data/importers/claude_code/input.jsonl")

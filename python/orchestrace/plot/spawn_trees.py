@@ -103,7 +103,9 @@ def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> An
 def _nodes(drawn: TraceRows) -> tuple[list[_Node], bool]:
     """A node for each agent, parents first, and whether tokens are known."""
     by_owner = drawn.events.group_by("owner").agg(
-        pl.len().alias("events"), tokens=pl.col("tokens").sum(), known=pl.col("tokens").count()
+        pl.len().alias("events"),
+        tokens=pl.col("tokens").cast(pl.Int128).sum(),  # which may be more than 64 bits hold
+        known=pl.col("tokens").count(),
     )
     sums = {row["owner"]: row for row in by_owner.iter_rows(named=True)}
     has_tokens = any(row["known"] for row in sums.values())

@@ -142,7 +142,7 @@ def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame,
             .agg(
                 pl.col("start").min(),
                 pl.col("finish").max(),
-                pl.col("tokens").sum(),
+                pl.col("tokens").cast(pl.Int128).sum().clip(upper_bound=2**63 - 1).cast(pl.Int64),
                 pl.col("critical").any(),
                 pl.len().alias("n"),
                 pl.col("tool").drop_nulls().unique(maintain_order=True).head(3).str.join(", "),
