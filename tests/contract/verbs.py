@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 import orchestrace as ot
+from example_calls import over_any_corpus
 from orchestrace.decisions.rows import decision_rows
 
 METHODS = [(row["name"], row["units"]) for row in ot.methods().iter_rows(named=True)]
@@ -91,28 +92,20 @@ def lines(corpus: ot.Corpus) -> bytes:
 
 
 VERBS: dict[str, Verb] = {
+    **over_any_corpus(),
+    # what the example of a verb leaves out, and verbs that need a frame of the corpus, or a path
     "evaluation.agreement": lambda c: ot.evaluation.agreement(c, flow(c), flow(c), n_boot=20),
-    "effects.aggregation": ot.effects.aggregation,
-    "evaluation.against_single_agent": lambda c: ot.evaluation.against_single_agent(c, c),
-    "compare": lambda c: ot.compare(c, ["flow", "uniform", "grpo"]),
-    "evaluation.compare_metrics": lambda c: ot.evaluation.compare_metrics(c, c),
-    "schedules.concurrency_profile": ot.schedules.concurrency_profile,
-    "costs.spawns": ot.costs.spawns,
-    "costs.table": ot.costs.table,
+    "evaluation.compare_metrics all": lambda c: ot.evaluation.compare_metrics(c, c),
     "costs.table agent": lambda c: ot.costs.table(c, by="agent"),
     "costs.table trace": lambda c: ot.costs.table(c, by="trace"),
-    "decisions.contexts": ot.decisions.contexts,
     "decisions.table aggregate": lambda c: ot.decisions.table(c, "aggregate"),
     "decisions.table communicate": lambda c: ot.decisions.table(c, "communicate"),
     "decisions.table delegate": lambda c: ot.decisions.table(c, "delegate", credits=flow(c, "agent")),
-    "decisions.table spawn": lambda c: ot.decisions.table(c, "spawn"),
     "decisions.table stop": lambda c: ot.decisions.table(c, "stop"),
     "scaling.credit_snr": lambda c: ot.scaling.credit_snr(c, flow(c)),
-    "schedules.critical_path": ot.schedules.critical_path,
-    "effects.delegation": ot.effects.delegation,
+    "schedules.critical_path agent": ot.schedules.critical_path,
+    "effects.delegation agent": ot.effects.delegation,
     "display": lambda c: (repr(c), c._repr_html_()),
-    "schedules.dominators": ot.schedules.dominators,
-    "schedules.drag": ot.schedules.drag,
     "explain": explained,
     "export dot": exported("dot", trace_id=first_trace),
     "export jsonl": exported("jsonl"),
@@ -122,60 +115,52 @@ VERBS: dict[str, Verb] = {
     "export perfetto": exported("perfetto"),
     "export trl": exported("trl", credits=turns),
     "export verl": exported("verl", credits=turns),
-    "export_size": lambda c: ot.export_size(c, "perfetto"),
+    "export_size perfetto": lambda c: ot.export_size(c, "perfetto"),
     "evaluation.faithfulness": lambda c: ot.evaluation.faithfulness(c, flow(c), steps=4, orders=2),
-    "outcomes.fit": ot.outcomes.fit,
     "evaluation.free_ride": lambda c: ot.evaluation.free_ride(flow(c, "agent")),
-    "scaling.gap": ot.scaling.gap,
+    "scaling.gap nearest": ot.scaling.gap,
     "evaluation.ledger": lambda c: ot.evaluation.ledger(c, flow(c)),
     "evaluation.localization": lambda c: ot.evaluation.localization(
         flow(c, "turn"), ot.evaluation.place_labels(c)
     ),
-    "effects.matched": lambda c: ot.effects.matched(c, pl.col("type") == "tool_call"),
-    "effects.message": ot.effects.message,
-    "metrics": ot.metrics,
+    "effects.matched calls": lambda c: ot.effects.matched(c, pl.col("type") == "tool_call"),
     "metrics by agent": lambda c: ot.metrics(c, by="agent"),
     "metrics by task": lambda c: ot.metrics(c, by="task"),
     "effects.policy_values": lambda c: other_policy(c, "decision"),
     "effects.policy_values sequence": lambda c: other_policy(c, "sequence"),
     "effects.policy_values sure": lambda c: other_policy(c, "decision", spawn=1.0),
-    "outcomes.sensitivity": lambda c: ot.outcomes.sensitivity(
+    "outcomes.sensitivity difference": lambda c: ot.outcomes.sensitivity(
         c, method="difference", outcomes=("noisy_or", "mean")
     ),
-    "evaluation.place_labels": ot.evaluation.place_labels,
-    "replay": lambda c: ot.replay(c, ot.interventions.drop(each="agent")),
     "replay schedule": lambda c: ot.replay(c, ot.interventions.speed_up(2.0, type="tool_call")),
-    "report": ot.report,
-    "evaluation.pass_rates": ot.evaluation.pass_rates,
-    "evaluation.report_checklist": ot.evaluation.report_checklist,
+    "evaluation.pass_rates team": ot.evaluation.pass_rates,
+    "plot.agreement": lambda c: ot.plot.agreement(c, flow(c)),
+    "rewards.attach": lambda c: ot.rewards.attach(c, ot.rewards.compute(c, "parl")),
+    "rewards.balance": lambda c: ot.rewards.balance(
+        c, ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}, n_boot=10
+    ),
     "reward_channels": lambda c: c.reward_channels(),
-    "safety.sanitizer_cut": ot.safety.sanitizer_cut,
-    "rewards.compute": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
+    "rewards.compute all": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
     "rewards.compute diagnostic": lambda c: ot.rewards.compute(c, {"parl": {"anneal": "diagnostic"}}),
-    "rewards.failure_modes": lambda c: ot.rewards.failure_modes(c, n_boot=10),
     "rewards.hazards": lambda c: ot.rewards.hazards(c, ot.rewards.compute(c, "agent"), n_boot=10),
     "rewards.mix": lambda c: ot.rewards.mix(ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}),
-    "stopping.epochs": ot.stopping.epochs,
+    "stopping.epochs any": ot.stopping.epochs,
     "stopping.epochs attempt": lambda c: ot.stopping.epochs(c, "attempt"),
     "stopping.evaluate": lambda c: ot.stopping.evaluate(ot.stopping.epochs(c), problem="abort", n_boot=10),
     "stopping.epochs budget": lambda c: ot.stopping.epochs(c, budget={"epochs": 4, "tokens": 100}),
     "stopping.overlap": lambda c: ot.stopping.overlap(ot.stopping.epochs(c, "attempt")),
     "stopping.regret": lambda c: ot.stopping.regret(ot.stopping.epochs(c, "attempt")),
-    "schedules.scaling_curve": ot.schedules.scaling_curve,
-    "schedules.schedule": lambda c: ot.schedules.schedule(c, slots=2),
-    "evaluation.sibling_diagnostics": ot.evaluation.sibling_diagnostics,
+    "schedules.scaling_curve doubled": ot.schedules.scaling_curve,
+    "schedules.schedule slots": lambda c: ot.schedules.schedule(c, slots=2),
     "source": first_source,
-    "effects.spawn": ot.effects.spawn,
-    "story": ot.story,
+    "effects.spawn costs": ot.effects.spawn,
     "view": viewed,
-    "taint": lambda c: ot.taint(c, untrusted_tools=["search"]),
-    "safety.tainted_events": ot.safety.tainted_events,
+    "taint search": lambda c: ot.taint(c, untrusted_tools=["search"]),
     "to_arrow": lambda c: c.to_arrow("events"),
     "to_numpy": lambda c: c.to_numpy("measures"),
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
     ),
-    "trainers.token_weights": ot.trainers.token_weights,
     "trainers.trainer_table": lambda c: ot.trainers.trainer_table(c, turns(c)),
     "write_jsonl": lines,
     "write_quarantined": lambda c: c.write_quarantined(io.BytesIO()),
