@@ -50,7 +50,7 @@ def test_a_cluster_gives_the_table_of_one_machine(cluster, folder, tmp_path) -> 
 def test_verbs_on_a_cluster_give_the_tables_of_one_machine(cluster, folder, tmp_path) -> None:
     ray.init(cluster.address, log_to_driver=False)
     try:
-        for call in ("credit of siblings", "replay", "metrics by task", "taint"):
+        for call in ("credit of siblings", "replay", "metrics by task", "taint of tools"):
             verb, arguments, options = CALLS[call]
             found = function(verb)(small(folder), *arguments, engine="ray", **options)
             assert_same_bits(found, one_machine(small(folder), call))

@@ -1,5 +1,6 @@
 """Calls of every verb that a plan divides, and what it takes for two tables to be the same bytes."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,24 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
+from example_calls import corpora_of, example_of
+from orchestrace.base.verbs import all_verbs
 
 ACT = ot.interventions
+
+
+def _example(verb: Callable[..., Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments of the example of a verb beside its corpus."""
+    call = example_of(verb)
+    return call.several, {name: value for name, value in call.named.items() if name not in corpora_of(verb)}
+
+
 CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "credit flow": ("credit", (), {"method": "flow", "unit": "event"}),
     "credit of two rewards": ("credit", (), {"unit": "agent", "reward": ["team", {"team": 0.5}]}),
     "credit sampled": ("credit", (), {"method": "shapley", "unit": "agent", "samples": 16, "seed": 3}),
     "credit of groups": ("credit", (), {"method": "grpo", "unit": "agent"}),
     "credit of siblings": ("credit", (), {"method": "c3", "unit": "turn"}),
-    "replay": ("replay", (ACT.drop(each="agent"),), {}),
     "replay of several": (
         "replay",
         (
@@ -27,26 +37,27 @@ CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
         {"sensitivity": False},
     ),
     "replay composed": ("replay", (ACT.drop(tool="bash") & ACT.truncate(at=9.0),), {"structure_alone": True}),
-    "metrics": ("metrics", (), {}),
     "metrics by agent": ("metrics", (), {"by": "agent"}),
     "metrics by task": ("metrics", (), {"by": "task", "groups": ["span", "taint"]}),
     "metrics by topology": ("metrics", (), {"by": "topology", "pool_harnesses": True, "confidence": 0.9}),
-    "taint": (
+    "taint of tools": (
         "taint",
         (),
         {"untrusted_tools": ["web.*"], "trusted_tools": ["*"], "probabilistic": (0.5, 0.1)},
     ),
     "tainted events": ("safety.tainted_events", (), {"untrusted_tools": ["web.*"]}),
     "sanitizer cut": ("safety.sanitizer_cut", (), {"untrusted_tools": ["web.*"]}),
-    "rewards": ("rewards.compute", ({"parl": {"lambda_parallel": 0.2}, "outcome": {}},), {}),
     "one reward": ("rewards.compute", ("speedup",), {"channels": None}),
     "schedule": ("schedules.schedule", (), {"slots": 2}),
     "scaling curve": ("schedules.scaling_curve", ([1, 2, None],), {}),
-    "contexts": ("decisions.contexts", (), {}),
     "decisions to aggregate": ("decisions.table", ("aggregate",), {}),
     "decisions to send": ("decisions.table", ("communicate",), {"reward": "team"}),
     "decisions to stop": ("decisions.table", ("stop",), {"bounds": (0.0, 1.0)}),
-    "epochs": ("stopping.epochs", ("turn",), {}),
+    **{
+        about.name: (about.name, *_example(about.function))
+        for about in all_verbs()
+        if about.division and about.name != "decisions.table"  # those of its example are of a whole corpus
+    },
 }
 
 
