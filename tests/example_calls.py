@@ -23,7 +23,7 @@ from unittest import mock
 import polars as pl
 
 import orchestrace as ot
-from orchestrace.base.verbs import Verb, all_verbs
+from orchestrace.base.verbs import Verb, all_verbs, verb_named
 
 ROOT = Path(__file__).resolve().parents[1]
 """Where examples run: some read what is in `data`."""
@@ -73,6 +73,13 @@ def corpora_of(verb: Callable[..., Any]) -> list[str]:
     """Names of the corpora that a verb cannot do without."""
     needed = [one for one in parameters(verb) if one.default is one.empty]
     return [one.name for one in needed if mentions(one.annotation, ot.Corpus)]
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """A verb by its name below the package."""
+    about = verb_named(name)
+    assert about is not None, name
+    return about.function
 
 
 def verbs_of_a_corpus() -> Iterator[Verb]:
