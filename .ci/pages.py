@@ -1,6 +1,7 @@
 """Pages and tables that registries make: `python .ci/pages.py write`, or `check` that they are up to date.
 
 A page is made as a whole, or, where people wrote the rest, between the lines that `BEGIN` and `END` give.
+`python .ci/pages.py files` prints every module with its first line.
 """
 
 import ast
@@ -28,11 +29,6 @@ METHODS = """# Credit methods
 
 What `ot.methods()` lists. [credit.md](credit.md) says which method answers which question, and links to pages
 on what each computes and when it lies. `python .ci/pages.py write` makes this page from the registry.
-"""
-FILES = """# Files
-
-Every module with its first line, in the order of its room's imports; tests are left out.
-[ARCHITECTURE.md](../../ARCHITECTURE.md) shows the rooms alone. `python .ci/pages.py write` makes this page.
 """
 
 
@@ -144,7 +140,7 @@ def is_about(line: str) -> bool:
 
 
 def files() -> Iterator[str]:
-    yield FILES
+    """Every module with its first line, in the order of its room's imports; tests are left out."""
     trees = (
         ("The core", "rust/orchestrace-core/src", CORE_ROOMS, "rs"),
         ("The binding", "rust/orchestrace-py/src", (), "rs"),
@@ -280,7 +276,6 @@ def failure_detectors() -> Iterator[str]:
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
-    "docs/reference/files.md": files,
 }
 PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/assumptions.md", "models of outcomes"): outcome_models,
@@ -307,8 +302,11 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def main() -> None:
+    if sys.argv[1:] == ["files"]:
+        print("\n".join(files()))
+        return
     if sys.argv[1:] not in (["write"], ["check"]):
-        sys.exit("expected write or check")
+        sys.exit("expected write, check or files")
     for path, text in pages():
         if sys.argv[1] == "write":
             path.write_text(text, encoding="utf-8")
