@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import orchestrace as ot
+from example_calls import over_any_corpus
 
 Calls = Iterator[tuple[str, Callable[[], Any]]]
 
@@ -81,7 +82,9 @@ def methods(runs: ot.Corpus) -> Calls:
 
 
 def verbs(runs: ot.Corpus) -> Calls:
-    """What asks many methods, or a method many times, and what goes through a trace unit by unit."""
+    """Examples of verbs, and what asks many methods, a method many times, or the trace unit by unit."""
+    for name, verb in over_any_corpus().items():
+        yield f"example of {name}", lambda v=verb: v(runs)
     yield "compare by agent", lambda: compared(runs, "agent")
     yield "compare by event", lambda: compared(runs, "event")
     for method in ("shapley", "owen", "difference"):
@@ -94,7 +97,6 @@ def verbs(runs: ot.Corpus) -> Calls:
             f"model_sensitivity of each {each}",
             lambda e=each: ot.outcomes.sensitivity(runs, ot.interventions.drop(each=e)),
         )
-        yield f"replay of each {each}", lambda e=each: ot.replay(runs, ot.interventions.drop(each=e))
     for method in ("flow", "discounted", "return_to_go", "grpo", "difference"):
         for unit in ("agent", "event"):
             yield f"explain {method} by {unit}", lambda m=method, u=unit: explained(runs, m, u)
@@ -102,10 +104,7 @@ def verbs(runs: ot.Corpus) -> Calls:
     groups = ot.metric_definitions()["group"].unique().sort().to_list()
     for group in groups:
         yield f"metrics of {group}", lambda g=group: ot.metrics(runs, groups=[g])
-    yield "taint", lambda: ot.taint(runs)
-    yield "sanitizer_cut", lambda: ot.safety.sanitizer_cut(runs)
-    yield "dominators", lambda: ot.schedules.dominators(runs)
-    yield "schedule", lambda: ot.schedules.schedule(runs)
+    yield "replay of each event", lambda: ot.replay(runs, ot.interventions.drop(each="event"))
     for kind in ("perfetto", "mermaid", "dot"):
         yield f"export as {kind}", lambda k=kind: exported(runs, k)
 

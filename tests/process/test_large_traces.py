@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from example_calls import over_any_corpus
+
 CALLS = Path(__file__).with_name("large_trace_calls.py")
 BYTES = 8 << 30
 HANGS_AFTER_S = 300.0
@@ -23,6 +25,7 @@ def outcomes(shape: str, size: int, group: str) -> dict[str, list[str]]:
     """What became of every call: ``value``, or ``refused`` with the message."""
     # a pool of many threads has a large address space before it does anything
     variables = {**os.environ, "POLARS_MAX_THREADS": "2", "MALLOC_ARENA_MAX": "2"}
+    variables["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     command = [sys.executable, str(CALLS), shape, str(size), group, str(BYTES)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
@@ -77,6 +80,7 @@ def test_verbs_on_a_team_of_1025_agents() -> None:
     found = outcomes("team", 1_025, "verbs")
     for name in ("difference by event", "flow by agent", "flow by event"):
         assert found[f"explain {name}"] == ["value"]
+    assert {f"example of {verb}" for verb in over_any_corpus()} <= set(found)
 
 
 @pytest.mark.nightly
