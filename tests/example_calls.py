@@ -53,9 +53,14 @@ class Call:
 
     def over(self, corpus: ot.Corpus) -> Any:
         """What the call gives of another corpus, without frames, which are of the corpus of the example."""
-        kept = {name: value for name, value in self.named.items() if not isinstance(value, FRAMES)}
-        others = dict.fromkeys(corpora_of(self.verb), corpus)
-        return Call(self.verb, {**kept, **others}, self.several).answer()
+        kept = {name: value for name, value in self.beside_corpora().items() if not isinstance(value, FRAMES)}
+        corpora = dict.fromkeys(corpora_of(self.verb), corpus)
+        return Call(self.verb, {**corpora, **kept}, self.several).answer()
+
+    def beside_corpora(self) -> dict[str, Any]:
+        """The arguments by name without corpora."""
+        corpora = corpora_of(self.verb)
+        return {name: value for name, value in self.named.items() if name not in corpora}
 
 
 def parameters(verb: Callable[..., Any]) -> list[inspect.Parameter]:

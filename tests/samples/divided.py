@@ -1,6 +1,5 @@
 """Calls of every verb that a plan divides, and what it takes for two tables to be the same bytes."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,19 +7,24 @@ import polars as pl
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
-from example_calls import corpora_of, example_of
+from example_calls import example_of
 from orchestrace.base.verbs import all_verbs
 
 ACT = ot.interventions
 
 
-def _example(verb: Callable[..., Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments of the example of a verb beside its corpus."""
-    call = example_of(verb)
-    return call.several, {name: value for name, value in call.named.items() if name not in corpora_of(verb)}
+Calls = dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]]
+"""A verb, arguments in order beside the corpus, and those by name."""
 
 
-CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
+def examples() -> Calls:
+    """What docstrings show, but for decisions to spawn, whose effects are of all runs of a corpus."""
+    verbs = [about for about in all_verbs() if about.division and about.name != "decisions.table"]
+    calls = {about.name: example_of(about.function) for about in verbs}
+    return {name: (name, call.several, call.beside_corpora()) for name, call in calls.items()}
+
+
+CALLS: Calls = {
     "credit flow": ("credit", (), {"method": "flow", "unit": "event"}),
     "credit of two rewards": ("credit", (), {"unit": "agent", "reward": ["team", {"team": 0.5}]}),
     "credit sampled": ("credit", (), {"method": "shapley", "unit": "agent", "samples": 16, "seed": 3}),
@@ -53,11 +57,7 @@ CALLS: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "decisions to aggregate": ("decisions.table", ("aggregate",), {}),
     "decisions to send": ("decisions.table", ("communicate",), {"reward": "team"}),
     "decisions to stop": ("decisions.table", ("stop",), {"bounds": (0.0, 1.0)}),
-    **{
-        about.name: (about.name, *_example(about.function))
-        for about in all_verbs()
-        if about.division and about.name != "decisions.table"  # those of its example are of a whole corpus
-    },
+    **examples(),
 }
 
 
