@@ -46,6 +46,7 @@ CORE_ROOMS = (
     "json",
     "columns",
     "store",
+    "tables",
     "graph",
     "surrogate",
     "assembly",

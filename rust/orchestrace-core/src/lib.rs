@@ -31,6 +31,7 @@ pub mod safety;
 pub mod schema;
 pub mod store;
 pub mod surrogate;
+pub mod tables;
 
 #[cfg(test)]
 extern crate self as orchestrace_core; // for `tests`, whose paths are those of a dependent

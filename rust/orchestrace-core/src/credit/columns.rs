@@ -6,23 +6,28 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, UInt32Array, new_null_array};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, UInt32Array, new_null_array};
 use arrow_buffer::NullBuffer;
-use arrow_schema::{Schema, SchemaRef};
 use arrow_select::take::take;
-use rayon::prelude::*;
 
 use super::assign::Scratch;
 use super::rollup::Rows;
 use crate::error::Result;
 use crate::graph::NO_UNIT;
 use crate::run::Run;
-use crate::schema::{CREDITS, Dict, REASONS, Unit};
-use crate::store::view::{ChunkView, TraceView};
+use crate::schema::{CREDITS, Column, Dict, Kind, REASONS, Unit};
+use crate::store::view::TraceView;
 use crate::store::{Chunk, Store, word_array};
+use crate::tables::{Batches, Columns, in_chunks, schema_of};
 
-/// Columns of one chunk in the order of the schema; `None` is null throughout.
-pub(super) type Piece = (usize, Vec<Option<ArrayRef>>);
+/// A column and its name.
+type Set = (&'static str, ArrayRef);
+
+/// Rows of one chunk and their columns; what is null throughout is not among them.
+pub(super) type Piece = (usize, Vec<Set>);
+
+/// Columns of [`CREDITS`], the first ones, that every batch has.
+const ALWAYS: usize = 5;
 
 /// Where a trace is: its chunk, its place there, its first event among those of the chunk.
 #[derive(Debug, Clone, Copy)]
@@ -41,37 +46,27 @@ pub(super) fn of_chunks(
     run: &Run,
     assign: impl Fn(Place, usize, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
 ) -> Result<Vec<Vec<Piece>>> {
-    store
-        .chunks()
-        .par_iter()
-        .enumerate()
-        .map_init(
-            || (Scratch::default(), (0..n).map(|_| Rows::default()).collect::<Vec<_>>()),
-            |(scratch, results), (index, chunk)| {
-                run.check()?;
-                let view = ChunkView::new(store, chunk);
-                let mut names = (0..n).map(|_| UnitIds::new(store, unit)).collect::<Vec<_>>();
-                for rows in results.iter_mut() {
-                    rows.clear();
-                    rows.credit.reserve(if unit == Unit::Event { chunk.events.num_rows() } else { 0 });
-                }
-                for i in 0..view.len() {
-                    let trace = view.trace(i);
-                    let place = Place { chunk: index, trace: i, first_event: view.first_event(i) };
-                    for (which, (rows, names)) in results.iter_mut().zip(&mut names).enumerate() {
-                        let first = rows.unit.len();
-                        assign(place, which, &trace, scratch, rows);
-                        names.append(&trace, scratch, &rows.unit[first..]);
-                    }
-                }
-                let pieces =
-                    results.iter_mut().zip(names).map(|(rows, names)| columns(chunk, unit, rows, names));
-                let pieces = pieces.collect();
-                run.advance(chunk.n_traces() as u64);
-                pieces
-            },
-        )
-        .collect()
+    let buffers = || (Scratch::default(), (0..n).map(|_| Rows::default()).collect::<Vec<_>>());
+    in_chunks(store, run, buffers, |(scratch, results), part| {
+        let mut names = (0..n).map(|_| UnitIds::new(store, unit)).collect::<Vec<_>>();
+        for rows in results.iter_mut() {
+            rows.clear();
+            rows.credit.reserve(if unit == Unit::Event { part.chunk.events.num_rows() } else { 0 });
+        }
+        for (i, trace) in part.traces().enumerate() {
+            let place = Place { chunk: part.index, trace: i, first_event: part.view.first_event(i) };
+            for (which, (rows, names)) in results.iter_mut().zip(&mut names).enumerate() {
+                let first = rows.unit.len();
+                assign(place, which, &trace, scratch, rows);
+                names.append(&trace, scratch, &rows.unit[first..]);
+            }
+        }
+        let pieces =
+            results.iter_mut().zip(names).map(|(rows, names)| columns(part.chunk, unit, rows, names));
+        let pieces = pieces.collect();
+        run.advance(part.view.len() as u64);
+        pieces
+    })
 }
 
 /// The column `unit_id`; at unit `event` it is the store's.
@@ -151,18 +146,18 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
         None
     };
     let (stderr, n_samples) = estimates(rows, n);
-    let columns = vec![
-        Some(numbers),
-        Some(unit_id),
-        Some(trace_id),
-        Some(seq),
-        Some(credit),
-        stderr,
-        n_samples,
-        residual,
-        reason,
+    let columns = [
+        ("trace", Some(numbers)),
+        ("unit_id", Some(unit_id)),
+        ("trace_id", Some(trace_id)),
+        ("seq", Some(seq)),
+        ("credit", Some(credit)),
+        ("stderr", stderr),
+        ("n_samples", n_samples),
+        ("residual", residual),
+        ("reason", reason),
     ];
-    Ok((n, columns))
+    Ok((n, columns.into_iter().filter_map(|(name, array)| Some((name, array?))).collect()))
 }
 
 /// Standard errors and numbers of draws, where any row has them.
@@ -189,7 +184,7 @@ fn events_of_rows(chunk: &Chunk, rows: &Rows) -> UInt32Array {
 }
 
 /// Each of `n` results of [`of_chunks`] as a table.
-pub(super) fn into_tables(chunks: Vec<Vec<Piece>>, n: usize) -> Result<Vec<(Vec<RecordBatch>, SchemaRef)>> {
+pub(super) fn into_tables(chunks: Vec<Vec<Piece>>, n: usize) -> Result<Vec<Batches>> {
     let mut results = (0..n).map(|_| Vec::with_capacity(chunks.len())).collect::<Vec<_>>();
     for pieces in chunks {
         for (result, piece) in results.iter_mut().zip(pieces) {
@@ -200,33 +195,20 @@ pub(super) fn into_tables(chunks: Vec<Vec<Piece>>, n: usize) -> Result<Vec<(Vec<
 }
 
 /// All pieces with the columns that any of them has.
-fn into_batches(pieces: Vec<Piece>) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    let used: Vec<bool> = (0..CREDITS.columns.len())
-        .map(|c| c < 5 || pieces.iter().any(|(_, columns)| columns[c].is_some()))
-        .collect();
-    let fields: Vec<_> = CREDITS
-        .columns
-        .iter()
-        .zip(&used)
-        .filter(|(_, used)| **used)
-        .map(|(column, _)| column.field())
-        .collect();
-    let schema = Arc::new(Schema::new(fields));
-    let batches = pieces
-        .into_iter()
-        .map(|(rows, columns)| {
-            let columns = columns.into_iter().zip(&used).zip(CREDITS.columns).filter(|((_, used), _)| **used);
-            let columns = columns.map(|((array, _), column)| {
-                array.map_or_else(
-                    || match column.kind {
-                        crate::schema::Kind::Word(words) => word_array(vec![u8::MAX; rows], words),
-                        kind => Ok(new_null_array(&kind.arrow(), rows)),
-                    },
-                    Ok,
-                )
-            });
-            Ok(RecordBatch::try_new(Arc::clone(&schema), columns.collect::<Result<Vec<_>>>()?)?)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    Ok((batches, schema))
+fn into_batches(pieces: Vec<Piece>) -> Result<Batches> {
+    let has = |set: &[Set], column: &Column| set.iter().any(|(name, _)| *name == column.name);
+    let (first, more) = CREDITS.columns.split_at(ALWAYS);
+    let more = more.iter().filter(|column| pieces.iter().any(|(_, set)| has(set, column)));
+    let used: Vec<Column> = first.iter().chain(more).copied().collect();
+    let schema = schema_of(&used);
+    let batches = pieces.into_iter().map(|(rows, set)| {
+        let unset: Vec<_> = used.iter().filter(|column| !has(&set, column)).collect();
+        let columns = set.into_iter().fold(Columns::new(&schema), |all, (name, array)| all.set(name, array));
+        let columns = unset.into_iter().try_fold(columns, |all, column| match column.kind {
+            Kind::Word(words) => all.words(column.name, vec![u8::MAX; rows], words),
+            kind => Ok(all.set(column.name, new_null_array(&kind.arrow(), rows))),
+        });
+        columns?.finish()
+    });
+    Ok((batches.collect::<Result<Vec<_>>>()?, schema))
 }

@@ -28,12 +28,11 @@ use crate::schema::EventType::{
     self, Aggregate, HumanIntervention, Message, OrchestratorDecision, Return, Spawn, ToolCall, ToolResult,
 };
 use crate::schema::{Column, Dict, Kind, REASONS, Reason};
-use crate::store::view::{ChunkView, Texts, TraceView};
-use crate::store::{Store, word_array};
+use crate::store::Store;
+use crate::store::view::{Texts, TraceView};
+use crate::tables::{Batches, Columns, of_chunks, schema_of};
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
-use arrow_schema::{Schema, SchemaRef};
-use rayon::prelude::*;
+use arrow_array::{BooleanArray, UInt32Array};
 use xxhash_rust::xxh3::xxh3_128;
 
 /// Parameters of [`contexts`].
@@ -211,30 +210,17 @@ const fn column(name: &'static str, kind: Kind) -> Column {
 /// The decisions of a store with what makes them siblings, a batch a chunk: `trace seq context choice role assumed
 /// reason`. Context and choice are 32 hexadecimal digits, null where unknown; `reason` says why a context is. O(events +
 /// edges).
-pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
+pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<Batches> {
     let corpus = Vocabulary::new(store, None);
-    let schema = Arc::new(Schema::new(CONTEXTS.iter().map(Column::field).collect::<Vec<_>>()));
-    let batches = run.pool().install(|| {
-        store
-            .chunks()
-            .par_iter()
-            .map_init(
-                || (TraceGraph::default(), Contexts::default()),
-                |(graph, contexts), chunk| {
-                    run.check()?;
-                    let view = ChunkView::new(store, chunk);
-                    let mut rows = ContextRows::default();
-                    for i in 0..view.len() {
-                        graph.begin();
-                        rows.append(&view.trace(i), word, &corpus, store, graph, contexts);
-                    }
-                    run.advance(chunk.n_traces() as u64);
-                    Ok(RecordBatch::try_new(Arc::clone(&schema), rows.columns()?)?)
-                },
-            )
-            .collect::<Result<Vec<_>>>()
+    let schema = schema_of(&CONTEXTS);
+    let buffers = <(TraceGraph, Contexts)>::default;
+    let batches = of_chunks(store, run, buffers, |(graph, contexts), part| {
+        let mut rows = ContextRows::default();
+        for trace in part.traces() {
+            graph.begin();
+            rows.append(&trace, word, &corpus, store, graph, contexts);
+        }
+        rows.set(Columns::new(&schema))?.finish()
     })?;
     Ok((batches, schema))
 }
@@ -287,15 +273,14 @@ impl ContextRows {
         }
     }
 
-    fn columns(mut self) -> Result<Vec<ArrayRef>> {
-        Ok(vec![
-            Arc::new(UInt32Array::from(self.trace)),
-            Arc::new(UInt32Array::from(self.seq)),
-            Arc::new(self.context.finish()),
-            Arc::new(self.choice.finish()),
-            Arc::new(self.role.finish()),
-            Arc::new(BooleanArray::from(self.assumed)),
-            word_array(self.reason.iter().map(|r| r.map_or(u8::MAX, |r| r as u8)).collect(), REASONS)?,
-        ])
+    fn set(mut self, columns: Columns) -> Result<Columns> {
+        columns
+            .set("trace", Arc::new(UInt32Array::from(self.trace)))
+            .set("seq", Arc::new(UInt32Array::from(self.seq)))
+            .set("context", Arc::new(self.context.finish()))
+            .set("choice", Arc::new(self.choice.finish()))
+            .set("role", Arc::new(self.role.finish()))
+            .set("assumed", Arc::new(BooleanArray::from(self.assumed)))
+            .reasons(self.reason)
     }
 }

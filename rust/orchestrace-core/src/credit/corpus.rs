@@ -14,8 +14,7 @@ use crate::run::Run;
 use crate::schema::{Dict, MeasureKind, Unit};
 use crate::store::Store;
 use crate::store::view::TraceView;
-use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
+use crate::tables::Batches;
 
 /// The options of the computation.
 #[derive(Debug)]
@@ -34,15 +33,12 @@ pub struct Request<'a> {
     pub outcomes: Option<&'a dyn Outcomes>,
 }
 
-/// A table: batches and their schema.
-pub type Table = (Vec<RecordBatch>, SchemaRef);
-
 /// Credits of all traces, a batch for each chunk of the store; one table for each requested reward, in one pass over
 /// the traces.
 ///
 /// Columns that are null throughout are left out of the batches; the schema says which are there. At unit
 /// `event` the ids and numbers are the store's own buffers. O(events + edges) a trace, plus the method.
-pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) -> Result<Vec<Table>> {
+pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) -> Result<Vec<Batches>> {
     store.expect_whole()?;
     // a game is worth what its outcome is; it pays a reward only where that is asked for
     let paid = !matches!(method, Method::PerGame(_)) || request.params.bool("scaled");

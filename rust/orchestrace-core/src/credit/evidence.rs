@@ -2,14 +2,7 @@
 //!
 //! For whoever shows where a number came from, so that nobody has to know again what methods compute.
 
-use std::sync::Arc;
-
-use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
-use arrow_schema::Schema;
-
 use super::context::content_key;
-use super::corpus::Table;
 use super::decisions::{Decisions, Vocabulary};
 use super::groups::GroupOf;
 use super::method::{Method, Values};
@@ -22,6 +15,7 @@ use crate::run::Run;
 use crate::schema::{Column, Dict, EVENT_TYPES, Kind, Reason, Unit};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
+use crate::tables::{Batches, Columns, schema_of};
 
 /// A question about a trace.
 #[derive(Debug)]
@@ -55,25 +49,27 @@ static TERMS: [Column; 7] = [
 
 /// The own row of the method that every event of a trace is in, null where it is in none, and what that row is called where
 /// it is no event: `seq row label`. No row if the method cannot serve the trace. O(events + edges) of the trace.
-pub fn own_rows(store: &Store, method: &Method, question: &Question<'_>) -> Result<Table> {
+pub fn own_rows(store: &Store, method: &Method, question: &Question<'_>) -> Result<Batches> {
     let mut names = Names::new(store);
     let place = names.place_of(question.trace)?;
     let view = names.view(place);
     let amount = question.amount(store, &view)?;
     let Some(rows) = amount.and_then(|amount| rows_of(method, store, &view, amount, question.params)) else {
-        return table(&OWN_ROWS, vec![empty_u32(), empty_u32(), text([].into_iter())]);
+        return single_batch(&OWN_ROWS, |columns| {
+            columns.counts("seq", []).counts("row", []).texts("label", [])
+        });
     };
     let kind = kind_of(method, question.params);
     let labels = names.labels(place, kind, &rows);
-    let seq = UInt32Array::from_iter_values(0..view.len() as u32);
+    let events = || 0..view.len() as u32;
     let row_of = |v: u32| Some(rows.get(v as usize).copied().unwrap_or(v)).filter(|&row| row != NO_UNIT);
-    let own: UInt32Array = (0..view.len() as u32).map(row_of).collect();
-    let label = (0..view.len() as u32).map(|v| {
+    let label = events().map(|v| {
         let row = row_of(v).filter(|_| kind != RowKind::Event)?;
         labels.get(row as usize)?.as_ref().map(|(_, label)| label.as_str())
     });
-    let label = text(label);
-    table(&OWN_ROWS, vec![Arc::new(seq), Arc::new(own), label])
+    single_batch(&OWN_ROWS, |columns| {
+        columns.counts("seq", events().map(Some)).counts("row", events().map(row_of)).texts("label", label)
+    })
 }
 
 /// The terms that the amounts of some own rows are made of, each row named by one of its events: `part kind seq other weight
@@ -86,7 +82,7 @@ pub fn terms(
     question: &Question<'_>,
     events: &[u32],
     run: &Run,
-) -> Result<Table> {
+) -> Result<Batches> {
     store.expect_whole()?;
     let mut names = Names::new(store);
     let place = names.place_of(question.trace)?;
@@ -328,40 +324,30 @@ impl<'a> Names<'a> {
     }
 }
 
-fn rendered(list: &[Term], mut told: impl FnMut(&Term) -> (Option<u32>, Option<String>)) -> Result<Table> {
+fn rendered(list: &[Term], mut told: impl FnMut(&Term) -> (Option<u32>, Option<String>)) -> Result<Batches> {
     let (seq, other): (Vec<_>, Vec<_>) = list.iter().map(&mut told).unzip();
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt32Array::from_iter_values(list.iter().map(|term| term.part))),
-        text(list.iter().map(|term| Some(term.kind.as_str()))),
-        Arc::new(UInt32Array::from(seq)),
-        text(other.iter().map(Option::as_deref)),
-        Arc::new(list.iter().map(|term| term.weight).collect::<Float64Array>()),
-        Arc::new(Float64Array::from_iter_values(list.iter().map(|term| term.amount))),
-        text(list.iter().map(|term| Some(&*term.rule))),
-    ];
-    table(&TERMS, columns)
+    single_batch(&TERMS, |columns| {
+        columns
+            .counts("part", list.iter().map(|term| Some(term.part)))
+            .texts("kind", list.iter().map(|term| Some(term.kind.as_str())))
+            .counts("seq", seq)
+            .texts("other", other.iter().map(Option::as_deref))
+            .numbers("weight", list.iter().map(|term| term.weight))
+            .numbers("amount", list.iter().map(|term| Some(term.amount)))
+            .texts("rule", list.iter().map(|term| Some(&*term.rule)))
+    })
 }
 
-fn table(columns: &[Column], arrays: Vec<ArrayRef>) -> Result<Table> {
-    let schema = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
-    Ok((vec![RecordBatch::try_new(Arc::clone(&schema), arrays)?], schema))
-}
-
-fn text<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
-    let mut column = StringViewBuilder::new();
-    texts.for_each(|text| column.append_option(text));
-    Arc::new(column.finish())
-}
-
-fn empty_u32() -> ArrayRef {
-    Arc::new(UInt32Array::from(Vec::<u32>::new()))
+fn single_batch(columns: &[Column], set: impl FnOnce(Columns) -> Columns) -> Result<Batches> {
+    let schema = schema_of(columns);
+    Ok((vec![set(Columns::new(&schema)).finish()?], schema))
 }
 
 #[cfg(test)]
 mod tests {
     use arrow_array::cast::AsArray;
     use arrow_array::types::{Float64Type, UInt32Type};
-    use arrow_array::{Array, StringViewArray};
+    use arrow_array::{Array, Float64Array, RecordBatch, StringViewArray};
 
     use super::super::{METHODS, Request, Value, credit, find};
     use super::*;

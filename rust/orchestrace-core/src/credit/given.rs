@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use arrow_array::{Array, Float64Array, RecordBatch};
-use arrow_schema::SchemaRef;
+use arrow_array::{Array, Float64Array};
 
 use super::assign::assign_values;
 use super::columns;
@@ -13,6 +12,7 @@ use crate::graph::NO_UNIT;
 use crate::run::Run;
 use crate::schema::{Reason, Unit};
 use crate::store::Store;
+use crate::tables::Batches;
 
 /// Given values of the events of a store, in corpus order.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub fn roll_up(
     events: &GivenEvents,
     traces: &GivenTraces,
     run: &Run,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+) -> Result<Batches> {
     store.expect_whole()?;
     let values = &events.values;
     let of_events = [values.len(), events.reasons.len()];
@@ -102,16 +102,14 @@ pub fn roll_up(
             )));
         }
     }
-    let pieces = run.pool().install(|| {
-        columns::of_chunks(store, unit, 1, run, |place, _, view, scratch, rows| {
-            let (trace, from) = starts(place.chunk, place.trace);
-            let fill = |out: &mut Values| {
-                events.fill(from..from + view.len(), out);
-                let remainder = &traces.remainder;
-                out.remainder = if remainder.is_valid(trace) { remainder.value(trace) } else { 0.0 };
-            };
-            assign_values(view, quantity, served(trace), fill, unit, scratch, rows);
-        })
+    let pieces = columns::of_chunks(store, unit, 1, run, |place, _, view, scratch, rows| {
+        let (trace, from) = starts(place.chunk, place.trace);
+        let fill = |out: &mut Values| {
+            events.fill(from..from + view.len(), out);
+            let remainder = &traces.remainder;
+            out.remainder = if remainder.is_valid(trace) { remainder.value(trace) } else { 0.0 };
+        };
+        assign_values(view, quantity, served(trace), fill, unit, scratch, rows);
     })?;
     Ok(columns::into_tables(pieces, 1)?.remove(0))
 }

@@ -23,6 +23,7 @@ use crate::run::Run;
 use crate::schema::Reason;
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
+use crate::tables::in_chunks;
 
 /// Rows of a chunk, and what became of them.
 #[derive(Debug, Default)]
@@ -225,37 +226,30 @@ fn decide(
     corpus: &Vocabulary,
     run: &Run,
 ) -> Result<Vec<ChunkRows>> {
-    store
-        .chunks()
-        .par_iter()
-        .map_init(TraceGraph::default, |graph, chunk| {
-            run.check()?;
-            let view = ChunkView::new(store, chunk);
-            let mut rows = ChunkRows { whole: true, ..ChunkRows::default() };
-            for i in 0..view.len() {
-                let trace = view.trace(i);
-                let from = rows.decisions.len();
-                graph.begin();
-                rows.decisions.row_of.clear();
-                let outcome = reward_of(&trace);
-                let decided = outcome.ok_or(Reason::RewardAbsent).and_then(|amount| {
-                    method.decide(&trace, amount, params, corpus, graph, &mut rows.decisions)
-                });
-                if decided.is_err() {
-                    rows.decisions.truncate(from);
-                }
-                rows.whole &= rows.decisions.row_of.is_empty();
-                if !rows.whole {
-                    rows.row_of.resize(view.first_event(i), NO_UNIT);
-                    rows.row_of.extend_from_slice(&rows.decisions.row_of);
-                }
-                rows.traces.push((rows.decisions.len(), decided, outcome.unwrap_or(f64::NAN)));
+    in_chunks(store, run, TraceGraph::default, |graph, part| {
+        let mut rows = ChunkRows { whole: true, ..ChunkRows::default() };
+        for (i, trace) in part.traces().enumerate() {
+            let from = rows.decisions.len();
+            graph.begin();
+            rows.decisions.row_of.clear();
+            let outcome = reward_of(&trace);
+            let decided = outcome
+                .ok_or(Reason::RewardAbsent)
+                .and_then(|amount| method.decide(&trace, amount, params, corpus, graph, &mut rows.decisions));
+            if decided.is_err() {
+                rows.decisions.truncate(from);
             }
-            rows.values.resize(rows.decisions.len(), f64::NAN);
-            rows.reasons.resize(rows.decisions.len(), Some(Reason::FieldAbsent));
-            Ok(rows)
-        })
-        .collect()
+            rows.whole &= rows.decisions.row_of.is_empty();
+            if !rows.whole {
+                rows.row_of.resize(part.view.first_event(i), NO_UNIT);
+                rows.row_of.extend_from_slice(&rows.decisions.row_of);
+            }
+            rows.traces.push((rows.decisions.len(), decided, outcome.unwrap_or(f64::NAN)));
+        }
+        rows.values.resize(rows.decisions.len(), f64::NAN);
+        rows.reasons.resize(rows.decisions.len(), Some(Reason::FieldAbsent));
+        Ok(rows)
+    })
 }
 
 /// Rollouts of each group in corpus order, groups in order of first appearance.

@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, BooleanArray, RecordBatch, UInt32Array};
-use arrow_schema::{Schema, SchemaRef};
-use rayon::prelude::*;
+use arrow_array::{BooleanArray, UInt32Array};
 
 use super::trace::TraceGraph;
 use super::units::{NO_UNIT, Partition};
@@ -14,8 +12,9 @@ use super::{NOBODY, Outcome};
 use crate::error::Result;
 use crate::run::Run;
 use crate::schema::{Column, Dict, Kind, Unit};
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store, code_array};
+use crate::store::view::TraceView;
+use crate::store::{Store, code_array};
+use crate::tables::{Batches, Columns, Part, of_chunks, schema_of};
 
 const fn column(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, nullable: true }
@@ -42,15 +41,14 @@ fn known(code: u32) -> Option<u32> {
 }
 
 /// Owners of the events: `trace seq owner role call turn is_outcome is_root`. O(events + edges).
-pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    over(store, run, &OWNERSHIP, |graph, chunk, view| {
-        let rows = chunk.events.num_rows();
+pub fn ownership(store: &Store, run: &Run) -> Result<Batches> {
+    of_events(store, run, &OWNERSHIP, |graph, part, columns| {
+        let rows = part.chunk.events.num_rows();
         let mut names: [Vec<u32>; 2] = std::array::from_fn(|_| Vec::with_capacity(rows));
         let (mut calls, mut turns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut ends: Vec<Option<bool>> = Vec::with_capacity(rows);
         let mut roots: Vec<Option<bool>> = Vec::with_capacity(rows);
-        for i in 0..view.len() {
-            let trace = view.trace(i);
+        for trace in part.traces() {
             graph.begin();
             let outcome = graph.outcome(&trace);
             let (owners, of_turns) = graph.turns(&trace);
@@ -64,26 +62,25 @@ pub fn ownership(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRe
             ends.extend((0..trace.len() as u32).map(|v| outcome.ok().map(|y| y == Outcome::Event(v))));
         }
         let [owners, roles] = names;
-        Ok(vec![
-            code_array(owners, store.names().array(Dict::Agent))?,
-            code_array(roles, store.names().array(Dict::Role))?,
-            Arc::new(UInt32Array::from(calls)),
-            Arc::new(UInt32Array::from(turns)),
-            Arc::new(BooleanArray::from(ends)),
-            Arc::new(BooleanArray::from(roots)),
-        ])
+        let names = store.names();
+        Ok(columns
+            .set("owner", code_array(owners, names.array(Dict::Agent))?)
+            .set("role", code_array(roles, names.array(Dict::Role))?)
+            .set("call", Arc::new(UInt32Array::from(calls)))
+            .set("turn", Arc::new(UInt32Array::from(turns)))
+            .set("is_outcome", Arc::new(BooleanArray::from(ends)))
+            .set("is_root", Arc::new(BooleanArray::from(roots))))
     })
 }
 
 /// The unit of a level that each event belongs to: `trace seq unit_id`, null where it belongs to none. O(events +
 /// edges).
-pub fn unit_ids(store: &Store, level: Unit, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    over(store, run, &UNIT_IDS, |graph, chunk, view| {
-        let mut ids = StringViewBuilder::with_capacity(chunk.events.num_rows());
+pub fn unit_ids(store: &Store, level: Unit, run: &Run) -> Result<Batches> {
+    of_events(store, run, &UNIT_IDS, |graph, part, columns| {
+        let mut ids = StringViewBuilder::with_capacity(part.chunk.events.num_rows());
         let mut partition = Partition::default();
         let mut id = String::new();
-        for i in 0..view.len() {
-            let trace = view.trace(i);
+        for trace in part.traces() {
             graph.begin();
             partition.compute(level, &trace, graph);
             let name = |unit: usize, trace: &TraceView<'_>, id: &mut String| {
@@ -101,29 +98,21 @@ pub fn unit_ids(store: &Store, level: Unit, run: &Run) -> Result<(Vec<RecordBatc
                 }
             }
         }
-        Ok(vec![Arc::new(ids.finish())])
+        Ok(columns.set("unit_id", Arc::new(ids.finish())))
     })
 }
 
-/// A batch for each chunk: the keys of its events, and the columns that `tell` makes.
-fn over(
+/// A batch for each chunk: the keys of its events, and the columns that `set` adds.
+fn of_events(
     store: &Store,
     run: &Run,
     columns: &[Column],
-    tell: impl Fn(&mut TraceGraph, &Chunk, &ChunkView<'_>) -> Result<Vec<ArrayRef>> + Sync,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
-    let schema = Arc::new(Schema::new(columns.iter().map(Column::field).collect::<Vec<_>>()));
-    let of_chunk = |graph: &mut TraceGraph, chunk: &Chunk| -> Result<RecordBatch> {
-        run.check()?;
-        let told = tell(graph, chunk, &ChunkView::new(store, chunk))?;
-        let keys = [0, 1].map(|at| Arc::clone(chunk.events.column(at)));
-        run.advance(chunk.n_traces() as u64);
-        Ok(RecordBatch::try_new(Arc::clone(&schema), keys.into_iter().chain(told).collect())?)
-    };
-    let batches = run.pool().install(|| {
-        store.chunks().par_iter().map_init(TraceGraph::default, of_chunk).collect::<Result<Vec<_>>>()
+    set: impl Fn(&mut TraceGraph, &Part<'_>, Columns) -> Result<Columns> + Sync + Send,
+) -> Result<Batches> {
+    let schema = schema_of(columns);
+    let batches = of_chunks(store, run, TraceGraph::default, |graph, part| {
+        let keys = Columns::new(&schema).shared(&["trace", "seq"], &part.chunk.events);
+        set(graph, part, keys)?.finish()
     })?;
     Ok((batches, schema))
 }

@@ -3,11 +3,6 @@
 //! Closed intervals: from the first spawn that names an agent to its last return or despawn, else to the end; the root's is
 //! the whole trace, that of an agent which nobody spawned its own events. O(|V|).
 
-use std::sync::Arc;
-
-use arrow_array::RecordBatch;
-use arrow_schema::Schema;
-
 use super::group::{Count, Metric, Options};
 use super::subject::Subject;
 use super::table::{Rows, Worker, of_members};
@@ -18,6 +13,7 @@ use crate::replay::schedule::durations::ends;
 use crate::run::Run;
 use crate::schema::{Dict, EventType};
 use crate::store::Store;
+use crate::tables::Batches;
 
 /// Lifetimes of the agents and spawned names of a trace (D19).
 #[derive(Debug, Default)]
@@ -116,14 +112,14 @@ static PRESENCE: [Metric; 2] = [
 
 /// Lifetimes of the agents and spawned names of every trace (D19): `trace trace_id agent present_from
 /// present_to`, in the unit of `t`.
-pub fn lifetimes(store: &Store, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
+pub fn lifetimes(store: &Store, run: &Run) -> Result<Batches> {
     let all: Vec<&Metric> = PRESENCE.iter().collect();
-    let tell = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
+    let add = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
         worker.lives.compute(subject);
         for (&code, &(from, to)) in worker.lives.codes.iter().zip(&worker.lives.list) {
             let (at, end) = rows.open(at, code, subject, all.len());
             rows.values[at..end].copy_from_slice(&[from, to]);
         }
     };
-    of_members(store, ("agent", Dict::Agent), &all, &Options::default(), run, &tell)
+    of_members(store, ("agent", Dict::Agent), &all, &Options::default(), run, add)
 }

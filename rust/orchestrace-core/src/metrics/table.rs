@@ -4,14 +4,8 @@
 //! order, or the members of traces, traces in their order. A worker takes a trace at a time, so results do not depend
 //! on the number of threads.
 
-use std::sync::Arc;
-
-use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, Float64Array, Int64Array, RecordBatch, UInt32Array,
-};
+use arrow_array::UInt32Array;
 use arrow_schema::{Field, Schema};
-use arrow_select::take::take;
-use rayon::prelude::*;
 
 use super::METRICS;
 use super::group::{Cost, Count, Group, Measure, Metric, Options, Row, TOLD};
@@ -23,8 +17,8 @@ use crate::graph::NOBODY;
 use crate::run::Run;
 use crate::schema::DURATION_RULES;
 use crate::schema::{Column, Dict, Kind, REASONS, TIME_UNITS, TimeBasis, TimeUnitOf};
-use crate::store::view::ChunkView;
-use crate::store::{Chunk, Store, word_array};
+use crate::store::{Store, code_array};
+use crate::tables::{self, Batches, Columns, Part, table};
 
 /// The groups of these names, or without names those that are linear.
 pub fn select(names: Option<&[String]>) -> Result<Vec<&'static dyn Group>> {
@@ -76,43 +70,43 @@ impl Rows {
         (from, from + width)
     }
 
-    fn append(&mut self, mut other: Self) {
-        self.trace.append(&mut other.trace);
-        self.member.append(&mut other.member);
-        self.values.append(&mut other.values);
-        self.reasons.append(&mut other.reasons);
-        self.unit.append(&mut other.unit);
-        self.rule.append(&mut other.rule);
-        self.clock.append(&mut other.clock);
-    }
-
-    fn columns(self, metrics: &[&Metric], out: &mut Vec<ArrayRef>) -> Result<()> {
+    fn set(self, metrics: &[&Metric], columns: Columns) -> Result<Columns> {
         let width = metrics.len();
-        for (at, metric) in metrics.iter().enumerate() {
-            let told = self
-                .values
-                .iter()
-                .skip(at)
-                .step_by(width.max(1))
-                .map(|&value| (!value.is_nan()).then_some(value));
-            out.push(match metric.count {
-                Count::Things | Count::Tokens => {
-                    Arc::new(told.map(|value| value.map(|value| value as i64)).collect::<Int64Array>())
-                }
-                Count::Flag => {
-                    Arc::new(told.map(|value| value.map(|value| value != 0.0)).collect::<BooleanArray>())
-                }
-                _ => Arc::new(told.collect::<Float64Array>()),
-            });
-        }
-        out.push(word_array(self.unit, TIME_UNITS)?);
-        out.push(word_array(self.rule, DURATION_RULES)?);
-        out.push(word_array(self.clock, TIME_UNITS)?);
-        for at in 0..width {
-            out.push(word_array(self.reasons.iter().skip(at).step_by(width).copied().collect(), REASONS)?);
-        }
-        Ok(())
+        let metric = |columns: Columns, (at, metric): (usize, &&Metric)| {
+            let values = self.values.iter().skip(at).step_by(width);
+            let values = values.map(|&value| (!value.is_nan()).then_some(value));
+            match metric.count {
+                Count::Things | Count::Tokens => columns.tokens(metric.name, values.map(|v| Some(v? as i64))),
+                Count::Flag => columns.flags(metric.name, values.map(|v| Some(v? != 0.0))),
+                _ => columns.numbers(metric.name, values),
+            }
+        };
+        let columns = (metrics.iter().enumerate().fold(columns, metric))
+            .words("time_unit", self.unit, TIME_UNITS)?
+            .words("durations", self.rule, DURATION_RULES)?
+            .words("clock_unit", self.clock, TIME_UNITS)?;
+        metrics.iter().enumerate().try_fold(columns, |columns, (at, metric)| {
+            let codes = self.reasons.iter().skip(at).step_by(width).copied().collect();
+            columns.words(&reason_of(metric), codes, REASONS)
+        })
     }
+}
+
+impl tables::Rows for Rows {
+    fn append(&mut self, mut more: Self) {
+        self.trace.append(&mut more.trace);
+        self.member.append(&mut more.member);
+        self.values.append(&mut more.values);
+        self.reasons.append(&mut more.reasons);
+        self.unit.append(&mut more.unit);
+        self.rule.append(&mut more.rule);
+        self.clock.append(&mut more.clock);
+    }
+}
+
+/// The column that says why a metric has no value.
+fn reason_of(metric: &Metric) -> String {
+    format!("{}.reason", metric.name)
 }
 
 /// A column of a metric.
@@ -130,7 +124,7 @@ fn fields(metrics: &[&Metric]) -> impl Iterator<Item = Field> {
         .map(|(name, words)| Column { name, kind: Kind::Word(words), nullable: true }.field());
     let reasons = metrics.iter().map(|metric| {
         let field = Column { name: "reason", kind: Kind::Word(REASONS), nullable: true }.field();
-        field.with_name(format!("{}.reason", metric.name))
+        field.with_name(reason_of(metric))
     });
     metrics.iter().map(|metric| column(metric)).chain(of_times).chain(reasons.collect::<Vec<_>>())
 }
@@ -150,15 +144,10 @@ pub fn metrics(
     groups: &[&'static dyn Group],
     options: &Options,
     run: &Run,
-) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
+) -> Result<Batches> {
     let all: Vec<&Metric> = groups.iter().flat_map(|group| group.info().metrics).collect();
-    let mut head = vec![
-        Column { name: "trace", kind: Kind::U32, nullable: false }.field(),
-        Column { name: "trace_id", kind: Kind::Text, nullable: false }.field(),
-        Column { name: "task_id", kind: Kind::Text, nullable: false }.field(),
-    ];
-    head.extend(fields(&all));
-    let tell = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
+    let task = Column { name: "task_id", kind: Kind::Text, nullable: false };
+    let add = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
         let (mut from, _) = rows.open(at, NOBODY, subject, all.len());
         for (group, measure) in groups.iter().zip(&mut worker.groups) {
             let to = from + group.info().metrics.len();
@@ -166,37 +155,27 @@ pub fn metrics(
             from = to;
         }
     };
-    let finish = |rows: Rows, chunk: &Chunk| {
+    of_traces(store, groups, options, run, (task, &all), add, |columns, part, rows| {
         let place = UInt32Array::from(rows.trace.clone());
-        let mut columns =
-            (0..3).map(|at| Ok(take(chunk.traces.column(at), &place, None)?)).collect::<Result<_>>()?;
-        rows.columns(&all, &mut columns)?;
-        Ok(columns)
-    };
-    run_over(store, groups, options, run, Arc::new(Schema::new(head)), &tell, &finish)
+        columns.taken(&["task_id"], &part.chunk.traces, &place)
+    })
 }
 
 /// The members of every trace, a row for each: `trace trace_id`, the member, its metrics, `time_unit durations`, the reasons.
-pub fn members(
-    store: &Store,
-    kind: MemberKind,
-    options: &Options,
-    run: &Run,
-) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
+pub fn members(store: &Store, kind: MemberKind, options: &Options, run: &Run) -> Result<Batches> {
     let all: Vec<&Metric> = MEMBER_METRICS.iter().collect();
     let name = match kind {
         MemberKind::Agent => ("agent", Dict::Agent),
         MemberKind::Role => ("role", Dict::Role),
     };
-    let tell = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
+    of_members(store, name, &all, options, run, |worker, at, subject, rows| {
         worker.members.compute(kind, subject);
         for member in (0..worker.members.codes.len()).filter(|&member| worker.members.is_there(member)) {
             let (from, to) = rows.open(at, worker.members.codes[member], subject, all.len());
             let mut row = Row::new(&mut rows.values[from..to], &mut rows.reasons[from..to]);
             worker.members.tell(member, subject, &mut row);
         }
-    };
-    of_members(store, name, &all, options, run, &tell)
+    })
 }
 
 /// Rows of `trace trace_id`, a name of a dictionary, and metrics.
@@ -206,75 +185,50 @@ pub(super) fn of_members(
     all: &[&Metric],
     options: &Options,
     run: &Run,
-    tell: Tell<'_>,
-) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
-    let mut head = vec![
-        Column { name: "trace", kind: Kind::U32, nullable: false }.field(),
-        Column { name: "trace_id", kind: Kind::Text, nullable: false }.field(),
-        Column { name, kind: Kind::Name(dict), nullable: true }.field(),
-    ];
-    head.extend(fields(all));
+    add: impl Fn(&mut Worker, u32, &Subject<'_>, &mut Rows) + Sync,
+) -> Result<Batches> {
+    let member = Column { name, kind: Kind::Name(dict), nullable: true };
     let names = store.names().array(dict);
-    let finish = |rows: Rows, chunk: &Chunk| {
-        let place = UInt32Array::from(rows.trace.clone());
-        let of_trace = |at| Ok(take(chunk.traces.column(at), &place, None)?);
-        let mut columns = (0..2).map(of_trace).collect::<Result<Vec<_>>>()?;
-        let keys: UInt32Array = rows.member.iter().map(|&code| (code != NOBODY).then_some(code)).collect();
-        columns.push(Arc::new(DictionaryArray::try_new(keys, Arc::clone(names))?));
-        rows.columns(all, &mut columns)?;
-        Ok(columns)
-    };
-    run_over(store, &[], options, run, Arc::new(Schema::new(head)), tell, &finish)
+    of_traces(store, &[], options, run, (member, all), add, |columns, _, rows| {
+        Ok(columns.set(name, code_array(rows.member.clone(), names)?))
+    })
 }
 
-pub(super) type Tell<'a> = &'a (dyn Fn(&mut Worker, u32, &Subject<'_>, &mut Rows) + Sync);
-type Finish<'a> = &'a (dyn Fn(Rows, &Chunk) -> Result<Vec<ArrayRef>> + Sync);
-
-fn run_over(
+/// Rows of `trace trace_id`, a column that `set` sets, and metrics.
+fn of_traces(
     store: &Store,
     groups: &[&'static dyn Group],
     options: &Options,
     run: &Run,
-    schema: Arc<Schema>,
-    tell: Tell<'_>,
-    finish: Finish<'_>,
-) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
-    let worker = || Worker {
-        preparation: Preparation::default(),
-        groups: groups.iter().map(|group| group.worker(options)).collect(),
-        members: Members::default(),
-        lives: Lifetimes::default(),
+    (third, all): (Column, &[&Metric]),
+    add: impl Fn(&mut Worker, u32, &Subject<'_>, &mut Rows) + Sync,
+    set: impl Fn(Columns, &Part<'_>, &Rows) -> Result<Columns> + Sync,
+) -> Result<Batches> {
+    let head = [
+        Column { name: "trace", kind: Kind::U32, nullable: false },
+        Column { name: "trace_id", kind: Kind::Text, nullable: false },
+        third,
+    ];
+    let schema = Schema::new(head.iter().map(Column::field).chain(fields(all)).collect::<Vec<_>>());
+    let begin = || {
+        let worker = Worker {
+            preparation: Preparation::default(),
+            groups: groups.iter().map(|group| group.worker(options)).collect(),
+            members: Members::default(),
+            lives: Lifetimes::default(),
+        };
+        (worker, Rows::default())
     };
-    let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
-        let view = ChunkView::new(store, chunk);
-        let parts: Vec<Rows> = (0..view.len())
-            .into_par_iter()
-            .fold(
-                || (worker(), Ok(Rows::default())),
-                |(mut worker, rows), i| {
-                    let rows = rows.and_then(|mut rows: Rows| {
-                        run.check()?;
-                        let trace = view.trace(i);
-                        let mut preparation = std::mem::take(&mut worker.preparation);
-                        tell(&mut worker, i as u32, &preparation.prepare(&trace, options), &mut rows);
-                        worker.preparation = preparation;
-                        run.advance(1);
-                        Ok(rows)
-                    });
-                    (worker, rows)
-                },
-            )
-            .map(|(_, rows)| rows)
-            .collect::<Result<_>>()?;
-        let mut rows = Rows::default();
-        for part in parts {
-            rows.append(part);
-        }
-        Ok(RecordBatch::try_new(Arc::clone(&schema), finish(rows, chunk)?)?)
+    let of = |worker: &mut Worker, rows: &mut Rows, part: &Part<'_>, i: usize| {
+        let trace = part.trace(i);
+        let mut preparation = std::mem::take(&mut worker.preparation);
+        add(worker, i as u32, &preparation.prepare(&trace, options), rows);
+        worker.preparation = preparation;
+        Ok(())
     };
-    let batches =
-        run.pool().install(|| store.chunks().par_iter().map(of_chunk).collect::<Result<Vec<_>>>())?;
-    Ok((batches, schema))
+    table(store, run, schema.into(), begin, of, |columns, part, rows| {
+        let place = UInt32Array::from(rows.trace.clone());
+        let columns = set(columns.taken(&["trace", "trace_id"], &part.chunk.traces, &place)?, part, &rows)?;
+        rows.set(all, columns)
+    })
 }

@@ -17,20 +17,18 @@
 //! docs/reference/definitions.md, D15.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch};
-use arrow_schema::{Schema, SchemaRef};
-use rayon::prelude::*;
+use arrow_array::{Array, Float64Array};
 
 use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, TraceGraph};
 use crate::rng::Stream;
 use crate::run::Run;
-use crate::schema::{FAITHFULNESS, REASONS, Reason};
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Store, word_array};
+use crate::schema::{FAITHFULNESS, Reason};
+use crate::store::Store;
+use crate::store::view::TraceView;
 use crate::surrogate::{MAX_SETS, Structure, Surrogate};
+use crate::tables::{Batches, Columns, Part, table};
 
 /// The options of the computation.
 #[derive(Debug, Clone, Copy)]
@@ -188,12 +186,7 @@ impl Curve<'_> {
 
 /// Areas of all traces of a store, a batch for each chunk, in the columns of [`FAITHFULNESS`]. `credits` has a value
 /// for every event, in the order of the table `events`. Random orders hang on the seed and the trace's id.
-pub fn faithfulness(
-    store: &Store,
-    credits: &Float64Array,
-    options: &Options,
-    run: &Run,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+pub fn faithfulness(store: &Store, credits: &Float64Array, options: &Options, run: &Run) -> Result<Batches> {
     options.check()?;
     store.expect_whole()?;
     if credits.len() != store.n_events() {
@@ -203,62 +196,33 @@ pub fn faithfulness(
             store.n_events()
         )));
     }
-    run.expect(store.n_traces() as u64);
-    let schema = Arc::new(Schema::new(
-        FAITHFULNESS.columns.iter().map(crate::schema::Column::field).collect::<Vec<_>>(),
-    ));
-    let starts = store.chunks().iter().scan(0, |row, chunk| {
-        let start = *row;
-        *row += chunk.events.num_rows();
-        Some((start, chunk))
-    });
-    let starts: Vec<_> = starts.collect();
-    let batches = run.pool().install(|| {
-        starts
-            .par_iter()
-            .map(|&(start, chunk)| {
-                let view = ChunkView::new(store, chunk);
-                let areas: Vec<_> = (0..view.len())
-                    .into_par_iter()
-                    .map_init(Curves::default, |curves, i| {
-                        run.check()?;
-                        let first = start + chunk.starts[i][0] as usize;
-                        let credit = |v: usize| credits.is_valid(first + v).then(|| credits.value(first + v));
-                        let areas = curves.areas(&view.trace(i), credit, options);
-                        run.advance(1);
-                        Ok(areas)
-                    })
-                    .collect::<Result<_>>()?;
-                columns(&areas, [chunk.traces.column(0), chunk.traces.column(1)], &schema)
-            })
-            .collect::<Result<Vec<_>>>()
-    })?;
-    Ok((batches, schema))
+    let of = |curves: &mut Curves, rows: &mut Vec<Answer>, part: &Part<'_>, i: usize| {
+        let first = part.first_event(i);
+        let credit = |v: usize| credits.is_valid(first + v).then(|| credits.value(first + v));
+        rows.push(curves.areas(&part.trace(i), credit, options));
+        Ok(())
+    };
+    table(store, run, FAITHFULNESS.arrow(), Default::default, of, |columns, part, rows| {
+        set(columns, part, &rows)
+    })
 }
 
-type Found = std::result::Result<(Areas, Areas), Reason>;
+/// Areas by the credit, and by chance.
+type Answer = std::result::Result<(Areas, Areas), Reason>;
 
-fn columns(found: &[Found], keys: [&ArrayRef; 2], schema: &SchemaRef) -> Result<RecordBatch> {
-    let column = |f: fn(Areas, Areas) -> f64| -> ArrayRef {
-        Arc::new(
-            found
-                .iter()
-                .map(|areas| areas.ok().map(|(own, chance)| f(own, chance)))
-                .collect::<Float64Array>(),
-        )
+fn set(columns: Columns, part: &Part<'_>, rows: &[Answer]) -> Result<Columns> {
+    let each = |f: fn(Areas, Areas) -> f64| rows.iter().map(move |areas| areas.ok().map(|(a, b)| f(a, b)));
+    let gap = |own: Areas, chance: Areas| {
+        f64::midpoint(chance.deletion - own.deletion, own.insertion - chance.insertion)
     };
-    let reasons = found.iter().map(|areas| areas.err().map_or(u8::MAX, |reason| reason as u8));
-    let columns = vec![
-        Arc::clone(keys[0]),
-        Arc::clone(keys[1]),
-        column(|own, _| own.deletion),
-        column(|own, _| own.insertion),
-        column(|_, chance| chance.deletion),
-        column(|_, chance| chance.insertion),
-        column(|own, chance| f64::midpoint(chance.deletion - own.deletion, own.insertion - chance.insertion)),
-        word_array(reasons.collect(), REASONS)?,
-    ];
-    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    columns
+        .shared(&["trace", "trace_id"], &part.chunk.traces)
+        .numbers("deletion", each(|own, _| own.deletion))
+        .numbers("insertion", each(|own, _| own.insertion))
+        .numbers("deletion_random", each(|_, chance| chance.deletion))
+        .numbers("insertion_random", each(|_, chance| chance.insertion))
+        .numbers("gap", each(gap))
+        .reasons(rows.iter().map(|areas| areas.err()))
 }
 
 #[cfg(test)]

@@ -29,8 +29,9 @@ use crate::graph::{GraphOptions, Order, Outcome, TraceGraph};
 use crate::run::Run;
 use crate::schema::EDGE_TYPES;
 use crate::store::Store;
-use crate::store::view::{ChunkView, TraceView};
+use crate::store::view::TraceView;
 use crate::surrogate::{EPSILON, Model};
+use crate::tables;
 
 /// Slopes of a prediction: in the weight of each edge type, and in the leak.
 pub const N_SLOPES: usize = N_TYPES + 1;
@@ -194,24 +195,12 @@ pub struct Gates {
 impl Gates {
     /// Walks the graphs of all traces.
     pub fn compile(store: &Store, targets: Targets, run: &Run) -> Result<Self> {
-        store.expect_whole()?;
-        run.expect(store.n_traces() as u64);
-        let parts = run.pool().install(|| {
-            store
-                .chunks()
-                .par_iter()
-                .map(|chunk| {
-                    let view = ChunkView::new(store, chunk);
-                    let mut compiler = Compiler::default();
-                    for i in 0..view.len() {
-                        run.check()?;
-                        compiler.trace(&view.trace(i), targets);
-                        run.advance(1);
-                    }
-                    Ok(compiler.part)
-                })
-                .collect::<Result<Vec<_>>>()
-        })?;
+        let of_chunk = |(): &mut (), of: &tables::Part<'_>| {
+            let mut compiler = Compiler::default();
+            of.traces().for_each(|trace| compiler.trace(&trace, targets));
+            Ok(compiler.part)
+        };
+        let parts = tables::of_chunks(store, run, || (), of_chunk)?;
         Ok(Self { parts })
     }
 

@@ -6,10 +6,8 @@
 use std::sync::Arc;
 
 use arrow_array::builder::StringViewBuilder;
-use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
+use arrow_array::{StringViewArray, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use arrow_select::take::take;
-use rayon::prelude::*;
 
 use super::reward::{DIAGNOSTIC, Given, Pay, Payments, Reward};
 use super::windows::Windows;
@@ -22,8 +20,9 @@ use crate::metrics::subject::Preparation;
 use crate::metrics::{METRICS, Subject};
 use crate::run::Run;
 use crate::schema::{Dict, MeasureKind, REASONS, REWARDS, Unit};
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store, word_array};
+use crate::store::Store;
+use crate::store::view::TraceView;
+use crate::tables::{self, Batches, Columns, Part, of_traces};
 
 /// A rule with its parameters.
 #[derive(Debug)]
@@ -147,15 +146,20 @@ struct Rows {
     left: Vec<Option<f64>>,
 }
 
-impl Rows {
-    fn append(&mut self, mut other: Self) {
-        self.trace.append(&mut other.trace);
-        self.name.append(&mut other.name);
-        self.seq.append(&mut other.seq);
-        self.values.append(&mut other.values);
-        self.reasons.append(&mut other.reasons);
-        self.addends.append(&mut other.addends);
-        self.left.append(&mut other.left);
+/// Rows of each rule.
+struct Tables(Vec<Rows>);
+
+impl tables::Rows for Tables {
+    fn append(&mut self, more: Self) {
+        for (rows, mut more) in self.0.iter_mut().zip(more.0) {
+            rows.trace.append(&mut more.trace);
+            rows.name.append(&mut more.name);
+            rows.seq.append(&mut more.seq);
+            rows.values.append(&mut more.values);
+            rows.reasons.append(&mut more.reasons);
+            rows.addends.append(&mut more.addends);
+            rows.left.append(&mut more.left);
+        }
     }
 }
 
@@ -276,86 +280,57 @@ fn schema(asked: &Asked, addends: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-fn columns(
-    store: &Store,
-    view: &ChunkView<'_>,
-    chunk: &Chunk,
-    rows: Rows,
-    width: usize,
-    is_diagnostic: bool,
-) -> Result<Vec<ArrayRef>> {
-    let place = UInt32Array::from(rows.trace);
-    let of_trace = |at| Ok(take(chunk.traces.column(at), &place, None)?);
-    let mut columns = (0..3).map(of_trace).collect::<Result<Vec<ArrayRef>>>()?;
+/// The ids of the units that are paid.
+fn unit_ids(store: &Store, part: &Part<'_>, rows: &Rows) -> StringViewArray {
     let (mut ids, mut id) = (StringViewBuilder::with_capacity(rows.name.len()), String::new());
-    let names = store.names();
-    let mut of_trace = rows.name.iter().zip(place.values());
-    for same in place.values().chunk_by(|a, b| a == b) {
-        let trace = view.trace(same[0] as usize);
-        for (name, _) in of_trace.by_ref().take(same.len()) {
+    let name_of = |dict: Dict| move |code: u32| store.names().dict(dict).name(code);
+    let mut of_trace = rows.name.iter();
+    for same in rows.trace.chunk_by(|a, b| a == b) {
+        let trace = part.trace(same[0] as usize);
+        for name in of_trace.by_ref().take(same.len()) {
             id.clear();
-            let agent = |code| names.dict(Dict::Agent).name(code);
-            name.write_id(&trace, agent, |code| names.dict(Dict::Role).name(code), &mut id);
+            name.write_id(&trace, name_of(Dict::Agent), name_of(Dict::Role), &mut id);
             ids.append_value(&id);
         }
     }
-    columns.push(Arc::new(ids.finish()));
-    columns.push(Arc::new(UInt32Array::from(rows.seq)));
-    let told = |&value: &f64| (!value.is_nan()).then_some(value);
-    columns.push(Arc::new(rows.values.iter().map(told).collect::<Float64Array>()));
-    columns.push(word_array(rows.reasons, REASONS)?);
-    for at in 0..width {
-        let column = rows.addends.iter().skip(at).step_by(width).map(told);
-        columns.push(Arc::new(column.collect::<Float64Array>()));
-    }
-    if is_diagnostic {
-        columns.push(Arc::new(rows.left.into_iter().collect::<Float64Array>()));
-    }
-    Ok(columns)
+    ids.finish()
 }
 
 /// Payments of the rules, one table per rule: the columns of [`REWARDS`], then the addends on request.
 /// O(events + edges) of the store, once for all rules, up to logarithms, and the units that are paid.
-pub fn rewards(
-    store: &Store,
-    request: &Request<'_>,
-    run: &Run,
-) -> Result<Vec<(Vec<RecordBatch>, SchemaRef)>> {
+pub fn rewards(store: &Store, request: &Request<'_>, run: &Run) -> Result<Vec<Batches>> {
     store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
     let plan = Plan::new(store, request)?;
-    let n = request.asked.len();
-    let fresh = || (0..n).map(|_| Rows::default()).collect::<Vec<_>>();
     let schemas: Vec<_> = request.asked.iter().map(|asked| schema(asked, request.addends)).collect();
-    let of_chunk = |chunk: &Chunk| -> Result<Vec<RecordBatch>> {
-        let view = ChunkView::new(store, chunk);
-        let parts = (0..view.len()).into_par_iter().fold(
-            || (Worker::new(&plan), Ok(fresh())),
-            |(mut worker, rows), i| {
-                let rows = rows.and_then(|mut rows: Vec<Rows>| {
-                    run.check()?;
-                    worker.pay(&plan, i as u32, &view.trace(i), &mut rows);
-                    run.advance(1);
-                    Ok(rows)
-                });
-                (worker, rows)
-            },
-        );
-        let parts: Vec<Vec<Rows>> = parts.map(|(_, rows)| rows).collect::<Result<_>>()?;
-        let mut whole = fresh();
-        for part in parts {
-            whole.iter_mut().zip(part).for_each(|(rows, more)| rows.append(more));
-        }
-        let batches =
-            whole.into_iter().zip(request.asked.iter().zip(&schemas)).map(|(rows, (asked, schema))| {
-                let width = if request.addends { asked.rule.addends.len() } else { 0 };
-                let columns = columns(store, &view, chunk, rows, width, asked.is_diagnostic())?;
-                Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
-            });
-        batches.collect()
+    let begin = || (Worker::new(&plan), Tables(schemas.iter().map(|_| Rows::default()).collect()));
+    let of = |worker: &mut Worker, tables: &mut Tables, part: &Part<'_>, i: usize| {
+        worker.pay(&plan, i as u32, &part.trace(i), &mut tables.0);
+        Ok(())
     };
-    let chunks: Vec<_> =
-        run.pool().install(|| store.chunks().par_iter().map(of_chunk).collect::<Result<_>>())?;
+    let finish = |part: &Part<'_>, tables: Tables| {
+        let each = tables.0.into_iter().zip(request.asked.iter().zip(&schemas));
+        let batches = each.map(|(rows, (asked, schema))| {
+            let ids = unit_ids(store, part, &rows);
+            let number = |&value: &f64| (!value.is_nan()).then_some(value);
+            let mut columns = Columns::new(schema)
+                .taken(&["trace", "trace_id", "task_id"], &part.chunk.traces, &rows.trace.into())?
+                .set("unit_id", Arc::new(ids))
+                .set("seq", Arc::new(UInt32Array::from(rows.seq)))
+                .numbers("value", rows.values.iter().map(number))
+                .words("reason", rows.reasons, REASONS)?;
+            let addends = if request.addends { asked.rule.addends } else { &[] };
+            for (at, name) in addends.iter().enumerate() {
+                let column = rows.addends.iter().skip(at).step_by(addends.len());
+                columns = columns.numbers(name, column.map(number));
+            }
+            if asked.is_diagnostic() {
+                columns = columns.numbers(LEFT, rows.left);
+            }
+            columns.finish()
+        });
+        batches.collect::<Result<Vec<_>>>()
+    };
+    let chunks = of_traces(store, run, begin, of, finish)?;
     let mut tables: Vec<_> =
         schemas.into_iter().map(|schema| (Vec::with_capacity(chunks.len()), schema)).collect();
     for batches in chunks {

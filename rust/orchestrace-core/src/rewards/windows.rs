@@ -10,15 +10,14 @@
 
 use std::collections::BTreeMap;
 
-use rayon::prelude::*;
-
 use crate::credit::reward::measured;
 use crate::error::Result;
 use crate::graph::Owners;
 use crate::run::Run;
 use crate::schema::{Dict, MeasureKind};
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store};
+use crate::store::Store;
+use crate::store::view::TraceView;
+use crate::tables::{Part, Rows, of_traces};
 
 /// The traces of one step of training.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,6 +67,12 @@ impl Extend<Window> for Windows {
     }
 }
 
+impl Rows for Windows {
+    fn append(&mut self, more: Self) {
+        self.extend(more.list());
+    }
+}
+
 impl FromIterator<Window> for Windows {
     fn from_iter<T: IntoIterator<Item = Window>>(windows: T) -> Self {
         let mut found = Self::default();
@@ -86,26 +91,14 @@ fn window(owners: &mut Owners, view: &TraceView<'_>, train_step: u32) -> Option<
 /// The windows of a store; a trace without a step is in none.
 pub fn windows(store: &Store, run: &Run) -> Result<Windows> {
     store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
     let Some(train_step) = store.names().dict(Dict::Measure).find("train_step") else {
         return Ok(Windows::default());
     };
-    let of_chunk = |chunk: &Chunk| -> Result<Windows> {
-        let view = ChunkView::new(store, chunk);
-        let parts = (0..view.len()).into_par_iter().try_fold(
-            || (Owners::default(), Windows::default()),
-            |(mut owners, mut found), i| -> Result<(Owners, Windows)> {
-                run.check()?;
-                found.extend(window(&mut owners, &view.trace(i), train_step));
-                run.advance(1);
-                Ok((owners, found))
-            },
-        );
-        let parts: Vec<Windows> = parts.map(|part| part.map(|(_, found)| found)).collect::<Result<_>>()?;
-        Ok(parts.iter().flat_map(Windows::list).collect())
+    let of = |owners: &mut Owners, windows: &mut Windows, part: &Part<'_>, i: usize| {
+        windows.extend(window(owners, &part.trace(i), train_step));
+        Ok(())
     };
-    let chunks: Vec<Windows> =
-        run.pool().install(|| store.chunks().par_iter().map(of_chunk).collect::<Result<_>>())?;
+    let chunks = of_traces(store, run, Default::default, of, |_, windows: Windows| Ok(windows))?;
     Ok(chunks.iter().flat_map(Windows::list).collect())
 }
 

@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt32Array};
-use arrow_schema::{Schema, SchemaRef};
-use arrow_select::take::take;
+use arrow_array::{Float64Array, UInt32Array};
+use arrow_schema::Schema;
 
-use super::table::{Ids, Options, Worker, field, key, over};
+use super::table::{Options, Worker, field, key};
 use crate::error::{Error, Reason, Result};
 use crate::run::Run;
 use crate::schema::{Dict, EVENT_TYPES, Kind, REASONS};
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store, word_array};
+use crate::store::Store;
+use crate::tables::{Batches, Columns, Part, table};
 
 /// An event that taint touches or may touch.
 struct Touched {
@@ -27,7 +26,7 @@ struct Touched {
 
 /// The tainted events of every trace, one row each; with probabilities, the possibly tainted ones. Traces without a
 /// closure have none.
-pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<Batches> {
     options.check()?;
     let schema = Arc::new(Schema::new(vec![
         key("trace", Kind::U32),
@@ -42,8 +41,10 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
         key("privileged", Kind::Bool),
         field("probability", Kind::F64),
     ]));
-    let of = |worker: &mut Worker, view: &TraceView<'_>, _: usize| {
-        let told = worker.with(view, &options.rules, |taint, _, scene| {
+    let of = |worker: &mut Worker, rows: &mut Vec<(u32, Touched)>, part: &Part<'_>, i: usize| {
+        let view = &part.trace(i);
+        // a trace without a closure has no rows
+        let _ = worker.with(view, &options.rules, |taint, _, scene| {
             let mut chances = Vec::new();
             if let Some(risk) = options.risk {
                 chances.extend_from_slice(taint.risk(scene, risk).0);
@@ -59,36 +60,28 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<(Ve
                 privileged: options.rules.tools.is_privileged_call(view, v),
                 p: chances.get(v).copied(),
             };
-            (0..view.len()).filter(touched).map(row).collect::<Vec<_>>()
+            rows.extend((0..view.len()).filter(touched).map(|v| (i as u32, row(v))));
         });
-        told.unwrap_or_default()
+        Ok(())
     };
-    let columns = |chunk: &Chunk, view: &ChunkView<'_>, told: Vec<Vec<Touched>>| {
-        let ids = Ids { view };
-        let places = UInt32Array::from_iter_values(
-            told.iter().enumerate().flat_map(|(i, rows)| std::iter::repeat_n(i as u32, rows.len())),
-        );
-        let rows = || told.iter().flatten();
-        let placed = || told.iter().enumerate().flat_map(|(i, rows)| rows.iter().map(move |row| (i, row)));
-        let names = placed().map(|(i, row)| ids.of(i, row.event));
-        let sources = placed().map(|(i, row)| row.source.and_then(|v| ids.of(i, v)));
-        let known = store.names().dict(Dict::Tool);
-        let tools = rows().map(|row| row.tool.map(|tool| known.name(tool)));
-        Ok(vec![
-            take(chunk.traces.column(0), &places, None)?,
-            take(chunk.traces.column(1), &places, None)?,
-            Arc::new(UInt32Array::from_iter_values(rows().map(|row| row.event))) as ArrayRef,
-            Arc::new(names.collect::<StringViewArray>()),
-            Arc::new(rows().map(|row| Some(row.seed)).collect::<BooleanArray>()),
-            Arc::new(rows().map(|row| row.hops).collect::<UInt32Array>()),
-            Arc::new(rows().map(|row| row.before).collect::<UInt32Array>()),
-            Arc::new(sources.collect::<StringViewArray>()),
-            Arc::new(tools.collect::<StringViewArray>()),
-            Arc::new(rows().map(|row| Some(row.privileged)).collect::<BooleanArray>()),
-            Arc::new(rows().map(|row| row.p).collect::<Float64Array>()),
-        ])
+    let tools = store.names().dict(Dict::Tool);
+    let columns = |columns: Columns, part: &Part<'_>, rows: Vec<(u32, Touched)>| {
+        let places = UInt32Array::from_iter_values(rows.iter().map(|(i, _)| *i));
+        let id = |i: u32, v: u32| part.view.event_id(i as usize, v as usize);
+        let each = || rows.iter().map(|(_, row)| row);
+        Ok(columns
+            .taken(&["trace", "trace_id"], &part.chunk.traces, &places)?
+            .counts("seq", each().map(|row| Some(row.event)))
+            .texts("event_id", rows.iter().map(|(i, row)| id(*i, row.event)))
+            .flags("seed", each().map(|row| Some(row.seed)))
+            .counts("hops", each().map(|row| row.hops))
+            .counts("before", each().map(|row| row.before))
+            .texts("source", rows.iter().map(|(i, row)| id(*i, row.source?)))
+            .texts("tool", each().map(|row| row.tool.map(|tool| tools.name(tool))))
+            .flags("privileged", each().map(|row| Some(row.privileged)))
+            .numbers("probability", each().map(|row| row.p)))
     };
-    Ok((over(store, run, &schema, of, columns)?, schema))
+    table(store, run, schema, <(Worker, Vec<_>)>::default, of, columns)
 }
 
 /// An event to clean.
@@ -99,11 +92,8 @@ struct Cut {
     cost: f64,
 }
 
-/// What a trace answers: the events to clean, or why there are none to name.
-type Chosen = std::result::Result<Vec<Cut>, Reason>;
-
-/// Place of the trace in its chunk, the event, the code of a reason.
-type CutRow = (usize, Option<Cut>, u8);
+/// Place of the trace in its chunk, and the event to clean or why there is none to name.
+type CutRow = (u32, std::result::Result<Cut, Reason>);
 
 /// Where sanitizers would keep the outcome clean, a row for each chosen event, and one without an event for each trace
 /// that has no answer. `costs` has what cleaning an event costs, in the order of the table `events`; 1 each without.
@@ -112,7 +102,7 @@ pub fn sanitizer_cuts(
     options: &Options,
     costs: Option<&Float64Array>,
     run: &Run,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+) -> Result<Batches> {
     options.check()?;
     if let Some(costs) = costs {
         check_costs(costs, store.n_events())?;
@@ -127,45 +117,37 @@ pub fn sanitizer_cuts(
         field("cost", Kind::F64),
         field("reason", Kind::Word(REASONS)),
     ]));
-    let of = |worker: &mut Worker, view: &TraceView<'_>, first: usize| -> Chosen {
+    let of = |worker: &mut Worker, rows: &mut Vec<CutRow>, part: &Part<'_>, i: usize| {
+        let (view, first, at) = (&part.trace(i), part.first_event(i), i as u32);
         let cost = |v: usize| costs.map_or(1.0, |costs| costs.value(first + v));
-        worker.with(view, &options.rules, |taint, worker, scene| {
+        let chosen = worker.with(view, &options.rules, |taint, worker, scene| {
             worker.cut.compute(taint, scene, cost)?;
-            let cut = |&event: &u32| {
+            rows.extend(worker.cut.chosen.iter().map(|&event| {
                 let v = event as usize;
-                Cut { event, kind: view.types[v], agent: view.agent[v], cost: cost(v) }
-            };
-            Ok(worker.cut.chosen.iter().map(cut).collect())
-        })?
+                (at, Ok(Cut { event, kind: view.types[v], agent: view.agent[v], cost: cost(v) }))
+            }));
+            Ok(())
+        });
+        if let Err(reason) = chosen.and_then(|chosen| chosen) {
+            rows.push((at, Err(reason)));
+        }
+        Ok(())
     };
-    let columns = |chunk: &Chunk, view: &ChunkView<'_>, told: Vec<Chosen>| {
-        let rows: Vec<CutRow> = told
-            .into_iter()
-            .enumerate()
-            .flat_map(|(i, chosen)| match chosen {
-                Ok(chosen) => chosen.into_iter().map(|one| (i, Some(one), u8::MAX)).collect(),
-                Err(reason) => vec![(i, None, reason as u8)],
-            })
-            .collect();
-        let places = UInt32Array::from_iter_values(rows.iter().map(|row| row.0 as u32));
-        let agents = store.names().dict(Dict::Agent);
-        let cuts = || rows.iter().map(|row| row.1.as_ref());
-        let kinds = cuts().map(|cut| cut.map_or(u8::MAX, |cut| cut.kind));
-        let names = cuts().map(|cut| cut.map(|cut| agents.name(cut.agent)));
-        let ids =
-            rows.iter().map(|row| row.1.as_ref().and_then(|cut| view.event_id(row.0, cut.event as usize)));
-        Ok(vec![
-            take(chunk.traces.column(0), &places, None)?,
-            take(chunk.traces.column(1), &places, None)?,
-            Arc::new(cuts().map(|cut| cut.map(|cut| cut.event)).collect::<UInt32Array>()) as ArrayRef,
-            Arc::new(ids.collect::<StringViewArray>()),
-            word_array(kinds.collect(), EVENT_TYPES)?,
-            Arc::new(names.collect::<StringViewArray>()),
-            Arc::new(cuts().map(|cut| cut.map(|cut| cut.cost)).collect::<Float64Array>()),
-            word_array(rows.iter().map(|row| row.2).collect(), REASONS)?,
-        ])
+    let agents = store.names().dict(Dict::Agent);
+    let columns = |columns: Columns, part: &Part<'_>, rows: Vec<CutRow>| {
+        let places = UInt32Array::from_iter_values(rows.iter().map(|(i, _)| *i));
+        let cuts = || rows.iter().map(|(_, row)| row.as_ref().ok());
+        let id = |(i, row): &CutRow| part.view.event_id(*i as usize, row.as_ref().ok()?.event as usize);
+        columns
+            .taken(&["trace", "trace_id"], &part.chunk.traces, &places)?
+            .counts("seq", cuts().map(|cut| cut.map(|cut| cut.event)))
+            .texts("event_id", rows.iter().map(id))
+            .words("type", cuts().map(|cut| cut.map_or(u8::MAX, |cut| cut.kind)).collect(), EVENT_TYPES)?
+            .texts("agent", cuts().map(|cut| cut.map(|cut| agents.name(cut.agent))))
+            .numbers("cost", cuts().map(|cut| cut.map(|cut| cut.cost)))
+            .reasons(rows.iter().map(|(_, row)| row.as_ref().err().copied()))
     };
-    Ok((over(store, run, &schema, of, columns)?, schema))
+    table(store, run, schema, <(Worker, Vec<_>)>::default, of, columns)
 }
 
 fn check_costs(costs: &Float64Array, n_events: usize) -> Result<()> {

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, UInt32Array};
-use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema};
 
-use super::table::{Ids, Options, Worker, field, key, over};
+use super::table::{Options, Worker, field, id_lists, key};
 use super::taint::{Carry, Rules, Scene, Tally};
 use super::touch::{Touch, Touches};
+use crate::columns::intern::Interner;
 use crate::error::{Reason, Result};
 use crate::graph::{NOBODY, Outcome};
 use crate::run::Run;
 use crate::schema::{Dict, Kind, REASONS};
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store, word_array};
+use crate::store::Store;
+use crate::store::view::TraceView;
+use crate::tables::{Batches, Columns, Part, table};
 
 /// The row of one trace beyond the counts of its seeds.
 #[derive(Debug, Default)]
@@ -91,7 +92,7 @@ impl Worker {
 }
 
 /// The taint of every trace, a row each.
-pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<Batches> {
     options.check()?;
     let path = |name: &str| {
         Field::new(name, DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true))), true)
@@ -130,79 +131,68 @@ pub fn taints(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Record
         field("expected_tainted", Kind::F64),
         field("reason", Kind::Word(REASONS)),
     ]));
-    let of = |worker: &mut Worker, view: &TraceView<'_>, _: usize| answer(worker, view, options);
-    let columns = |chunk: &Chunk, view: &ChunkView<'_>, told: Vec<Answer>| {
-        let ids = Ids { view };
-        let whole = || told.iter().map(|answer| answer.closure.as_ref().ok());
-        let count = |of: &dyn Fn(&Answer, &Closure) -> Option<u32>| -> ArrayRef {
-            let each = told.iter().map(|answer| answer.closure.as_ref().ok().and_then(|c| of(answer, c)));
-            Arc::new(each.collect::<UInt32Array>())
-        };
-        let flag = |of: &dyn Fn(&Closure) -> Option<bool>| -> ArrayRef {
-            Arc::new(whole().map(|c| c.and_then(of)).collect::<BooleanArray>())
-        };
-        let number = |of: &dyn Fn(&Closure) -> Option<f64>| -> ArrayRef {
-            Arc::new(whole().map(|c| c.and_then(of)).collect::<Float64Array>())
-        };
-        let event = |of: &dyn Fn(&Closure) -> Option<u32>| -> ArrayRef {
-            let each = whole().enumerate().map(|(i, c)| c.and_then(of).and_then(|v| ids.of(i, v)));
-            Arc::new(each.collect::<StringViewArray>())
-        };
-        let first = |of: fn(&Touches) -> Option<Touch>| -> [ArrayRef; 2] {
-            [event(&|c| of(&c.touches).map(|t| t.event)), number(&|c| of(&c.touches).map(|t| t.after))]
-        };
-        let trust = |of: fn(&Tally) -> u32| -> ArrayRef {
-            Arc::new(
-                told.iter().map(|answer| answer.trust.then(|| of(&answer.tally))).collect::<UInt32Array>(),
-            )
-        };
-        let sizes: Vec<usize> = (0..view.len()).map(|i| view.trace(i).len()).collect();
-        let shares = told.iter().zip(&sizes).map(|(answer, &n)| {
-            answer.closure.is_ok().then(|| f64::from(answer.tally.tainted) / n.max(1) as f64)
-        });
-        let agents = store.names().dict(Dict::Agent);
-        let name = |c: &Closure| (c.agent != NOBODY).then(|| agents.name(c.agent));
-        let reason =
-            |answer: &Answer| answer.closure.as_ref().map_or_else(|reason| Some(*reason), |c| c.reason);
-        let reasons = told.iter().map(|answer| reason(answer).map_or(u8::MAX, |reason| reason as u8));
-        let [agent, to_agent] = first(|t| t.agent);
-        let [decision, to_decision] = first(|t| t.decision);
-        let [spawn, to_spawn] = first(|t| t.spawn);
-        let [call, to_call] = first(|t| t.call);
-        Ok(vec![
-            Arc::clone(chunk.traces.column(0)),
-            Arc::clone(chunk.traces.column(1)),
-            Arc::clone(chunk.traces.column(2)),
-            trust(|tally| tally.untrusted),
-            trust(|tally| tally.unknown),
-            count(&|answer, _| Some(answer.tally.seeds)),
-            count(&|answer, _| Some(answer.tally.tainted)),
-            Arc::new(shares.collect::<Float64Array>()),
-            event(&|c| c.outcome),
-            flag(&|c| c.reached.map(|reached| reached.0)),
-            count(&|_, c| c.reached.map(|reached| reached.1)),
-            count(&|_, c| c.lower.map(|lower| lower.0)),
-            flag(&|c| c.lower.and_then(|lower| lower.1)),
-            event(&|c| c.touches.seed),
-            Arc::new(whole().map(|c| c.and_then(name)).collect::<StringViewArray>()),
-            agent,
-            to_agent,
-            decision,
-            to_decision,
-            spawn,
-            to_spawn,
-            call,
-            to_call,
-            count(&|_, c| Some(c.touches.calls)),
-            ids.lists(whole().map(|c| c.map_or(&[][..], |c| &c.way))),
-            ids.lists(whole().map(|c| c.map_or(&[][..], |c| &c.path))),
-            number(&|c| c.spread),
-            count(&|_, c| c.violations),
-            count(&|_, c| c.crossings),
-            number(&|c| c.risk.and_then(|risk| risk.0)),
-            number(&|c| c.risk.map(|risk| risk.1)),
-            word_array(reasons.collect(), REASONS)?,
-        ])
+    let of = |worker: &mut Worker, rows: &mut Vec<Answer>, part: &Part<'_>, i: usize| {
+        rows.push(answer(worker, &part.trace(i), options));
+        Ok(())
     };
-    Ok((over(store, run, &schema, of, columns)?, schema))
+    table(store, run, schema, <(Worker, Vec<_>)>::default, of, |columns, part, rows| {
+        set(columns, part, &rows, store.names().dict(Dict::Agent))
+    })
+}
+
+/// A value of each trace that has a closure.
+fn each<'a, T>(
+    rows: &'a [Answer],
+    of: impl Fn(&'a Answer, &'a Closure) -> Option<T> + 'a,
+) -> impl Iterator<Item = Option<T>> + 'a {
+    rows.iter().map(move |answer| of(answer, answer.closure.as_ref().ok()?))
+}
+
+fn set(columns: Columns, part: &Part<'_>, rows: &[Answer], agents: &Interner) -> Result<Columns> {
+    let ids = |of: fn(&Closure) -> Option<u32>| {
+        let events = each(rows, move |_, c| of(c)).enumerate();
+        events.map(|(i, v)| part.view.event_id(i, v? as usize))
+    };
+    let touched = |of: fn(&Touches) -> Option<Touch>| {
+        let events = each(rows, move |_, c| of(&c.touches)).enumerate();
+        events.map(|(i, touch)| part.view.event_id(i, touch?.event as usize))
+    };
+    let after = |of: fn(&Touches) -> Option<Touch>| each(rows, move |_, c| of(&c.touches).map(|t| t.after));
+    let trust = |of: fn(&Tally) -> u32| rows.iter().map(move |a| a.trust.then(|| of(&a.tally)));
+    let sizes = part.chunk.starts.windows(2).map(|w| (w[1][0] - w[0][0]).max(1));
+    let shares = each(rows, |a, _| Some(a.tally.tainted)).zip(sizes);
+    let path = |of: fn(&Closure) -> &[u32]| {
+        id_lists(&part.view, rows.iter().map(move |a| a.closure.as_ref().map_or(&[][..], of)))
+    };
+    columns
+        .shared(&["trace", "trace_id", "task_id"], &part.chunk.traces)
+        .counts("n_untrusted", trust(|tally| tally.untrusted))
+        .counts("n_trust_unknown", trust(|tally| tally.unknown))
+        .counts("n_seeds", each(rows, |a, _| Some(a.tally.seeds)))
+        .counts("n_tainted", each(rows, |a, _| Some(a.tally.tainted)))
+        .numbers("taint_share", shares.map(|(tainted, n)| Some(f64::from(tainted?) / f64::from(n))))
+        .texts("outcome", ids(|c| c.outcome))
+        .flags("outcome_tainted", each(rows, |_, c| Some(c.reached?.0)))
+        .counts("seeds_to_outcome", each(rows, |_, c| Some(c.reached?.1)))
+        .counts("n_tainted_lower", each(rows, |_, c| Some(c.lower?.0)))
+        .flags("outcome_tainted_lower", each(rows, |_, c| c.lower?.1))
+        .texts("first_seed", ids(|c| c.touches.seed))
+        .texts("first_agent", each(rows, |_, c| (c.agent != NOBODY).then(|| agents.name(c.agent))))
+        .texts("first_agent_event", touched(|t| t.agent))
+        .numbers("time_to_agent", after(|t| t.agent))
+        .texts("first_decision", touched(|t| t.decision))
+        .numbers("time_to_decision", after(|t| t.decision))
+        .texts("first_spawn", touched(|t| t.spawn))
+        .numbers("time_to_spawn", after(|t| t.spawn))
+        .texts("first_privileged_call", touched(|t| t.call))
+        .numbers("time_to_privileged_call", after(|t| t.call))
+        .counts("n_tainted_privileged", each(rows, |_, c| Some(c.touches.calls)))
+        .set("privileged_path", path(|c| &c.way))
+        .set("path", path(|c| &c.path))
+        .numbers("taint_spread", each(rows, |_, c| c.spread))
+        .counts("sandbox_violations", each(rows, |_, c| c.violations))
+        .counts("sandbox_crossings", each(rows, |_, c| c.crossings))
+        .numbers("outcome_probability", each(rows, |_, c| c.risk?.0))
+        .numbers("expected_tainted", each(rows, |_, c| Some(c.risk?.1)))
+        .reasons(rows.iter().map(|a| a.closure.as_ref().map_or_else(|reason| Some(*reason), |c| c.reason)))
 }

@@ -1,22 +1,18 @@
-//! The shared driver of taint tables: one worker per thread, rows of all chunks. Traces go in parallel, rows
-//! stand in corpus order.
+//! What taint tables share: options, the buffers of a worker, ids of events.
 
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{ListBuilder, StringViewBuilder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_schema::{Field, SchemaRef};
-use rayon::prelude::*;
+use arrow_schema::Field;
 
 use super::cut::SanitizerCut;
 use super::taint::{Risk, Rules, Scene, Taint};
 use crate::error::{Reason, Result};
 use crate::graph::program::ProgramOrder;
 use crate::graph::{CsrGraph, Owners, Topological, outcome};
-use crate::run::Run;
 use crate::schema::{Column, Kind};
 use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store};
 
 /// Options of the closure.
 #[derive(Debug, Clone, Default)]
@@ -76,37 +72,6 @@ impl Worker {
     }
 }
 
-/// Rows of all chunks: `of` answers a trace, `columns` lays out what was answered.
-pub(super) fn over<T: Send>(
-    store: &Store,
-    run: &Run,
-    schema: &SchemaRef,
-    of: impl Fn(&mut Worker, &TraceView<'_>, usize) -> T + Sync,
-    columns: impl Fn(&Chunk, &ChunkView<'_>, Vec<T>) -> Result<Vec<ArrayRef>> + Sync,
-) -> Result<Vec<RecordBatch>> {
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
-    let begin = |first: &mut usize, chunk: &Chunk| {
-        let next = *first + chunk.events.num_rows();
-        Some(std::mem::replace(first, next))
-    };
-    let starts: Vec<usize> = store.chunks().iter().scan(0, begin).collect();
-    let of_chunk = |(chunk, &start): (&Chunk, &usize)| -> Result<RecordBatch> {
-        let view = ChunkView::new(store, chunk);
-        let told = (0..view.len())
-            .into_par_iter()
-            .map_init(Worker::default, |worker, i| {
-                run.check()?;
-                let told = of(worker, &view.trace(i), start + view.first_event(i));
-                run.advance(1);
-                Ok(told)
-            })
-            .collect::<Result<Vec<T>>>()?;
-        Ok(RecordBatch::try_new(Arc::clone(schema), columns(chunk, &view, told)?)?)
-    };
-    run.pool().install(|| store.chunks().par_iter().zip(&starts).map(of_chunk).collect())
-}
-
 pub(super) fn field(name: &'static str, kind: Kind) -> Field {
     Column { name, kind, nullable: true }.field()
 }
@@ -115,25 +80,14 @@ pub(super) fn key(name: &'static str, kind: Kind) -> Field {
     Column { name, kind, nullable: false }.field()
 }
 
-/// Ids of the events of a chunk.
-pub(super) struct Ids<'a> {
-    pub(super) view: &'a ChunkView<'a>,
-}
-
-impl Ids<'_> {
-    pub(super) fn of(&self, trace: usize, v: u32) -> Option<&str> {
-        self.view.event_id(trace, v as usize)
-    }
-
-    /// Lists of ids; an empty one is null.
-    pub(super) fn lists<'b>(&self, rows: impl Iterator<Item = &'b [u32]>) -> ArrayRef {
-        let mut lists = ListBuilder::new(StringViewBuilder::new());
-        for (i, path) in rows.enumerate() {
-            for &v in path {
-                lists.values().append_option(self.of(i, v));
-            }
-            lists.append(!path.is_empty());
+/// Lists of the ids of events, one for each trace; an empty one is null.
+pub(super) fn id_lists<'a>(view: &ChunkView<'_>, paths: impl Iterator<Item = &'a [u32]>) -> ArrayRef {
+    let mut lists = ListBuilder::new(StringViewBuilder::new());
+    for (i, path) in paths.enumerate() {
+        for &v in path {
+            lists.values().append_option(view.event_id(i, v as usize));
         }
-        Arc::new(lists.finish())
+        lists.append(!path.is_empty());
     }
+    Arc::new(lists.finish())
 }

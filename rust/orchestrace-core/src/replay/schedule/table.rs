@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, UInt32Array};
-use arrow_schema::SchemaRef;
-use arrow_select::take::take;
-use rayon::prelude::*;
+use arrow_array::{BooleanArray, UInt32Array};
 
 use super::durations::{Lengths, Rule, Timing};
 use super::replayed::{Outlook, Replayer, Times};
@@ -16,8 +13,9 @@ use crate::schema::DURATION_RULES;
 use crate::schema::{
     DURATION_SOURCES, DurationSource, REASONS, Reason, SCHEDULE_REPLAYS, SCHEDULES, TIME_UNITS, TimeUnitOf,
 };
-use crate::store::view::{ChunkView, TraceView};
-use crate::store::{Chunk, Store, word_array};
+use crate::store::Store;
+use crate::store::view::TraceView;
+use crate::tables::{Batches, Columns, Part, Rows, table};
 
 /// Options of all scenarios of a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -55,41 +53,18 @@ fn check(scenario: &Scenario) -> Result<()> {
 
 /// Results of the scenarios, a row for each trace and scenario, scenarios of a trace one after the other; in the
 /// columns of [`SCHEDULE_REPLAYS`].
-pub fn replays(
-    store: &Store,
-    scenarios: &[Scenario],
-    options: Options,
-    run: &Run,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+pub fn replays(store: &Store, scenarios: &[Scenario], options: Options, run: &Run) -> Result<Batches> {
     scenarios.iter().try_for_each(check)?;
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
-    let schema = SCHEDULE_REPLAYS.arrow();
-    let batches = run.pool().install(|| {
-        let chunks = store.chunks().par_iter();
-        let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
-            let view = ChunkView::new(store, chunk);
-            let found: Vec<Vec<Found>> = (0..view.len())
-                .into_par_iter()
-                .map_init(Replayer::default, |replayer, i| {
-                    run.check()?;
-                    let mut found = Vec::with_capacity(scenarios.len());
-                    let trace = view.trace(i);
-                    let Options { lengths, program_order } = options;
-                    replayer.replay(&trace, scenarios, lengths, program_order, run, &mut found)?;
-                    run.advance(1);
-                    Ok(found)
-                })
-                .collect::<Result<_>>()?;
-            let found: Vec<Found> = found.into_iter().flatten().collect();
-            columns(&found, chunk, scenarios.len(), &schema)
-        };
-        chunks.map(of_chunk).collect::<Result<Vec<_>>>()
-    })?;
-    Ok((batches, schema))
+    let of = |replayer: &mut Replayer, rows: &mut Vec<Answer>, part: &Part<'_>, i: usize| {
+        let Options { lengths, program_order } = options;
+        replayer.replay(&part.trace(i), scenarios, lengths, program_order, run, rows)
+    };
+    table(store, run, SCHEDULE_REPLAYS.arrow(), Default::default, of, |columns, part, rows| {
+        set(columns, part, &rows, scenarios.len())
+    })
 }
 
-type Found = std::result::Result<Outlook, Reason>;
+type Answer = std::result::Result<Outlook, Reason>;
 
 /// Where the times are steps, that is said beside them.
 fn reason_of(steps: bool) -> u8 {
@@ -100,90 +75,60 @@ fn unit_of(steps: bool) -> u8 {
     (if steps { TimeUnitOf::Steps } else { TimeUnitOf::Seconds }) as u8
 }
 
-fn columns(found: &[Found], chunk: &Chunk, scenarios: usize, schema: &SchemaRef) -> Result<RecordBatch> {
-    let rows = (0..chunk.n_traces() as u32).flat_map(|trace| std::iter::repeat_n(trace, scenarios));
-    let rows = UInt32Array::from_iter_values(rows);
-    let of_trace = |column: usize| Ok::<_, Error>(take(chunk.traces.column(column), &rows, None)?);
-    let number = |f: fn(&Outlook) -> Option<f64>| -> ArrayRef {
-        Arc::new(found.iter().map(|one| one.as_ref().ok().and_then(f)).collect::<Float64Array>())
-    };
-    let tokens = |f: fn(&Outlook) -> Option<i64>| -> ArrayRef {
-        Arc::new(found.iter().map(|one| one.as_ref().ok().and_then(f)).collect::<Int64Array>())
-    };
-    let count = |f: fn(&Outlook) -> Option<u32>| -> ArrayRef {
-        Arc::new(found.iter().map(|one| one.as_ref().ok().and_then(f)).collect::<UInt32Array>())
-    };
-    let code = |f: fn(&Outlook) -> u8| -> Vec<u8> {
-        found.iter().map(|one| one.as_ref().map_or(u8::MAX, f)).collect()
-    };
-    let reasons = found.iter().map(|one| match one {
+/// A value of each answer that is no refusal.
+fn each<'a, T>(
+    rows: &'a [Answer],
+    of: impl Fn(&Outlook) -> Option<T> + 'a,
+) -> impl Iterator<Item = Option<T>> + 'a {
+    rows.iter().map(move |answer| answer.as_ref().ok().and_then(&of))
+}
+
+fn set(columns: Columns, part: &Part<'_>, rows: &[Answer], scenarios: usize) -> Result<Columns> {
+    let n = part.view.len() as u32;
+    let of_trace = (0..n).flat_map(|trace| std::iter::repeat_n(trace, scenarios));
+    let of_trace = UInt32Array::from_iter_values(of_trace);
+    let scenario = UInt32Array::from_iter_values((0..n).flat_map(|_| 0..scenarios as u32));
+    let code =
+        |of: fn(&Outlook) -> u8| rows.iter().map(|answer| answer.as_ref().map_or(u8::MAX, of)).collect();
+    let reasons = rows.iter().map(|answer| match answer {
         Ok(outlook) if outlook.idle && !outlook.steps => Reason::SelectionEmpty as u8,
         Ok(outlook) => reason_of(outlook.steps),
         Err(reason) => *reason as u8,
     });
-    let scenario = (0..chunk.n_traces()).flat_map(|_| 0..scenarios as u32);
-    let columns = vec![
-        of_trace(0)?,
-        of_trace(1)?,
-        Arc::new(UInt32Array::from_iter_values(scenario)),
-        number(|o| Some(o.makespan)),
-        number(|o| Some(o.makespan_cf)),
-        number(|o| o.recorded),
-        tokens(|o| o.tokens),
-        tokens(|o| o.tokens_cf),
-        number(|o| Some(o.work)),
-        number(|o| Some(o.span)),
-        number(|o| o.lower),
-        number(|o| o.upper),
-        number(|o| o.utilization),
-        count(|o| o.peak),
-        number(|o| Some(o.support)),
-        count(|o| Some(o.cut)),
-        word_array(code(|o| o.rule as u8), DURATION_RULES)?,
-        word_array(code(|o| unit_of(o.steps)), TIME_UNITS)?,
-        word_array(reasons.collect(), REASONS)?,
-    ];
-    Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+    columns
+        .taken(&["trace", "trace_id"], &part.chunk.traces, &of_trace)?
+        .set("scenario", Arc::new(scenario))
+        .numbers("makespan", each(rows, |o| Some(o.makespan)))
+        .numbers("makespan_cf", each(rows, |o| Some(o.makespan_cf)))
+        .numbers("recorded", each(rows, |o| o.recorded))
+        .tokens("tokens", each(rows, |o| o.tokens))
+        .tokens("tokens_cf", each(rows, |o| o.tokens_cf))
+        .numbers("work", each(rows, |o| Some(o.work)))
+        .numbers("span", each(rows, |o| Some(o.span)))
+        .numbers("lower", each(rows, |o| o.lower))
+        .numbers("upper", each(rows, |o| o.upper))
+        .numbers("utilization", each(rows, |o| o.utilization))
+        .counts("peak", each(rows, |o| o.peak))
+        .numbers("support", each(rows, |o| Some(o.support)))
+        .counts("cut", each(rows, |o| Some(o.cut)))
+        .words("rule", code(|o| o.rule as u8), DURATION_RULES)?
+        .words("unit", code(|o| unit_of(o.steps)), TIME_UNITS)?
+        .words("reason", reasons.collect(), REASONS)
 }
 
 /// Start and finish of every event under a scenario without changes, a batch for each chunk, in the columns of
 /// [`SCHEDULES`].
-pub fn schedule(
-    store: &Store,
-    scenario: &Scenario,
-    options: Options,
-    run: &Run,
-) -> Result<(Vec<RecordBatch>, SchemaRef)> {
+pub fn schedule(store: &Store, scenario: &Scenario, options: Options, run: &Run) -> Result<Batches> {
     check(scenario)?;
-    store.expect_whole()?;
-    run.expect(store.n_traces() as u64);
-    let schema = SCHEDULES.arrow();
-    let batches = run.pool().install(|| {
-        let of_chunk = |chunk: &Chunk| -> Result<RecordBatch> {
-            let view = ChunkView::new(store, chunk);
-            let parts: Vec<EventRows> = (0..view.len())
-                .into_par_iter()
-                .map_init(Replayer::default, |replayer, i| {
-                    run.check()?;
-                    let trace = view.trace(i);
-                    let mut rows = EventRows::default();
-                    match replayer.times(&trace, scenario, options.lengths, options.program_order) {
-                        Ok(times) => rows.tell(&trace, &times),
-                        Err(reason) => rows.refuse(trace.len(), reason),
-                    }
-                    run.advance(1);
-                    Ok(rows)
-                })
-                .collect::<Result<_>>()?;
-            let mut rows = EventRows::default();
-            for part in parts {
-                rows.append(part);
-            }
-            rows.finish(chunk, &schema)
-        };
-        store.chunks().par_iter().map(of_chunk).collect::<Result<Vec<_>>>()
-    })?;
-    Ok((batches, schema))
+    let of = |replayer: &mut Replayer, rows: &mut EventRows, part: &Part<'_>, i: usize| {
+        let trace = part.trace(i);
+        match replayer.times(&trace, scenario, options.lengths, options.program_order) {
+            Ok(times) => rows.add(&trace, &times),
+            Err(reason) => rows.refuse(trace.len(), reason),
+        }
+        Ok(())
+    };
+    table(store, run, SCHEDULES.arrow(), Default::default, of, |columns, part, rows| rows.set(columns, part))
 }
 
 /// Columns of events under construction; [`f64::NAN`] and [`u8::MAX`] are null.
@@ -197,50 +142,54 @@ struct EventRows {
 }
 
 impl EventRows {
-    fn tell(&mut self, view: &TraceView<'_>, times: &Times<'_>) {
+    fn add(&mut self, view: &TraceView<'_>, times: &Times<'_>) {
         let n = view.len();
+        let first = self.critical.len();
         let columns = [&times.timing.duration[..], times.start, times.finish, times.slack];
         for (column, values) in self.numbers.iter_mut().zip(columns) {
             column.extend_from_slice(values);
         }
-        self.critical.resize(n, Some(false));
+        self.critical.resize(first + n, Some(false));
         for &v in times.path {
-            self.critical[v as usize] = Some(true);
+            self.critical[first + v as usize] = Some(true);
         }
         self.source.extend((0..n).map(|v| source_of(view, times.timing, v) as u8));
-        self.unit.resize(n, unit_of(times.timing.steps));
-        self.reason.resize(n, reason_of(times.timing.steps));
+        self.unit.resize(first + n, unit_of(times.timing.steps));
+        self.reason.resize(first + n, reason_of(times.timing.steps));
     }
 
     fn refuse(&mut self, n: usize, reason: Reason) {
-        self.numbers.iter_mut().for_each(|column| column.resize(n, f64::NAN));
-        self.critical.resize(n, None);
-        self.source.resize(n, u8::MAX);
-        self.unit.resize(n, u8::MAX);
-        self.reason.resize(n, reason as u8);
+        let end = self.critical.len() + n;
+        self.numbers.iter_mut().for_each(|column| column.resize(end, f64::NAN));
+        self.critical.resize(end, None);
+        self.source.resize(end, u8::MAX);
+        self.unit.resize(end, u8::MAX);
+        self.reason.resize(end, reason as u8);
     }
 
-    fn append(&mut self, mut other: Self) {
-        for (column, values) in self.numbers.iter_mut().zip(&mut other.numbers) {
+    fn set(self, columns: Columns, part: &Part<'_>) -> Result<Columns> {
+        let columns = columns.shared(&["trace", "seq"], &part.chunk.events);
+        let number = |columns: Columns, (name, values): (_, Vec<f64>)| {
+            columns.numbers(name, values.into_iter().map(|value| (!value.is_nan()).then_some(value)))
+        };
+        let names = ["duration", "start", "finish", "slack"];
+        (names.into_iter().zip(self.numbers).fold(columns, number))
+            .set("critical", Arc::new(BooleanArray::from(self.critical)))
+            .words("source", self.source, DURATION_SOURCES)?
+            .words("unit", self.unit, TIME_UNITS)?
+            .words("reason", self.reason, REASONS)
+    }
+}
+
+impl Rows for EventRows {
+    fn append(&mut self, mut more: Self) {
+        for (column, values) in self.numbers.iter_mut().zip(&mut more.numbers) {
             column.append(values);
         }
-        self.critical.append(&mut other.critical);
-        self.source.append(&mut other.source);
-        self.unit.append(&mut other.unit);
-        self.reason.append(&mut other.reason);
-    }
-
-    fn finish(self, chunk: &Chunk, schema: &SchemaRef) -> Result<RecordBatch> {
-        let mut columns = vec![Arc::clone(chunk.events.column(0)), Arc::clone(chunk.events.column(1))];
-        for values in self.numbers {
-            let known = values.into_iter().map(|value| (!value.is_nan()).then_some(value));
-            columns.push(Arc::new(known.collect::<Float64Array>()));
-        }
-        columns.push(Arc::new(BooleanArray::from(self.critical)));
-        columns.push(word_array(self.source, DURATION_SOURCES)?);
-        columns.push(word_array(self.unit, TIME_UNITS)?);
-        columns.push(word_array(self.reason, REASONS)?);
-        Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
+        self.critical.append(&mut more.critical);
+        self.source.append(&mut more.source);
+        self.unit.append(&mut more.unit);
+        self.reason.append(&mut more.reason);
     }
 }
 

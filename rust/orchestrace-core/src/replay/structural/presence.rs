@@ -1,21 +1,27 @@
 //! Presence of events in each scenario, for custom outcome functions.
 
-use std::sync::Arc;
-
-use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringViewArray, UInt32Array};
-use arrow_schema::{DataType, Field, Schema};
+use arrow_array::RecordBatch;
 
 use super::{Answer, Blocks, count_tokens, tokens_left};
 use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, Outcome, TraceGraph};
 use crate::replay::intervention::masks::Scene;
 use crate::replay::intervention::{Masks, Plan, Roster};
-use crate::schema::REASONS;
+use crate::schema::{Column, Kind, REASONS};
+use crate::store::Store;
 use crate::store::view::ChunkView;
-use crate::store::{Store, word_array};
+use crate::tables::{Columns, schema_of};
 
 /// Flags of all scenarios of a trace at most, a byte each.
 const MOST_FLAGS: usize = 1 << 30;
+
+static ANSWERS: [Column; 5] = [
+    Column { name: "scenario", kind: Kind::U32, nullable: false },
+    Column { name: "unit_id", kind: Kind::Text, nullable: true },
+    Column { name: "tokens", kind: Kind::I64, nullable: true },
+    Column { name: "tokens_cf", kind: Kind::I64, nullable: true },
+    Column { name: "reason", kind: Kind::Word(REASONS), nullable: true },
+];
 
 /// Scenarios, units, tokens and reasons of the `at`-th trace of a store, and beside each row a byte for every event: 1
 /// if it is there. All scenarios are of presence and absence alone.
@@ -88,7 +94,7 @@ pub fn presence(
         present.resize(answers.len() * trace.len(), 1);
         ids.resize(answers.len(), None);
     }
-    Ok((table(&answers, ids)?, present))
+    Ok((table(&answers, &ids)?, present))
 }
 
 /// Refuses what would fill the memory with masks.
@@ -102,29 +108,14 @@ fn affordable(scenarios: usize, events: usize) -> Result<()> {
     )))
 }
 
-fn table(answers: &[Answer], ids: Vec<Option<String>>) -> Result<RecordBatch> {
-    let tokens = |which: usize| -> ArrayRef {
-        Arc::new(
-            answers.iter().map(|answer| answer.tokens.map(|tokens| tokens[which])).collect::<Int64Array>(),
-        )
-    };
-    let reasons = answers.iter().map(|answer| answer.reason.map_or(u8::MAX, |reason| reason as u8));
-    let columns: Vec<ArrayRef> = vec![
-        Arc::new(UInt32Array::from_iter_values(answers.iter().map(|answer| answer.scenario))),
-        Arc::new(ids.into_iter().collect::<StringViewArray>()),
-        tokens(0),
-        tokens(1),
-        word_array(reasons.collect(), REASONS)?,
-    ];
-    let fields = vec![
-        Field::new("scenario", DataType::UInt32, true),
-        Field::new("unit_id", DataType::Utf8View, true),
-        Field::new("tokens", DataType::Int64, true),
-        Field::new("tokens_cf", DataType::Int64, true),
-        crate::schema::Column { name: "reason", kind: crate::schema::Kind::Word(REASONS), nullable: true }
-            .field(),
-    ];
-    Ok(RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)?)
+fn table(answers: &[Answer], ids: &[Option<String>]) -> Result<RecordBatch> {
+    Columns::new(&schema_of(&ANSWERS))
+        .counts("scenario", answers.iter().map(|answer| Some(answer.scenario)))
+        .texts("unit_id", ids.iter().map(Option::as_deref))
+        .tokens("tokens", answers.iter().map(|answer| answer.tokens.map(|[all, _]| all)))
+        .tokens("tokens_cf", answers.iter().map(|answer| answer.tokens.map(|[_, left]| left)))
+        .reasons(answers.iter().map(|answer| answer.reason))?
+        .finish()
 }
 
 #[cfg(test)]
