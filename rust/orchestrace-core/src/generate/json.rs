@@ -6,7 +6,7 @@ use super::names::{ACTIONS, FILLER, MODELS, NOTES, ROLES, SPANS, SYSTEMS, TOOLS}
 use super::outcome::{Account, price, shows_score};
 use super::record::{Event, NONE, USER};
 use super::task::{Feature, Ids};
-use super::trace::Run;
+use super::trace::{Rules, Run};
 use crate::schema::EventType;
 
 /// How one recording departs from the usual form.
@@ -18,21 +18,21 @@ pub(super) struct Form {
     pub(super) key: u64,
 }
 
-pub(super) fn name(out: &mut Vec<u8>, run: &Run, agent: u32) {
+pub(super) fn name(out: &mut Vec<u8>, run: &Run<impl Rules>, agent: u32) {
     match agent {
         USER | NONE => put(out, "user"),
         a => out.extend_from_slice(run.names.get(run.agents[a as usize].name)),
     }
 }
 
-fn named(out: &mut Vec<u8>, key: &str, run: &Run, agent: u32) {
+fn named(out: &mut Vec<u8>, key: &str, run: &Run<impl Rules>, agent: u32) {
     put(out, key);
     out.push(b'"');
     name(out, run, agent);
     out.push(b'"');
 }
 
-pub(super) fn id(out: &mut Vec<u8>, run: &Run, form: Form, at: u32) {
+pub(super) fn id(out: &mut Vec<u8>, run: &Run<impl Rules>, form: Form, at: u32) {
     match run.task.ids {
         Ids::Count => {
             out.push(b'e');
@@ -51,7 +51,14 @@ pub(super) fn id(out: &mut Vec<u8>, run: &Run, form: Form, at: u32) {
 }
 
 /// One document and the end of its line.
-pub(super) fn document(out: &mut Vec<u8>, run: &Run, form: Form, order: &[u32], sum: &Account, number: u64) {
+pub(super) fn document(
+    out: &mut Vec<u8>,
+    run: &Run<impl Rules>,
+    form: Form,
+    order: &[u32],
+    sum: &Account,
+    number: u64,
+) {
     let task = &run.task;
     match task.key % 16 {
         0 => {
@@ -88,7 +95,7 @@ pub(super) fn document(out: &mut Vec<u8>, run: &Run, form: Form, order: &[u32], 
     put(out, "}\n");
 }
 
-fn events(out: &mut Vec<u8>, run: &Run, form: Form, order: &[u32]) {
+fn events(out: &mut Vec<u8>, run: &Run<impl Rules>, form: Form, order: &[u32]) {
     put(out, ",\"events\":[");
     for (place, &at) in order.iter().enumerate() {
         put(out, if place == 0 { "{\"id\":\"" } else { ",{\"id\":\"" });
@@ -124,7 +131,7 @@ fn events(out: &mut Vec<u8>, run: &Run, form: Form, order: &[u32]) {
 }
 
 /// Who, to whom, with which tool.
-pub(super) fn parties(out: &mut Vec<u8>, run: &Run, event: &Event) {
+pub(super) fn parties(out: &mut Vec<u8>, run: &Run<impl Rules>, event: &Event) {
     let tool = &TOOLS[usize::from(event.tool)];
     match event.kind {
         EventType::ToolResult => {
@@ -155,7 +162,7 @@ pub(super) fn parties(out: &mut Vec<u8>, run: &Run, event: &Event) {
 }
 
 /// Time, tokens, money.
-fn usage(out: &mut Vec<u8>, run: &Run, form: Form, event: &Event) {
+fn usage(out: &mut Vec<u8>, run: &Run<impl Rules>, form: Form, event: &Event) {
     let task = &run.task;
     if event.duration > 0 && !form.ordinal && task.has(Feature::Durations) {
         put(out, ",\"duration_s\":");
@@ -184,7 +191,7 @@ fn usage(out: &mut Vec<u8>, run: &Run, form: Form, event: &Event) {
 }
 
 /// What verifiers, critics, policies and annotators said of the event.
-fn judgments(out: &mut Vec<u8>, run: &Run, event: &Event, at: u32) {
+fn judgments(out: &mut Vec<u8>, run: &Run<impl Rules>, event: &Event, at: u32) {
     let task = &run.task;
     let result = event.kind == EventType::ToolResult;
     if result && (!event.ok || task.has(Feature::Scores)) {
@@ -239,7 +246,7 @@ fn judgments(out: &mut Vec<u8>, run: &Run, event: &Event, at: u32) {
 }
 
 /// The logged decision with its probability among all actions.
-fn policy(out: &mut Vec<u8>, run: &Run, event: &Event, at: u32) {
+fn policy(out: &mut Vec<u8>, run: &Run<impl Rules>, event: &Event, at: u32) {
     // Four positive shares that add up to 1000.
     let cut = |shift: u32| 1 + (event.salt >> shift) % 300;
     let (a, b, c) = (cut(0), cut(12), cut(24));
@@ -267,7 +274,7 @@ fn policy(out: &mut Vec<u8>, run: &Run, event: &Event, at: u32) {
 }
 
 /// Fields that no schema knows.
-fn extras(out: &mut Vec<u8>, run: &Run, event: &Event) {
+fn extras(out: &mut Vec<u8>, run: &Run<impl Rules>, event: &Event) {
     if !run.task.has(Feature::Notes) {
         return;
     }
@@ -290,7 +297,7 @@ fn extras(out: &mut Vec<u8>, run: &Run, event: &Event) {
     }
 }
 
-pub(super) fn edges(out: &mut Vec<u8>, run: &Run, form: Form) {
+pub(super) fn edges(out: &mut Vec<u8>, run: &Run<impl Rules>, form: Form) {
     put(out, ",\"edges\":[");
     for (place, edge) in run.edges.iter().enumerate() {
         put(out, if place == 0 { "{\"src\":\"" } else { ",{\"src\":\"" });
@@ -312,7 +319,7 @@ fn measure(out: &mut Vec<u8>, separator: &mut &str, key: &str, value: i64) {
 }
 
 /// The three maps.
-fn account(out: &mut Vec<u8>, run: &Run, form: Form, sum: &Account, number: u64) {
+fn account(out: &mut Vec<u8>, run: &Run<impl Rules>, form: Form, sum: &Account, number: u64) {
     let task = &run.task;
     put(out, ",\"rewards\":{");
     let mut separator = "";

@@ -28,7 +28,7 @@ use crate::rng::Stream;
 use json::Form;
 use preset::{ROLLOUTS, Size};
 use task::Task;
-use trace::Run;
+use trace::{Free, Run};
 
 /// Events after which a block is full: some four megabytes of text.
 const BLOCK_EVENTS: u64 = 16_384;
@@ -122,7 +122,7 @@ impl Block {
             jobs: Vec::new(),
             out: Vec::new(),
             order: Vec::new(),
-            run: Run::new(),
+            run: Run::new(Free),
             counts: Counts::default(),
         }
     }

@@ -3,7 +3,7 @@
 use super::names::MODELS;
 use super::record::Event;
 use super::task::{Feature, Outcome};
-use super::trace::Run;
+use super::trace::{Rules, Run};
 use crate::schema::EventType;
 
 /// Costs and judgments of one run; shares, rewards and scores in thousandths.
@@ -26,7 +26,7 @@ pub(super) struct Account {
 }
 
 /// Price of the generation that an event bears, in millionths of a dollar.
-pub(super) fn price(run: &Run, event: &Event) -> u64 {
+pub(super) fn price(run: &Run<impl Rules>, event: &Event) -> u64 {
     if event.tokens_out == 0 {
         return 0;
     }
@@ -35,7 +35,7 @@ pub(super) fn price(run: &Run, event: &Event) -> u64 {
 }
 
 /// Whether the recording shows the score of an event: every answer's, one in four messages'.
-pub(super) fn shows_score(run: &Run, event: &Event) -> bool {
+pub(super) fn shows_score(run: &Run<impl Rules>, event: &Event) -> bool {
     run.task.has(Feature::Scores)
         && event.score.is_some()
         && (event.kind != EventType::Message || event.salt.is_multiple_of(4))

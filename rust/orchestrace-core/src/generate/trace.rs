@@ -12,7 +12,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::names::MODELS;
-use super::planted::Rules;
 use super::preset::Size;
 use super::record::{Agent, Edge, Event, NONE, Names, USER};
 use super::task::{Feature, Task};
@@ -56,17 +55,56 @@ struct Wake {
     call: u32,
 }
 
+/// What a corpus fixes in a run and others leave to topology and chance; at first nothing.
+pub(super) trait Rules {
+    /// Whether no person and no guard interrupts: every event has an owner, so that all of them can earn.
+    fn undisturbed(&self) -> bool {
+        false
+    }
+
+    /// Whether spawns nest as deep as they may, whatever the topology.
+    fn exact_depth(&self) -> bool {
+        false
+    }
+
+    /// Fewest and most agents of one delegation.
+    fn width(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Least share of a worker's answers that delegate, where depth allows it.
+    fn nest(&self) -> f64 {
+        0.04
+    }
+
+    /// Whether the root's first decision spawns anybody.
+    fn spawns(&mut self, _: &mut Stream) -> bool {
+        true
+    }
+
+    /// The stream that the run goes on with, where it parts from others at the last of these events, with which an answer
+    /// begins; `ends` says whether the run is over with it.
+    fn fork(&mut self, _events: &[Event], _ends: bool) -> Option<Stream> {
+        None
+    }
+}
+
+/// No rules.
+#[derive(Debug)]
+pub(super) struct Free;
+
+impl Rules for Free {}
+
 /// One run, and the buffers that the next one will use again.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct Run<R = Free> {
     pub(super) task: Task,
     pub(super) events: Vec<Event>,
     pub(super) edges: Vec<Edge>,
     pub(super) agents: Vec<Agent>,
     pub(super) names: Names,
     pub(super) rng: Stream,
-    /// What a planted corpus fixes; nothing in all others.
-    pub(super) rules: Rules,
+    pub(super) rules: R,
     mail: Vec<Mail>,
     wakes: BinaryHeap<Reverse<Wake>>,
     idle: Vec<u32>,
@@ -83,8 +121,8 @@ pub(super) struct Run {
     subtasks: u32,
 }
 
-impl Run {
-    pub(super) fn new() -> Self {
+impl<R: Rules> Run<R> {
+    pub(super) fn new(rules: R) -> Self {
         Self {
             task: Task::draw(0, 0),
             events: Vec::new(),
@@ -92,7 +130,7 @@ impl Run {
             agents: Vec::new(),
             names: Names::default(),
             rng: Stream::new(0, "", b""),
-            rules: Rules::default(),
+            rules,
             mail: Vec::new(),
             wakes: BinaryHeap::new(),
             idle: Vec::new(),
@@ -124,7 +162,7 @@ impl Run {
         self.target = size.events;
         self.team = size.agents;
         self.unborn = size.agents.saturating_sub(1);
-        let nests = self.task.shape().nest > 0.1 && !self.rules.exact_depth;
+        let nests = self.task.shape().nest > 0.1 && !self.rules.exact_depth();
         self.depth = size.depth + u8::from(nests);
         self.reserved = 1;
         self.add_agent(0, NONE, 0);
@@ -139,11 +177,6 @@ impl Run {
                 self.finish_call(wake.agent, wake.call);
             }
         }
-    }
-
-    /// How many events the run will have.
-    pub(super) fn target(&self) -> u32 {
-        self.target
     }
 
     fn slack(&self) -> u32 {
@@ -262,7 +295,10 @@ impl Run {
         self.place = 0;
         let before = self.agents[a as usize].last;
         let at = self.act(kind, a);
-        self.fork(at);
+        if let Some(stream) = self.rules.fork(&self.events, at + 1 == self.target) {
+            self.rng = stream;
+            self.events[at as usize].salt = self.rng.bits64();
+        }
         let aggregates = kind == EventType::Aggregate;
         let flows = self.task.has(Feature::Safety);
         let mut ill = false;
@@ -353,7 +389,7 @@ impl Run {
             self.give_back(a);
         } else {
             self.agent(a).quota -= 1;
-            let nest = if self.depth > 1 { self.task.shape().nest.max(self.rules.nest) } else { 0.0 };
+            let nest = if self.depth > 1 { self.task.shape().nest.max(self.rules.nest()) } else { 0.0 };
             let may = slack >= 3 && self.agents[a as usize].depth < self.depth && self.unborn > 0;
             if !(may && self.rng.bool(nest) && self.delegate(a, slack)) {
                 self.work(a, slack);

@@ -2,14 +2,13 @@
 
 use std::io::Write;
 
-use super::Spec;
 use super::planting::{Planting, Step};
 use super::spawning::SpawnState;
+use super::{Run, Spec};
 use crate::generate::json::{Form, edges, id, parties};
 use crate::generate::literals::{fixed, flag, hash, hex, padded, put, uint, word};
 use crate::generate::names::ROLES;
 use crate::generate::record::Event;
-use crate::generate::trace::Run;
 use crate::schema::EventType;
 
 /// Actions, in the order of `p_actions`.

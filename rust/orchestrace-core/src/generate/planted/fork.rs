@@ -10,22 +10,17 @@
 use super::Spec;
 use super::law::{Chain, Policy, decides, matters};
 use super::spawning::SpawnState;
+use crate::generate::record::Event;
 use crate::generate::task::Task;
-use crate::generate::trace::Run;
+use crate::generate::trace::Rules;
 use crate::rng::Stream;
 use crate::schema::EventType;
 
-/// What a planted corpus fixes in a run and others leave to topology and chance.
+/// The rules of a planted corpus.
 #[derive(Debug)]
-pub(in crate::generate) struct Rules {
-    /// No person and no guard interrupts: every event has an owner, so that all of them can earn.
-    pub(in crate::generate) undisturbed: bool,
-    /// Spawns nest as deep as asked for, whatever the topology.
-    pub(in crate::generate) exact_depth: bool,
-    /// Fewest and most agents of one delegation.
-    pub(in crate::generate) width: Option<(u64, u64)>,
-    /// Least share of a worker's answers that delegate, where depth allows it.
-    pub(in crate::generate) nest: f64,
+pub(super) struct Planned {
+    width: (u64, u64),
+    nest: f64,
     forks: Vec<Fork>,
     actions: usize,
     density: f64,
@@ -36,44 +31,28 @@ pub(in crate::generate) struct Rules {
     spawned: bool,
 }
 
-impl Default for Rules {
-    fn default() -> Self {
+/// Where a run leaves the stream that it shares with the rest of its block, and what it goes on with.
+#[derive(Debug)]
+struct Fork {
+    after: u32,
+    stream: Stream,
+}
+
+impl Planned {
+    /// What all rollouts of a corpus have in common.
+    pub(super) fn of(spec: &Spec) -> Self {
+        let branching = u64::from(spec.branching);
         Self {
-            undisturbed: false,
-            exact_depth: false,
-            width: None,
-            nest: 0.04,
+            width: (branching.div_ceil(2), branching),
+            nest: if spec.depth > 1 { 0.15 } else { 0.0 },
             forks: Vec::new(),
-            actions: 2,
-            density: 0.0,
+            actions: spec.actions,
+            density: spec.density,
             forked: 0,
             chain: Chain::default(),
             chained: 0,
             spawning: None,
             spawned: true,
-        }
-    }
-}
-
-/// Where a run leaves the stream that it shares with the rest of its block, and what it goes on with.
-#[derive(Debug)]
-pub(super) struct Fork {
-    pub(super) after: u32,
-    pub(super) stream: Stream,
-}
-
-impl Rules {
-    /// What all rollouts of a corpus have in common.
-    pub(super) fn of(spec: &Spec) -> Self {
-        let branching = u64::from(spec.branching);
-        Self {
-            undisturbed: true,
-            exact_depth: true,
-            width: Some((branching.div_ceil(2), branching)),
-            nest: if spec.depth > 1 { 0.15 } else { 0.0 },
-            actions: spec.actions,
-            density: spec.density,
-            ..Self::default()
         }
     }
 
@@ -113,51 +92,61 @@ impl Rules {
         }
     }
 
-    /// Whether the root's first decision spawns anybody; it does where nothing is planted there.
-    pub(in crate::generate) fn spawns(&mut self, rng: &mut Stream) -> bool {
-        if let Some(state) = self.spawning {
-            self.spawned = state.draw(rng);
-        }
-        self.spawned
-    }
-
     /// The planted decision to spawn and how it went.
     pub(super) fn decision(&self) -> Option<(SpawnState, bool)> {
         self.spawning.map(|state| (state, self.spawned))
     }
 }
 
-impl Run {
-    /// Called when an answer has begun with the event `at`: the place where a rollout may part from its
-    /// block.
-    pub(in crate::generate) fn fork(&mut self, at: u32) {
-        let last = at + 1 == self.target();
-        let rules = &mut self.rules;
-        let Some(fork) = rules.forks.get(rules.forked) else { return };
-        let event = &self.events[at as usize];
-        if !last && (at < fork.after || event.kind == EventType::ToolCall) {
-            return;
+impl Rules for Planned {
+    fn undisturbed(&self) -> bool {
+        true
+    }
+
+    fn exact_depth(&self) -> bool {
+        true
+    }
+
+    fn width(&self) -> Option<(u64, u64)> {
+        Some(self.width)
+    }
+
+    fn nest(&self) -> f64 {
+        self.nest
+    }
+
+    fn spawns(&mut self, rng: &mut Stream) -> bool {
+        if let Some(state) = self.spawning {
+            self.spawned = state.draw(rng);
         }
-        for (i, passed) in self.events[rules.chained..at as usize].iter().enumerate() {
-            let context = rules.chain.context(passed);
-            let action = decides(passed).then(|| match rules.spawning {
-                Some(_) if rules.chained + i == 0 => usize::from(rules.spawned),
-                _ => Policy::of(context, rules.actions, false).pick(passed.salt),
+        self.spawned
+    }
+
+    fn fork(&mut self, events: &[Event], ends: bool) -> Option<Stream> {
+        let fork = self.forks.get(self.forked)?;
+        let (event, before) = events.split_last()?;
+        if !ends && (before.len() < fork.after as usize || event.kind == EventType::ToolCall) {
+            return None;
+        }
+        for (i, passed) in before[self.chained..].iter().enumerate() {
+            let context = self.chain.context(passed);
+            let action = decides(passed).then(|| match self.spawning {
+                Some(_) if self.chained + i == 0 => usize::from(self.spawned),
+                _ => Policy::of(context, self.actions, false).pick(passed.salt),
             });
-            let content = rules.chain.content(passed, action);
-            rules.chain.add(passed, content);
+            let content = self.chain.content(passed, action);
+            self.chain.add(passed, content);
         }
-        rules.chained = at as usize;
-        let planted = at == 0 && rules.spawning.is_some();
-        if !last && !planted && !matters(rules.chain.context(event), rules.density) {
-            return;
+        self.chained = before.len();
+        let planted = before.is_empty() && self.spawning.is_some();
+        if !ends && !planted && !matters(self.chain.context(event), self.density) {
+            return None;
         }
-        if last {
-            rules.forked = rules.forks.len() - 1;
+        if ends {
+            self.forked = self.forks.len() - 1;
         }
-        self.rng = rules.forks[rules.forked].stream.clone();
-        rules.forked += 1;
-        self.events[at as usize].salt = self.rng.bits64();
+        self.forked += 1;
+        Some(self.forks[self.forked - 1].stream.clone())
     }
 }
 
@@ -167,8 +156,8 @@ mod tests {
 
     /// Blocks of a group after each fork, as the first draws of the streams.
     fn blocks(group_size: u64, levels: u64) -> Vec<Vec<u64>> {
-        let mut rules = Rules::default();
         let spec = Spec { seed: 7, group_size, branches: levels, ..Spec::default() };
+        let mut rules = Planned::of(&spec);
         let lineages = (0..group_size).map(|rollout| {
             rules.begin(&spec, &Task::planted(7, 3, None), rollout);
             assert!(rules.forks.is_sorted_by_key(|f| f.after));

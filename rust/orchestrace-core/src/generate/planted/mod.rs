@@ -50,7 +50,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arrow_array::RecordBatch;
 use rayon::prelude::*;
 
-pub(super) use fork::Rules;
 pub use model::Outcome;
 pub use spawning::Spawning;
 pub use ties::Effects;
@@ -58,11 +57,12 @@ pub use truth::Truth;
 
 use super::preset::Size;
 use super::task::Task;
-use super::trace::Run;
+use super::trace;
 use super::{BLOCK_EVENTS, BLOCKS_PER_THREAD, Counts};
 use crate::error::{Error, Result};
 use crate::rng::Stream;
 use crate::schema::Topology;
+use fork::Planned;
 use law::MOST_ACTIONS;
 use model::Model;
 use planting::Planting;
@@ -238,6 +238,9 @@ impl Spec {
     }
 }
 
+/// A run by the rules of a planted corpus.
+type Run = trace::Run<Planned>;
+
 /// Consecutive traces and the buffers that one worker fills with them.
 struct Block {
     numbers: std::ops::Range<u64>,
@@ -254,12 +257,10 @@ struct Block {
 
 impl Block {
     fn new(spec: &Spec) -> Self {
-        let mut run = Run::new();
-        run.rules = Rules::of(spec);
         Self {
             numbers: 0..0,
             out: Vec::new(),
-            run,
+            run: Run::new(Planned::of(spec)),
             planting: Planting::default(),
             model: spec.model(spec.length()),
             ties: Ties::new(spec.effects, spec.seed),

@@ -1,13 +1,12 @@
 //! The meaning of each event of a finished run, and the truth of the trace.
 
-use super::Spec;
 use super::bits::{Bits, Purpose, normal};
 use super::law::{Chain, Draft, MOST_ACTIONS, Policy, decides, happening, hazard, matters};
 use super::model::{Game, Model, Pair, Part, Parts};
 use super::spawning::SpawnState;
 use super::ties::Ties;
+use super::{Run, Spec};
 use crate::generate::record::NONE;
-use crate::generate::trace::Run;
 use crate::rng::Stream;
 use crate::schema::EventType;
 

@@ -6,10 +6,10 @@ use arrow_array::builder::{Float64Builder, StringViewBuilder, UInt32Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
+use super::Run;
 use super::document::{SPAWNING, trace_id};
 use super::planting::Planting;
 use crate::error::Result;
-use crate::generate::trace::Run;
 
 /// A table of the truth: its name and the columns after `trace` and `trace_id`. Nullable are those with a
 /// mark.

@@ -3,13 +3,13 @@
 use super::super::names::TOOLS;
 use super::super::record::{Agent, NONE, USER};
 use super::super::task::Feature;
-use super::{ROOT, Run, log_normal};
+use super::{ROOT, Rules, Run, log_normal};
 use crate::schema::{EdgeType, EventType};
 
-impl Run {
+impl<R: Rules> Run<R> {
     /// Now and then a person or a guard speaks before the agent does.
     pub(super) fn interrupted(&mut self, a: u32) -> bool {
-        if self.rules.undisturbed {
+        if self.rules.undisturbed() {
             return false;
         }
         let Agent { last, untrusted, .. } = self.agents[a as usize];
@@ -127,7 +127,7 @@ impl Run {
         }
         // Large teams start in proportion; where workers spawn too, some agents are left for them.
         let share = if shape.nest > 0.0 && born { free.div_ceil(2) } else { free };
-        let (least, most) = self.rules.width.unwrap_or((shape.width.0, shape.width.1.max(free / 5)));
+        let (least, most) = self.rules.width().unwrap_or((shape.width.0, shape.width.1.max(free / 5)));
         let width = self.rng.range(least, most + 1);
         let width = width.min(share).min(u64::from(slack - 1) / 2) as u32;
         let first = self.begin(EventType::OrchestratorDecision, a);
