@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::ReadOptions;
+use super::block::{Block, Broken, stem};
 use super::frame::{LOOKED_AT as RECORDS, framing, head_records, look_on};
-use super::input::stem;
 use super::positional::read_at;
-use super::source::{Block, BlockStream, Broken, Decoded};
+use super::source::{BlockStream, Decoded};
 use crate::error::{IgnoredCode, Reject, RejectCode};
 use crate::importers::{self, Format};
 use crate::run::Run;

@@ -10,9 +10,10 @@ use rayon::prelude::*;
 
 use super::archive::{Archive, Entry, EntryBlock, Skipped, is_tar, is_zip};
 use super::binary::refusal;
+use super::block::{Block, stem};
 use super::compressed::{Compression, compression};
 use super::frame::{Beginning, Framing, HEAD, KeptBeginning, LOOKED_AT, framing, head_records, look_on};
-use super::source::{Block, BlockStream};
+use super::source::BlockStream;
 use super::{Input, ReadOptions, spill};
 use crate::error::{Error, Reject, Result};
 use crate::importers::{self, Format};
@@ -414,27 +415,5 @@ pub(super) fn forced(options: &ReadOptions) -> Result<Option<Format>> {
     match options.format.as_str() {
         "auto" => Ok(None),
         name => options.importer(name).map(Some),
-    }
-}
-
-/// File name without folders and without all of its extensions that say how it is stored.
-pub(crate) fn stem(path: &Path) -> String {
-    let mut name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    for suffix in [".gz", ".zst", ".json", ".jsonl", ".ndjson"] {
-        if let Some(short) = name.strip_suffix(suffix) {
-            name.truncate(short.len());
-        }
-    }
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stems_lose_storage_extensions() {
-        assert_eq!(stem(Path::new("/a/b/run.7.jsonl.zst")), "run.7");
-        assert_eq!(stem(Path::new("12.json")), "12");
     }
 }

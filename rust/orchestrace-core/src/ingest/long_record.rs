@@ -2,8 +2,8 @@
 
 use memchr::memchr_iter;
 
+use super::block::{Block, Broken};
 use super::frame::{BOM, is_space};
-use super::source::{Block, Broken};
 use crate::error::{Reject, RejectCode};
 
 pub(crate) fn too_large(length: u64, limit: u64) -> Reject {

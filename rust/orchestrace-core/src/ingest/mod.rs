@@ -10,6 +10,7 @@ use crate::importers::{self, Format, Mapping, TraceBy, mapping};
 
 mod archive;
 mod binary;
+mod block;
 mod compressed;
 mod extract;
 mod fingerprint;
@@ -28,10 +29,10 @@ mod spill;
 mod torn;
 mod work;
 
+pub(crate) use block::stem;
 pub use extract::copy_records;
 pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
-pub(crate) use input::stem;
 pub use input::{ReadPosition, formats};
 pub use reader::{Batch, SourcePart, TraceReader, read};
 pub use sought::{EventPlace, Sought, locate, record_bytes};

@@ -6,11 +6,12 @@ use memchr::{memchr_iter, memrchr};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::ReadOptions;
+use super::block::Block;
 use super::frame::bom;
 use super::gather::ItemBlock;
 use super::index::content_hash;
 use super::long_record::too_large;
-use super::source::{Block, HELD};
+use super::source::HELD;
 use super::torn;
 use crate::columns::block::BlockWriter;
 use crate::columns::chunk::Segment;

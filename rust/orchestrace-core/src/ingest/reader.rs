@@ -150,7 +150,7 @@ impl TraceReader {
     #[cfg(test)]
     pub(crate) fn with_stems(mut self) -> Self {
         for source in &mut self.sources {
-            source.stem = super::input::stem(std::path::Path::new(&source.name));
+            source.stem = super::block::stem(std::path::Path::new(&source.name));
         }
         self
     }

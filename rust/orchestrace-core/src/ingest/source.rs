@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use memchr::{memchr, memchr_iter, memrchr};
 
+use super::block::{Block, Broken};
 use super::compressed::{
     Compression, Counted, Expanding, Expansion, FailedReader, MAGIC, compression, decompressed,
 };
@@ -18,40 +19,6 @@ use super::long_record::LongRecord;
 use super::positional::read_full_at;
 use crate::error::{Reject, RejectCode};
 use crate::run::Run;
-
-/// Records of one block.
-#[derive(Debug, Default)]
-pub(crate) struct Block {
-    /// Place of the block in its input, for putting results back in order.
-    pub index: u64,
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// Offset of the first byte in the decompressed stream.
-    pub offset: u64,
-    /// Elements of an array, with their lines counted from the start of the block; `None` for lines.
-    pub elements: Option<Vec<(usize, usize, u64)>>,
-    /// Line of the first byte, where it is known; workers that read ranges do not know it.
-    pub line: Option<u64>,
-    /// A last record without a line end: what is missing from it is missing from the input.
-    pub open_end: bool,
-    /// What could not be framed at all, after the records.
-    pub broken: Option<Broken>,
-    /// Whether the whole block is one record, line ends included.
-    pub document: bool,
-    /// Lines to count beside those of `bytes`: of records that were too long to keep.
-    pub extra_lines: u64,
-}
-
-/// A record that never became bytes of a block.
-#[derive(Debug)]
-pub(crate) struct Broken {
-    pub offset: u64,
-    pub length: u64,
-    /// Lines before it, counted from the start of the block.
-    pub lines_before: u64,
-    pub reject: Reject,
-    pub head: Vec<u8>,
-}
 
 /// Bytes that are held of a record that breaks off or is too long, at least: enough to find out which trace lacks it.
 pub(crate) const HELD: usize = 4096;
