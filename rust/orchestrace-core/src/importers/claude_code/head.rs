@@ -129,7 +129,12 @@ impl<'a> Head<'a> {
         let (mut others, mut row, mut was_row) = (None, None::<Begun>, false);
         while more {
             let start = cursor.pos();
-            if !was_row && row.is_none() && repeated::take(&mut cursor, limits, self, unread) {
+            if !was_row
+                && row.is_none()
+                && let Some([session, agent]) = repeated::take(&mut cursor, limits, unread)
+            {
+                self.session = session.or(self.session.take());
+                self.agent = agent.or(self.agent.take());
                 was_row = true;
                 continue;
             }
@@ -150,7 +155,8 @@ impl<'a> Head<'a> {
             } else if let Some(begun) = row.take()
                 && !was_row
             {
-                was_row = repeated::remember(&cursor, start, &begun, limits, self, unread);
+                was_row =
+                    repeated::remember(&cursor, start, &begun, limits, [&self.session, &self.agent], unread);
             }
             match member {
                 Some(Member::Kind) => self.kind = string(&mut cursor)?,
@@ -404,13 +410,13 @@ mod tests {
         let (mut head, mut unread) = (Head::default(), LeftOut::default());
         assert!(head.read(&lines[0], LIMITS, &mut unread).is_ok());
         let mut cursor = Cursor::new(&lines[1][12..], LIMITS);
-        let (mut head, mut again) = (Head::default(), LeftOut::default());
-        assert!(repeated::take(&mut cursor, LIMITS, &mut head, &mut again));
-        assert_eq!((cursor.pos(), head.session.as_deref(), head.agent), (row.len(), Some("s1"), None));
+        let mut again = LeftOut::default();
+        let [session, agent] = repeated::take(&mut cursor, LIMITS, &mut again).unwrap();
+        assert_eq!((cursor.pos(), session.as_deref(), agent), (row.len(), Some("s1"), None));
         let text = |(from, to)| &lines[1][12..][from..to];
         let unread: Vec<&str> = again.since(0).map(text).collect();
         assert_eq!(unread, [r#""cwd":"/home/somebody/in/a/folder","#, r#""version":"2.1.40","#]);
-        assert!(!repeated::take(&mut cursor, LIMITS, &mut Head::default(), &mut again));
+        assert!(repeated::take(&mut cursor, LIMITS, &mut again).is_none());
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 
-use super::head::Head;
 use crate::importers::LeftOut;
 use crate::json::{Cursor, Limits};
 
@@ -29,23 +28,19 @@ thread_local! {
     static LAST: RefCell<Row> = RefCell::default();
 }
 
-/// Goes past the row of a line before, if it stands here, and takes over what it says.
-pub(super) fn take<'a>(
-    cursor: &mut Cursor<'a>,
-    limits: Limits,
-    head: &mut Head<'a>,
-    unread: &mut LeftOut,
-) -> bool {
+/// The session and the agent of a line, as far as a row has them.
+pub(super) type Ids<'a> = [Option<Cow<'a, str>>; 2];
+
+/// Goes past the row of a line before, if it stands here.
+pub(super) fn take<'a>(cursor: &mut Cursor<'a>, limits: Limits, unread: &mut LeftOut) -> Option<Ids<'a>> {
     LAST.with_borrow(|row| {
         let start = cursor.pos();
         if row.limits != Some(limits) || !cursor.take_members(&row.text) {
-            return false;
+            return None;
         }
-        let said = |place: (usize, usize)| Cow::Borrowed(cursor.slice(start + place.0, start + place.1));
-        head.session = row.session.map(said).or(head.session.take());
-        head.agent = row.agent.map(said).or(head.agent.take());
         row.unread.iter().for_each(|(from, to)| unread.drop((start + from, start + to)));
-        true
+        let text = |(from, to): (usize, usize)| Cow::Borrowed(cursor.slice(start + from, start + to));
+        Some([row.session.map(text), row.agent.map(text)])
     })
 }
 
@@ -66,7 +61,7 @@ pub(super) fn remember(
     end: usize,
     begun: &Begun,
     limits: Limits,
-    head: &Head<'_>,
+    [session, agent]: [&Option<Cow<'_, str>>; 2],
     unread: &LeftOut,
 ) -> bool {
     let text = cursor.slice(begun.start, end);
@@ -82,8 +77,7 @@ pub(super) fn remember(
         // What is no string, or has an escape, is read each time.
         _ => None,
     };
-    let (Some(session), Some(agent)) = (place(begun.session, &head.session), place(begun.agent, &head.agent))
-    else {
+    let (Some(session), Some(agent)) = (place(begun.session, session), place(begun.agent, agent)) else {
         return false;
     };
     LAST.with_borrow_mut(|row| {
