@@ -2,7 +2,7 @@
 
 use arrow_array::UInt32Array;
 
-use super::group::Options;
+use super::options::Options;
 use super::subject::{Preparation, Subject};
 use crate::error::Result;
 use crate::run::Run;

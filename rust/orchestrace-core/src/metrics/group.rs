@@ -1,8 +1,6 @@
 //! The trait of a group of metrics, and its description.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-
+use super::options::Options;
 use super::subject::Subject;
 use crate::error::Reason;
 
@@ -89,34 +87,6 @@ pub struct GroupInfo {
     pub reference: &'static str,
     /// Its metrics, in the order of their columns.
     pub metrics: &'static [Metric],
-}
-
-/// Options of metrics; docs/metrics.md explains the defaults.
-#[derive(Debug, Clone, Default)]
-pub struct Options {
-    /// Join consecutive events of one owner by temporal edges (D3).
-    pub program_order: bool,
-    /// The rule of durations (D7).
-    pub lengths: crate::replay::schedule::Lengths,
-    /// Subtasks that a task is rightly divided into, by `task_id`.
-    pub subtasks: Arc<BTreeMap<String, BTreeSet<String>>>,
-    /// What agents may do.
-    pub harness: Option<Arc<Harness>>,
-    /// What is said of tools: whose results are untrusted or trusted, whose calls are privileged.
-    pub tools: Arc<crate::safety::Tools>,
-    /// When an intervention is tried, as a share of the time from the first event to the last; ½ without.
-    pub intervention_at: Option<f64>,
-}
-
-/// The actions that a harness allows. Undeclared kinds are not judged; names are codes of the store, ascending.
-#[derive(Debug, Clone, Default)]
-pub struct Harness {
-    /// Types of events.
-    pub types: Option<Vec<u8>>,
-    /// Tools that may be called.
-    pub tools: Option<Vec<u32>>,
-    /// Roles that may be spawned.
-    pub roles: Option<Vec<u32>>,
 }
 
 /// Metrics that are computed together.

@@ -3,17 +3,11 @@
 //! Closed intervals: from the first spawn that names an agent to its last return or despawn, else to the end; the root's is
 //! the whole trace, that of an agent which nobody spawned its own events. O(|V|).
 
-use super::group::{Count, Metric, Options};
 use super::subject::Subject;
-use super::table::{Rows, Worker, of_members};
-use crate::error::Result;
 use crate::graph::order::canonical_cmp;
 use crate::graph::slots::Slots;
 use crate::replay::schedule::durations::ends;
-use crate::run::Run;
-use crate::schema::{Dict, EventType};
-use crate::store::Store;
-use crate::tables::Batches;
+use crate::schema::EventType;
 
 /// Lifetimes of the agents and spawned names of a trace (D19).
 #[derive(Debug, Default)]
@@ -95,31 +89,4 @@ impl Lifetimes {
         let left = &mut self.left[at as usize];
         *left = Some(left.map_or(t, |before| before.max(t)));
     }
-}
-
-static PRESENCE: [Metric; 2] = [
-    Metric {
-        name: "present_from",
-        count: Count::Clock,
-        summary: "the first spawn that names it, else its first event",
-    },
-    Metric {
-        name: "present_to",
-        count: Count::Clock,
-        summary: "its last return or despawn, else the end of the trace or its last event",
-    },
-];
-
-/// Lifetimes of the agents and spawned names of every trace (D19): `trace trace_id agent present_from
-/// present_to`, in the unit of `t`.
-pub fn lifetimes(store: &Store, run: &Run) -> Result<Batches> {
-    let all: Vec<&Metric> = PRESENCE.iter().collect();
-    let add = |worker: &mut Worker, at: u32, subject: &Subject<'_>, rows: &mut Rows| {
-        worker.lives.compute(subject);
-        for (&code, &(from, to)) in worker.lives.codes.iter().zip(&worker.lives.list) {
-            let (at, end) = rows.open(at, code, subject, all.len());
-            rows.values[at..end].copy_from_slice(&[from, to]);
-        }
-    };
-    of_members(store, ("agent", Dict::Agent), &all, &Options::default(), run, add)
 }

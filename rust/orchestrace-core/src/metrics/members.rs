@@ -4,9 +4,9 @@
 //! trace; of tokens and prices, those of the team (D18). O(|V|+|E|).
 
 use super::group::{Count, Metric, Row};
-use super::groups::usage;
 use super::lifetimes::Lifetimes;
 use super::subject::Subject;
+use super::usage;
 use crate::error::Reason;
 use crate::graph::NOBODY;
 use crate::graph::slots::Slots;

@@ -13,17 +13,20 @@ pub mod group;
 pub mod groups;
 pub mod lifetimes;
 pub mod members;
+mod options;
+pub mod stages;
 pub mod subject;
 pub mod table;
+mod usage;
 
 #[cfg(test)]
 mod testing;
 
-pub use group::{Cost, Count, Group, GroupInfo, Harness, Measure, Metric, Options, Row};
+pub use group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
 pub use groups::METRICS;
 pub use groups::dominators::dominators;
 pub use groups::drag::drags;
-pub use lifetimes::lifetimes;
 pub use members::{MEMBER_METRICS, MemberKind};
+pub use options::{Harness, Options};
 pub use subject::Subject;
-pub use table::{members, metrics, select};
+pub use table::{lifetimes, members, metrics, select};

@@ -1,12 +1,12 @@
 //! The subject of metrics: data that all metrics of a trace share, computed once.
 
-use super::groups::stages::StageTable;
+use super::options::Options;
+use super::stages::StageTable;
 use crate::error::Reason;
 use crate::graph::owner::Name;
 use crate::graph::program::ProgramOrder;
 use crate::graph::units;
 use crate::graph::{CsrGraph, NOBODY, Order, Outcome, Owners, Topological, Turns, outcome};
-use crate::metrics::Options;
 use crate::replay::schedule::durations::{Release, Timing};
 use crate::replay::schedule::span::{Earliest, Slack};
 use crate::replay::schedule::work::{Subject as Scheduled, Work};

@@ -8,9 +8,10 @@ use arrow_array::UInt32Array;
 use arrow_schema::{Field, Schema};
 
 use super::METRICS;
-use super::group::{Cost, Count, Group, Measure, Metric, Options, Row, TOLD};
+use super::group::{Cost, Count, Group, Measure, Metric, Row, TOLD};
 use super::lifetimes::Lifetimes;
 use super::members::{MEMBER_METRICS, MemberKind, Members};
+use super::options::Options;
 use super::subject::{Preparation, Subject};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::NOBODY;
@@ -35,13 +36,13 @@ pub fn select(names: Option<&[String]>) -> Result<Vec<&'static dyn Group>> {
 
 /// Rows under construction.
 #[derive(Debug, Default)]
-pub(super) struct Rows {
+struct Rows {
     /// Place of the trace in its chunk, of each row.
     trace: Vec<u32>,
     /// Code of the member; not used for rows of traces.
     member: Vec<u32>,
     /// All columns of a row, one row after the other.
-    pub(super) values: Vec<f64>,
+    values: Vec<f64>,
     reasons: Vec<u8>,
     unit: Vec<u8>,
     rule: Vec<u8>,
@@ -50,13 +51,7 @@ pub(super) struct Rows {
 
 impl Rows {
     /// Room for a row, and the units of its times.
-    pub(super) fn open(
-        &mut self,
-        trace: u32,
-        member: u32,
-        subject: &Subject<'_>,
-        width: usize,
-    ) -> (usize, usize) {
+    fn open(&mut self, trace: u32, member: u32, subject: &Subject<'_>, width: usize) -> (usize, usize) {
         self.trace.push(trace);
         self.member.push(member);
         let seconds = |steps: bool| (if steps { TimeUnitOf::Steps } else { TimeUnitOf::Seconds }) as u8;
@@ -130,11 +125,11 @@ fn fields(metrics: &[&Metric]) -> impl Iterator<Item = Field> {
 }
 
 /// The buffers of a worker.
-pub(super) struct Worker {
+struct Worker {
     preparation: Preparation,
     groups: Vec<Box<dyn Measure>>,
     members: Members,
-    pub(super) lives: Lifetimes,
+    lives: Lifetimes,
 }
 
 /// The metrics of these groups, a row for each trace: `trace trace_id task_id`, the metrics, `time_unit
@@ -178,8 +173,34 @@ pub fn members(store: &Store, kind: MemberKind, options: &Options, run: &Run) ->
     })
 }
 
+static PRESENCE: [Metric; 2] = [
+    Metric {
+        name: "present_from",
+        count: Count::Clock,
+        summary: "the first spawn that names it, else its first event",
+    },
+    Metric {
+        name: "present_to",
+        count: Count::Clock,
+        summary: "its last return or despawn, else the end of the trace or its last event",
+    },
+];
+
+/// Lifetimes of the agents and spawned names of every trace (D19): `trace trace_id agent present_from
+/// present_to`, in the unit of `t`.
+pub fn lifetimes(store: &Store, run: &Run) -> Result<Batches> {
+    let all: Vec<&Metric> = PRESENCE.iter().collect();
+    of_members(store, ("agent", Dict::Agent), &all, &Options::default(), run, |worker, at, subject, rows| {
+        worker.lives.compute(subject);
+        for (&code, &(from, to)) in worker.lives.codes.iter().zip(&worker.lives.list) {
+            let (at, end) = rows.open(at, code, subject, all.len());
+            rows.values[at..end].copy_from_slice(&[from, to]);
+        }
+    })
+}
+
 /// Rows of `trace trace_id`, a name of a dictionary, and metrics.
-pub(super) fn of_members(
+fn of_members(
     store: &Store,
     (name, dict): (&'static str, Dict),
     all: &[&Metric],

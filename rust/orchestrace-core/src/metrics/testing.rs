@@ -1,6 +1,7 @@
 //! Groups of metrics on traces by hand.
 
-use super::group::{Group, Options, Row, TOLD};
+use super::group::{Group, Row, TOLD};
+use super::options::Options;
 use super::subject::Preparation;
 use crate::error::Reason;
 use crate::graph::test_trace::TestTrace;

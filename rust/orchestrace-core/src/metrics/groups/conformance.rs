@@ -11,7 +11,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Harness, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::{Harness, Options};
 use crate::metrics::subject::Subject;
 use crate::schema::EventType;
 

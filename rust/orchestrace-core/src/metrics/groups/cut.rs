@@ -2,7 +2,8 @@
 
 use super::taint::scene;
 use crate::error::Reason;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::safety::{Rules, SanitizerCut, Taint};
 

@@ -4,7 +4,8 @@
 
 use crate::error::Reason;
 use crate::graph::slots::Slots;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::schema::EventType;
 

@@ -11,7 +11,8 @@ use std::cmp::Ordering;
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::surrogate::Cost as Visits;
 

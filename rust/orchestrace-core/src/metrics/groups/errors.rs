@@ -6,7 +6,8 @@
 
 use crate::error::Reason;
 use crate::graph::{NOBODY, Order};
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 
 /// Spread of corruption.

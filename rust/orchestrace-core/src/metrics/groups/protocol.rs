@@ -9,7 +9,8 @@ use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::error::Reason;
 use crate::graph::NOBODY;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::schema::{EdgeType, EventType};
 

@@ -21,7 +21,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::Reason;
 use crate::graph::{NOBODY, Order};
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::schema::{EdgeType, EventType};
 

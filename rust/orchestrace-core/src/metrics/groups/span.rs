@@ -5,8 +5,9 @@
 //! Sources: Brent, J. ACM 21(2), 1974; Graham 1969; Kelley and Walker 1959.
 
 use crate::error::Reason;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
 use crate::metrics::lifetimes::Lifetimes;
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 
 /// Work and span.

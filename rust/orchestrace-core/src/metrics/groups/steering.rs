@@ -15,7 +15,8 @@ use std::ops::ControlFlow;
 
 use crate::error::Reason;
 use crate::graph::{Order, Outcome};
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::replay::schedule::durations::ends;
 use crate::replay::structural::Absences;

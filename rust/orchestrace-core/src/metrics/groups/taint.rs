@@ -4,7 +4,8 @@
 //! event says whether it is trusted, everything is null.
 
 use crate::error::Reason;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::safety::{Carry, Rules, Scene, Taint as Closure, Touches};
 

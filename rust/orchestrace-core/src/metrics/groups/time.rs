@@ -19,7 +19,8 @@
 use crate::error::Reason;
 use crate::graph::NOBODY;
 use crate::graph::owner::Name;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::replay::schedule::durations::{MaxGap, ROUNDING, Timing, clock as clock_of, explicit};
 use crate::schema::{AgentKind, EventType};

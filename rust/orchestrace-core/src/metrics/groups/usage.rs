@@ -9,34 +9,15 @@
 //! Each is a sum over the events that record it; the share is a ratio of such sums. O(|V|).
 
 use crate::error::Reason;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
+use crate::metrics::usage::{KINDS, TOKENS, add};
 use crate::schema::AgentKind;
-use crate::store::view::{Nullable, TraceView};
 
 /// Kinds of tokens.
 #[derive(Debug)]
 pub struct Usage;
-
-/// How many kinds of tokens there are.
-pub(in crate::metrics) const KINDS: usize = 5;
-
-/// Their columns, of a trace as of its agents.
-pub(in crate::metrics) const TOKENS: [Metric; KINDS] = [
-    Metric {
-        name: "tokens_fresh",
-        count: Count::Tokens,
-        summary: "tokens read that are not recorded as read from or written to a cache",
-    },
-    Metric { name: "tokens_cached", count: Count::Tokens, summary: "tokens read from a cache" },
-    Metric {
-        name: "tokens_cache_write",
-        count: Count::Tokens,
-        summary: "tokens read that were written to a cache",
-    },
-    Metric { name: "tokens_out", count: Count::Tokens, summary: "tokens written, reasoning included" },
-    Metric { name: "tokens_reasoning", count: Count::Tokens, summary: "tokens written as reasoning" },
-];
 
 static INFO: GroupInfo = GroupInfo {
     name: "usage",
@@ -68,26 +49,6 @@ static INFO: GroupInfo = GroupInfo {
         },
     ],
 };
-
-/// The columns that are summed, in the order of [`TOKENS`].
-pub(in crate::metrics) fn columns<'v, 'a>(view: &'v TraceView<'a>) -> [&'v Nullable<'a, i64>; KINDS] {
-    [
-        &view.tokens_fresh,
-        &view.tokens_cached,
-        &view.tokens_cache_write,
-        &view.tokens_out,
-        &view.tokens_reasoning,
-    ]
-}
-
-/// Adds the recorded tokens of an event, by kind.
-pub(in crate::metrics) fn add(sums: &mut [Option<i64>; KINDS], view: &TraceView<'_>, v: usize) {
-    for (sum, column) in sums.iter_mut().zip(columns(view)) {
-        if let Some(tokens) = column.get(v) {
-            *sum = Some(sum.unwrap_or(0).saturating_add(tokens));
-        }
-    }
-}
 
 impl Group for Usage {
     fn info(&self) -> &'static GroupInfo {

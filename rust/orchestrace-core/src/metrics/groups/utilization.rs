@@ -1,7 +1,8 @@
 //! The share of a team's work that led to its outcome (D19). O(|V|).
 
 use crate::graph::NOBODY;
-use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Options, Row};
+use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row};
+use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 
 /// Shares of useful and dead work.
