@@ -36,12 +36,9 @@ pub(crate) struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
+    #[inline]
     pub(crate) fn trace(&self, i: usize) -> TraceView<'a> {
         self.view.trace(i)
-    }
-
-    pub(crate) fn traces(&self) -> impl Iterator<Item = TraceView<'a>> + '_ {
-        (0..self.view.len()).map(|i| self.view.trace(i))
     }
 
     /// The first event of a trace among those of the store.
@@ -86,9 +83,10 @@ pub(crate) fn of_traces<W: Send, R: Rows, T: Send>(
     finish: impl Fn(&Part<'_>, R) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
     let of_chunk = |(): &mut (), part: &Part<'_>| {
-        let parts = (0..part.view.len()).into_par_iter().try_fold(
-            || Box::new(begin()), // passed on from trace to trace
-            |mut state, i| {
+        let parts = (0..part.view.len()).into_par_iter().fold(
+            || Ok(Box::new(begin())), // passed on from trace to trace
+            |state, i| {
+                let mut state = state?;
                 run.check()?;
                 of(&mut state.0, &mut state.1, part, i)?;
                 run.advance(1);

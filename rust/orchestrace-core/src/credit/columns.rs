@@ -53,7 +53,8 @@ pub(super) fn of_chunks(
             rows.clear();
             rows.credit.reserve(if unit == Unit::Event { part.chunk.events.num_rows() } else { 0 });
         }
-        for (i, trace) in part.traces().enumerate() {
+        for i in 0..part.view.len() {
+            let trace = part.trace(i);
             let place = Place { chunk: part.index, trace: i, first_event: part.view.first_event(i) };
             for (which, (rows, names)) in results.iter_mut().zip(&mut names).enumerate() {
                 let first = rows.unit.len();

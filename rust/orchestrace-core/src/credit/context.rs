@@ -216,9 +216,9 @@ pub fn contexts(store: &Store, word: Option<&str>, run: &Run) -> Result<Batches>
     let buffers = <(TraceGraph, Contexts)>::default;
     let batches = of_chunks(store, run, buffers, |(graph, contexts), part| {
         let mut rows = ContextRows::default();
-        for trace in part.traces() {
+        for i in 0..part.view.len() {
             graph.begin();
-            rows.append(&trace, word, &corpus, store, graph, contexts);
+            rows.append(&part.trace(i), word, &corpus, store, graph, contexts);
         }
         rows.set(Columns::new(&schema))?.finish()
     })?;

@@ -228,7 +228,8 @@ fn decide(
 ) -> Result<Vec<ChunkRows>> {
     in_chunks(store, run, TraceGraph::default, |graph, part| {
         let mut rows = ChunkRows { whole: true, ..ChunkRows::default() };
-        for (i, trace) in part.traces().enumerate() {
+        for i in 0..part.view.len() {
+            let trace = part.trace(i);
             let from = rows.decisions.len();
             graph.begin();
             rows.decisions.row_of.clear();

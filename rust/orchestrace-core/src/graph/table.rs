@@ -48,7 +48,8 @@ pub fn ownership(store: &Store, run: &Run) -> Result<Batches> {
         let (mut calls, mut turns) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
         let mut ends: Vec<Option<bool>> = Vec::with_capacity(rows);
         let mut roots: Vec<Option<bool>> = Vec::with_capacity(rows);
-        for trace in part.traces() {
+        for i in 0..part.view.len() {
+            let trace = part.trace(i);
             graph.begin();
             let outcome = graph.outcome(&trace);
             let (owners, of_turns) = graph.turns(&trace);
@@ -80,7 +81,8 @@ pub fn unit_ids(store: &Store, level: Unit, run: &Run) -> Result<Batches> {
         let mut ids = StringViewBuilder::with_capacity(part.chunk.events.num_rows());
         let mut partition = Partition::default();
         let mut id = String::new();
-        for trace in part.traces() {
+        for i in 0..part.view.len() {
+            let trace = part.trace(i);
             graph.begin();
             partition.compute(level, &trace, graph);
             let name = |unit: usize, trace: &TraceView<'_>, id: &mut String| {

@@ -197,7 +197,7 @@ impl Gates {
     pub fn compile(store: &Store, targets: Targets, run: &Run) -> Result<Self> {
         let of_chunk = |(): &mut (), of: &tables::Part<'_>| {
             let mut compiler = Compiler::default();
-            of.traces().for_each(|trace| compiler.trace(&trace, targets));
+            (0..of.view.len()).for_each(|i| compiler.trace(&of.trace(i), targets));
             Ok(compiler.part)
         };
         let parts = tables::of_chunks(store, run, || (), of_chunk)?;
