@@ -4,8 +4,9 @@ A room imports from rooms that come before it in ROOMS or CORE_ROOMS, and a modu
 do not import it. A folder of a room may stand above other rooms: ABOVE. Nothing of the package is imported
 inside a function; of other packages, those in LATE are. What a package loads when it is asked for counts as
 imported: what packages with `load_when_asked` have under TYPE_CHECKING, and what `Deferred` and
-`import_module` name. Left out are what only a type checker reads and what only tests of Rust use. Importers
-have like files.
+`import_module` name. Files of a room of the core do not use each other but those of TOGETHER; a file may use
+the one that it is a part of, and names that a file offers again are of the file that has them. Left out are
+what only a type checker reads and what only tests of Rust use. Importers have like files.
 """
 
 import ast
@@ -64,6 +65,34 @@ TEST_FILES = {"tests", "tests.rs", "testing.rs", "test_trace.rs", "span_edge_cas
 #: What imports from a room that comes after its own, and why.
 UPWARD = {
     ("graph/trace.rs", "surrogate"): "the buffers of a worker's trace include those of its surrogate",
+}
+#: Files of a room of the core that use each other, and why.
+TOGETHER = {
+    "columns/block columns/chunk": "a block is taken apart into chunks, which hold facts of its traces",
+    "credit/decisions credit/segments": "a rollout has its segments, and segments are of rollouts",
+    "credit/game credit/method credit/terms": "a method is one of three traits, and each describes its terms",
+    "generate/planted/law generate/planted/ties": "ties even out policies, which the law draws",
+    "importers/claude_code/copies importers/claude_code/record importers/claude_code/twice": (
+        "the reader of records leaves out copies, which are records"
+    ),
+    "importers/claude_code/helped importers/claude_code/session importers/claude_code/texts": (
+        "parts of the one type that writes a session"
+    ),
+    "importers/codex/inherited importers/codex/read importers/codex/threads": (
+        "a thread is read with what it inherits from another thread"
+    ),
+    "importers/detect importers/foreign": "records of other formats are of what detection could not read",
+    "importers/inspect/describe importers/inspect/sample_events importers/inspect/scores": (
+        "parts of the one type that writes a sample"
+    ),
+    "importers/items importers/mapping/counts importers/mapping/source importers/mapping/spec"
+    " importers/recording importers/recording/beside": (
+        "items carry counts of a mapping, whose sources hash as recordings do, which are made of items"
+    ),
+    "importers/recording/answers importers/recording/plan": "a plan of events has answers, found by the plan",
+    "ingest/gather ingest/gather/rivals ingest/gather/spread ingest/parse": (
+        "parsing fills blocks of items, and gathering rejects by the rows of parsing"
+    ),
 }
 #: Importers without `<name>/tests.rs`, and why; one that is a mapping has `<name>/mapping.json` instead.
 UNTESTED_BESIDE = {
@@ -228,10 +257,15 @@ def faults() -> Iterator[str]:
         yield f"modules that import each other: {' -> '.join(found)}"
 
 
+def untested(text: str) -> str:
+    """The code of a file that is neither a test nor a comment."""
+    code = re.split(r"(?m)^#\[cfg\(test\)\]\nmod \w+ \{", text)[0]
+    return re.sub(r"(?m)//.*$", "", code)
+
+
 def core_paths(text: str) -> Iterator[tuple[int, str]]:
     """Line and room of every path from the root of the crate, in code that is not a test."""
-    code = re.split(r"(?m)^#\[cfg\(test\)\]\nmod \w+ \{", text)[0]
-    code = re.sub(r"(?m)//.*$", "", code)
+    code = untested(text)
     for found in re.finditer(r"\bcrate::(\w+|\{)", code):
         line = code.count("\n", 0, found.start()) + 1
         if found[1] != "{":
@@ -272,6 +306,113 @@ def core_faults() -> Iterator[str]:
         yield f"UPWARD of .ci/rooms.py lists {file} and {room}, which are not there"
 
 
+Names = tuple[str, ...]
+#: An import of Rust: whether it offers the name again, and its tree.
+USE = re.compile(r"(?m)^\s*(pub(?:\([^)]*\))? )?use ([^;]+);")
+#: A path of at least two words in code.
+PATH = re.compile(r"(?<![\w:])[a-z_]\w*(?:::\w+)+")
+
+
+def leaves(tree: str, above: Names = ()) -> Iterator[tuple[Names, str]]:
+    """Path and local name of everything in the tree of a `use`."""
+    head, brace, inner = tree.strip().partition("{")
+    path, _, alias = head.partition(" as ")
+    path_names = (*above, *(word.strip() for word in path.split("::") if word.strip()))
+    if not brace:
+        path_names = path_names[:-1] if path_names[-1] == "self" else path_names
+        yield path_names, alias.strip() or path_names[-1]
+        return
+    depth, start = 0, 0
+    for at, letter in enumerate(inner):
+        depth += {"{": 1, "}": -1}.get(letter, 0)
+        if depth == -1 or (depth == 0 and letter == ","):
+            if inner[start:at].strip():
+                yield from leaves(inner[start:at], path_names)
+            start = at + 1
+
+
+class Core:
+    """The modules of the core, and which use which."""
+
+    def __init__(self) -> None:
+        self.uses: dict[Names, list[tuple[Names, str, bool]]] = {}
+        self.paths: dict[Names, set[Names]] = {}
+        for path in sorted(CORE.rglob("*.rs")):
+            inner = path.relative_to(CORE).with_suffix("")
+            if inner.name == "lib" or TEST_FILES & {*inner.parts, path.name}:
+                continue
+            module = inner.parts[:-1] if inner.name == "mod" else inner.parts
+            code = untested(path.read_text(encoding="utf-8"))
+            code = re.sub(
+                r"(?m)^\s*#\[cfg\(test\)\]\n\s*(?:pub(?:\([^)]*\))? )?(?:use [^;]+|mod \w+);", "", code
+            )
+            uses = USE.finditer(code)
+            self.uses[module] = [(*leaf, bool(use[1])) for use in uses for leaf in leaves(use[2])]
+            self.paths[module] = {tuple(word[0].split("::")) for word in PATH.finditer(USE.sub("", code))}
+
+    def full(self, module: Names, path: Names) -> Names:
+        """A path from the root of the crate; empty where it does not begin at a module."""
+        if path[0] == "crate":
+            return path[1:]
+        if path[0] not in ("self", "super"):
+            return module + path if (*module, path[0]) in self.uses else ()
+        while path and path[0] in ("self", "super"):
+            module = module[:-1] if path[0] == "super" else module
+            path = path[1:]
+        return module + path
+
+    def module_of(self, path: Names) -> Names:
+        """The module that has what a path names, also where others offer it again."""
+        n = 0
+        while n < len(path) and path[: n + 1] in self.uses:
+            n += 1
+        module = path[:n]
+        for leaf, name, _ in self.uses.get(module, ()) if n < len(path) else ():
+            full = self.full(module, leaf)
+            if name == path[n] and full and full != path[: n + 1]:
+                return self.module_of(full + path[n + 1 :])
+        return module
+
+    def edges(self) -> dict[Names, set[Names]]:
+        """The modules of its room that a module uses, but those whose part it is."""
+        edges: dict[Names, set[Names]] = {}
+        for module in self.uses:
+            imported = {path for path, _, again in self.uses[module] if not again}
+            full = (self.full(module, path) for path in imported | self.paths[module])
+            used = {self.module_of(path) for path in full if path}
+            edges[module] = {
+                other
+                for other in used
+                if other in self.uses and other[0] == module[0] and module[: len(other)] != other
+            }
+        return edges
+
+
+def circle_faults() -> Iterator[str]:
+    """Files of one room that use each other."""
+    edges = Core().edges()
+
+    def reached(start: Names) -> set[Names]:
+        done: set[Names] = set()
+        left = [start]
+        while left:
+            more = edges[left.pop()] - done
+            done |= more
+            left += more
+        return done
+
+    reach = {module: reached(module) for module in edges}
+    circles = {
+        " ".join(sorted("/".join(other) for other in reach[module] if module in reach[other]))
+        for module in edges
+        if module in reach[module]
+    }
+    for files in sorted(circles - TOGETHER.keys()):
+        yield f"files of the core that use each other: {files.replace(' ', ', ')}"
+    for files in sorted(TOGETHER.keys() - circles):
+        yield f"TOGETHER of .ci/rooms.py lists {files.replace(' ', ', ')}, which do not use each other"
+
+
 def importer_faults() -> Iterator[str]:
     """`<name>.rs` with its `ImporterInfo`, and beside it a folder with its tests or its mapping."""
     folder = CORE / "importers"
@@ -291,7 +432,7 @@ def importer_faults() -> Iterator[str]:
 
 
 def main() -> None:
-    found = [*faults(), *core_faults(), *importer_faults()]
+    found = [*faults(), *core_faults(), *circle_faults(), *importer_faults()]
     print("\n".join(found) or "imports go one way")
     sys.exit(bool(found))
 

@@ -10,6 +10,7 @@ import pytest
 import orchestrace as ot
 from contract import hostile_values, test_parameters, test_tiers, verbs
 from example_calls import example_of, over_any_corpus, verbs_of_a_corpus
+from namespaces import names
 from orchestrace.base.division import Division
 from orchestrace.base.verbs import verb
 from samples import divided
@@ -37,7 +38,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     shares.__doc__, shares.__module__ = EXAMPLE, "orchestrace.costs.shares"
     monkeypatch.setattr(ot.costs, "shares", shares, raising=False)
-    monkeypatch.setattr(ot.costs, "__all__", [*ot.costs.__all__, "shares"])
+    monkeypatch.setattr(ot.costs, "__all__", [*names(ot.costs), "shares"])
     return shares
 
 
