@@ -239,6 +239,7 @@ def test_devices_without_an_end_are_refused(tmp_path: Path) -> None:
         "a mapping": lambda: ot.read_traces(runs, mapping=tmp_path / "endless.toml"),
         "measures": lambda: corpus.with_measures(tmp_path / "endless.csv"),
         "a study": lambda: ot.study.read_config(tmp_path / "endless.toml"),
+        "prices": lambda: ot.costs.read_prices(tmp_path / "endless.csv"),
     }
     for name, call in calls.items():
         with pytest.raises(ot.InputError, match="is a device without an end, expected a file or a pipe"):

@@ -8,7 +8,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..base.errors import InputError, ParameterError, SchemaError
-from ..base.paths import path_of
+from ..base.paths import expect_an_end, path_of
 from ..base.schema import unknown_name
 from ..base.text import briefly, plain
 from ..base.verbs import verb
@@ -106,6 +106,7 @@ def read_prices(path: str | os.PathLike[str]) -> pl.DataFrame:
     ('ours-7b', 0.2, 0.2)
     """
     place = path_of(path)
+    expect_an_end(place)
     try:
         text = pl.read_csv(place.read_bytes(), infer_schema=False, comment_prefix="#")
     except OSError as error:
