@@ -39,13 +39,12 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
     corpus, on_disk = ot.read_traces(recorded), ot.read_corpus(stored)
     credits, agents = ot.credit(corpus), ot.credit(corpus, unit="agent")
     turns = ot.credit(corpus, method="broadcast", unit="turn")
-    planted, _ = ot.synthetic.planted(traces=6, seed=1)
-    labels = ot.evaluation.place_labels(corpus)
     rng = random.Random(0)
     ids = corpus.traces.select("trace_id").collect()["trace_id"]
     tables = {
         name: getattr(corpus, name).collect() for name in ("traces", "events", "edges", "measures", "labels")
     }
+    labels = pl.DataFrame({"trace_id": ids, "annotator": "me", "turn": 1, "agent": "orchestrator"})
     measures = pl.DataFrame({"trace_id": ids, "quality": [float(n) for n in range(len(ids))]})
     fields = tables["events"].select("trace", "seq", cost_usd=pl.lit(0.5))
 
@@ -144,7 +143,7 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
         "export dot": written("dot", folder / "x.dot", trace_id=ids[0], effects=effects),
         "export parquet": written("parquet", folder / "x"),
         "export verl": written("verl", folder / "v", credits=turns),
-        "outcomes.fit folds": Call(ot.outcomes.fit, {"corpus": planted, "targets": "outcome", "folds": 2}),
+        "outcomes.fit folds": on(ot.outcomes.fit, targets="outcome", folds=2),
         "plot.envelopes table": Call(
             ot.plot.envelopes, {"table": ot.scaling.envelopes(), "corpora": {"mine": corpus}}
         ),

@@ -3,7 +3,9 @@
 `make test` asks a sample of them, other ones with another ORCHESTRACE_SEED; `make nightly` asks all.
 """
 
+import copy
 import inspect
+import io
 import os
 import random
 import threading
@@ -83,7 +85,8 @@ def odd_arguments(call: Call, chance: random.Random, folder: Path) -> Iterator[t
         for kind, value in HOSTILE.items():
             # What a function of the caller raises is the caller's.
             if not callable(value) or parameter not in CALLED:
-                yield parameter, value, kind
+                # what writes to a stream leaves it full
+                yield parameter, copy.copy(value) if isinstance(value, io.IOBase) else value, kind
         value = call.named.get(parameter)
         if isinstance(value, pl.DataFrame):
             yield from ((parameter, frame, kind) for kind, frame in damaged(value, chance))
@@ -104,8 +107,14 @@ def found(call: Call, folder: Path, sample: int | None) -> list[str]:
 
 
 def test_calls_work(known: Mapping[str, Call]) -> None:
-    told = {name: complaint(call, {}) for name, call in known.items()}
-    assert not {name: what for name, what in told.items() if what is not None}
+    for name, call in known.items():
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                answer = call.answer()
+                if isinstance(answer, pl.LazyFrame):
+                    answer.collect()
+        except ot.OrchestraceError as error:  # which asks nothing more of other arguments
+            pytest.fail(f"{name} is refused: {error}")
 
 
 def test_some_odd_arguments(known: Mapping[str, Call], tmp_path: Path) -> None:
