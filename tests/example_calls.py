@@ -131,7 +131,7 @@ def example_of(verb: Callable[..., Any]) -> Call:
         contextlib.chdir(ROOT),
         contextlib.redirect_stdout(io.StringIO()),
         warnings.catch_warnings(action="ignore"),
-        mock.patch.object(tempfile, "tempdir", _folder()),
+        mock.patch.object(tempfile, "tempdir", examples_folder()),
         mock.patch.object(getattr(ot, space) if space else ot, name, recording),
     ):
         names: dict[str, Any] = {"__name__": "__main__"}
@@ -159,7 +159,7 @@ USUAL = {"n_boot": 10, "overwrite": True}
 
 
 @cache
-def _folder() -> str:
+def examples_folder() -> str:
     """Where examples leave their files until this process ends."""
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -4,7 +4,7 @@ import inspect
 import io
 import json
 import os
-import typing
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,11 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from example_calls import Call, example_of, examples_folder, mentions, parameters
 from namespaces import public
+from orchestrace.base.verbs import all_verbs
 from orchestrace.disk.partitioned import PartitionedCorpus
 
-PAPERS = "category,is_rl,reward_type,credit_granularity,orchestration_form,scenario,is_core,verified"
 STUDY = (
     'methods = ["flow"]\n[[sizes]]\nevents = 10\nagents = 2\ntraces = 16\n[presets.additive]\nnoise = 0.5\n'
 )
@@ -40,32 +41,15 @@ def recordings() -> bytes:
     return buffer.getvalue() + b"{broken\n"
 
 
-def survey_at(home: Path, _corpus: ot.Corpus) -> object:
-    (home / "papers.csv").write_text(f"key,{PAPERS}\na,m,yes,shared,agent,swarm,math,core,yes\n")
-    (home / "excluded.csv").write_text("record_id,stage,source,query_family\nE1,screen,arXiv,safety\n")
-    return ot.scaling.survey("~")
-
-
 def study_at(home: Path, _corpus: ot.Corpus) -> Path:
     (home / "study.toml").write_text(STUDY)
     ot.study.run("~/study.toml", "~/study", workers=0)
     return home / "study" / "study.json"
 
 
-def report_at(home: Path, corpus: ot.Corpus) -> Path:
-    pytest.importorskip("vl_convert")
-    study_at(home, corpus)
-    return ot.study.report("~/study")[0]
-
-
 def ingested(home: Path, _corpus: ot.Corpus) -> Path:
     ot.ingest("~/runs.jsonl", "~/corpus")
     return home / "corpus" / "manifest.json"
-
-
-def opened(home: Path, corpus: ot.Corpus) -> int:
-    ingested(home, corpus)
-    return len(ot.read_corpus("~/corpus"))
 
 
 def mapped(home: Path, _corpus: ot.Corpus) -> object:
@@ -113,10 +97,6 @@ def engines(home: Path, corpus: ot.Corpus) -> object:
     return ot.taint(ot.read_corpus("~/corpus"), engine=engine).height
 
 
-def drawn(home: Path, corpus: ot.Corpus) -> Path:
-    return ot.plot.save(ot.plot.timeline(corpus, 0), "~/timeline.svg")
-
-
 def priced(home: Path, corpus: ot.Corpus) -> object:
     (home / "prices.csv").write_text("model,input,output\nours-7b,1,2\n")
     listed = ot.costs.read_prices("~/prices.csv")
@@ -126,21 +106,14 @@ def priced(home: Path, corpus: ot.Corpus) -> object:
     return ot.costs.spawns(corpus, prices="~/prices.csv").height
 
 
-Call = Callable[[Path, ot.Corpus], object]
-TAKEN: dict[tuple[str, str], Call] = {
+TAKEN: dict[tuple[str, str], Callable[[Path, ot.Corpus], object]] = {
     ("read_traces", "source"): lambda home, _: len(ot.read_traces("~/runs.jsonl")),
     ("read_traces", "mapping"): mapped,
     ("mapping.check", "mapping"): mapped,
     ("mapping.check", "source"): mapped,
     ("scan_events", "source"): lambda home, _: ot.scan_events("~/*.jsonl").head(1).collect(),
     ("scan_traces", "source"): lambda home, _: ot.scan_traces(["~/runs.jsonl"]).head(1).collect(),
-    ("ingest", "source"): ingested,
-    ("ingest", "out"): ingested,
-    ("read_corpus", "path"): opened,
     ("credit", "sink"): sunk,
-    ("plot.save", "path"): drawn,
-    ("distributed.plan", "corpus"): divided,
-    ("distributed.plan", "folder"): divided,
     ("distributed.processes", "folder"): engines,
     ("distributed.ray", "folder"): engines,
     ("distributed.reduce", "corpus"): divided,
@@ -150,32 +123,25 @@ TAKEN: dict[tuple[str, str], Call] = {
     ("distributed.run", "plan"): divided,
     ("distributed.run_task", "corpus"): divided,
     ("distributed.status", "plan"): divided,
-    ("view", "path"): lambda home, c: (ot.view(c, "~/v.html"), home / "v.html")[1],
-    ("export", "path"): lambda home, c: (ot.export(c, "jsonl", "~/e.jsonl"), home / "e.jsonl")[1],
     ("generate", "path"): lambda home, _: (ot.generate("~/g.jsonl", traces=1), home / "g.jsonl")[1],
     ("synthetic.planted", "path"): lambda home, _: (
         ot.synthetic.planted("~/p.jsonl", traces=8),
         home / "p.jsonl",
     )[1],
-    ("costs.read_prices", "path"): priced,
     ("costs.spawns", "prices"): priced,
     ("costs.table", "prices"): priced,
     ("story", "prices"): priced,
     ("view", "prices"): priced,
-    ("scaling.survey", "path"): survey_at,
     ("Corpus.with_measures", "frame"): measured,
     ("Corpus.write_jsonl", "target"): on_disk,
     ("Corpus.write_quarantined", "target"): lambda home, c: (
         c.write_quarantined("~/q.jsonl"),
         home / "q.jsonl",
     )[1],
-    ("study.read_config", "path"): study_at,
     ("study.run", "config"): study_at,
-    ("study.run", "folder"): study_at,
-    ("study.load", "folder"): lambda home, c: (study_at(home, c), ot.study.load("~/study"))[1],
-    ("study.report", "folder"): report_at,
 }
-"""Every public parameter that takes a path, and a call that gives it one below the home folder."""
+"""Public parameters that take a path, for which no example has one, and calls that give them one below the
+home folder; of globs and lists, too."""
 
 
 def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -185,9 +151,14 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
             yield f"Corpus.{name}", one
 
 
-def takes_a_path(kind: object) -> bool:
-    arguments = typing.get_args(kind)
-    return kind is os.PathLike or typing.get_origin(kind) is os.PathLike or any(map(takes_a_path, arguments))
+def in_examples() -> Iterator[tuple[str, str, Call]]:
+    """Parameters of verbs that take a path, for which the example has one, and its call."""
+    for about in all_verbs():
+        for one in parameters(about.function):
+            if mentions(one.annotation, os.PathLike):
+                call = example_of(about.function)
+                if isinstance(call.named.get(one.name), str | Path):
+                    yield about.name, one.name, call
 
 
 def test_every_parameter_that_takes_a_path_is_tried() -> None:
@@ -195,10 +166,21 @@ def test_every_parameter_that_takes_a_path_is_tried() -> None:
         (name, parameter)
         for name, function in functions()
         for parameter, kind in inspect.get_annotations(function, eval_str=False).items()
-        if parameter != "return" and takes_a_path(kind)
+        if parameter != "return" and mentions(kind, os.PathLike)
     }
-    assert found == set(TAKEN)
+    assert found == set(TAKEN) | {(name, parameter) for name, parameter, _ in in_examples()}
     assert PartitionedCorpus.with_measures is not ot.Corpus.with_measures  # tried within the same calls
+
+
+def test_a_tilde_in_an_example_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", examples_folder())
+    monkeypatch.chdir(tmp_path)
+    for name, parameter, call in in_examples():
+        path = Path(call.named[parameter]).relative_to(examples_folder())
+        with warnings.catch_warnings(action="ignore"):
+            answer = call.answer({parameter: f"~/{path}"})
+        assert not isinstance(answer, pl.LazyFrame) or answer.collect().height
+        assert list(tmp_path.iterdir()) == [], (name, parameter)  # nothing that is called ~
 
 
 @pytest.mark.every_nth(4)
