@@ -247,6 +247,18 @@ def test_what_no_recording_prices_is_priced_by_a_list() -> None:
     assert priced(None, None) == denial
 
 
+def test_sums_of_tokens_do_not_wrap() -> None:
+    runs = [run(name) for name in ("a", "b")]
+    for one in runs:
+        for event in one["events"]:
+            event.pop("tokens_out", None)
+            if "tokens_in" in event:
+                event["tokens_in"] = 2**61
+    story = told(*runs)
+    assert story.tokens["fresh"] == story.tokens["total"] == 2**63 - 1
+    assert "9,223,372,036,854,775,807 fresh" in str(story) and story.unpriced_share == 1.0
+
+
 def test_trust_in_the_rest_says_nothing_of_results_of_tools() -> None:
     mute = run()
     for event in mute["events"]:

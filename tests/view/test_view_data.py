@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +200,27 @@ def test_titles_are_looked_for_in_so_many_bytes_unpacked(
     monkeypatch.setattr(naming, "SEARCHED", 100_000)
     titles = naming.names_of(ot.read_traces(folder))["title"].to_list()
     assert titles == ["Fix the parser 0", None]  # the second file ends after 19,000 bytes, packed or not
+
+
+def test_a_small_file_that_unpacks_to_gigabytes_is_read_to_the_limit(tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl.gz"
+    file.write_bytes(gzip.compress(session(0).encode()))
+    corpus = ot.read_traces(file)
+    mebibyte = gzip.compress(b" " * 2**20)
+    file.write_bytes(mebibyte * 2_000 + b"never reached, or this would be no gzip")
+    began = time.process_time()
+    assert naming.names_of(corpus)["title"].to_list() == [None]
+    assert time.process_time() - began < 10
+
+
+def test_a_recording_that_is_broken_by_now_has_no_title(tmp_path: Path) -> None:
+    file = tmp_path / "session.jsonl.gz"
+    whole = bytearray(gzip.compress(session(0).encode()))
+    file.write_bytes(whole)
+    corpus = ot.read_traces(file)
+    whole[30] ^= 0xFF
+    file.write_bytes(whole)
+    assert naming.names_of(corpus)["title"].to_list() == [None]
 
 
 def test_a_model_among_several_is_that_of_most_events(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import polars as pl
 
 from ..base.errors import ParameterError
+from ..base.sums import total
 from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
@@ -142,7 +143,7 @@ def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame,
             .agg(
                 pl.col("start").min(),
                 pl.col("finish").max(),
-                pl.col("tokens").cast(pl.Int128).sum().clip(upper_bound=2**63 - 1).cast(pl.Int64),
+                total(pl.col("tokens")).fill_null(0),
                 pl.col("critical").any(),
                 pl.len().alias("n"),
                 pl.col("tool").drop_nulls().unique(maintain_order=True).head(3).str.join(", "),

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..base.sums import total
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 
@@ -73,8 +74,9 @@ def sum_of(frame: pl.DataFrame, name: str) -> float | None:
 
 
 def whole_sum_of(frame: pl.DataFrame, name: str) -> int | None:
-    """The sum of a column of whole numbers, None where no row has it."""
-    return int(frame[name].sum()) if frame[name].count() else None
+    """The sum of a column of counts, at most the greatest one; None where no row has it."""
+    whole: int | None = frame.select(total(pl.col(name))).item()
+    return whole
 
 
 def critical_shares(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
@@ -85,8 +87,8 @@ def critical_shares(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
         .agg(pl.col("critical").sum())
         .sort(["critical", "agent"], descending=[True, False], nulls_last=True)
     )
-    total = pl.col("critical").sum()
-    return held.with_columns(share=pl.when(total > 0).then(pl.col("critical") / total))
+    whole = pl.col("critical").sum()
+    return held.with_columns(share=pl.when(whole > 0).then(pl.col("critical") / whole))
 
 
 def agents_without_effect(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
@@ -137,7 +139,7 @@ def answers_by_agent(corpus: Corpus, tainted: pl.DataFrame) -> dict[str, int]:
 
 def runs_to_open(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFrame:
     """The runs that are most worth opening, each for the first reason that names it."""
-    all_tokens = rows["tokens"].sum()
+    all_tokens = whole_sum_of(rows, "tokens") or 0
     table = rows.with_columns(
         lost=pl.col("tokens") * pl.col("dead_tokens"),
         took=pl.when(pl.col("time_unit") == "seconds").then(pl.sum_horizontal("model_time", "tool_time")),

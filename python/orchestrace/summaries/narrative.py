@@ -337,7 +337,7 @@ class Story:
             return "Unknown: no run has an answer."
         if not self.unreached.height:
             return "Every agent of the runs with an answer has work that leads to it."
-        tokens = self.unreached["tokens"].sum() if self.unreached["tokens"].is_not_null().any() else None
+        tokens = whole_sum_of(self.unreached, "tokens")
         names = _listed([plain(name) for name in self.unreached["agent"]], 3)
         who = "It" if self.unreached.height == 1 else "They"
         cost = "" if tokens is None else f" {who} used {tokens:,} tokens."
@@ -445,7 +445,7 @@ def story(
     unreached = agents_without_effect(members, rows)
     exposed = exposed_runs(tainted)
     spent = table(corpus, by="importer", prices=prices)
-    used = whole_sum_of(spent, "tokens")
+    used, unpriced = whole_sum_of(spent, "tokens"), whole_sum_of(spent, "unpriced_tokens")
     answered = answers_by_agent(corpus, tainted)
     return Story(
         records=dict(corpus.records),
@@ -473,7 +473,7 @@ def story(
         cost_usd=sum_of(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),
         listed_usd=sum_of(spent, "priced_usd"),
-        unpriced_share=None if not used else int(spent["unpriced_tokens"].sum()) / used,
+        unpriced_share=None if not used else (unpriced or 0) / used,
         seconds={name: sum_of(timed, _TIME_COLUMNS[name]) for name in TIMES},
         n_timed=timed.height,
         wall_clock_s=sum_of(clocked, "wall_clock_s"),

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,13 +69,15 @@ def _titles(corpus: Corpus, traces: pl.DataFrame) -> dict[str, str]:
     found: dict[str, tuple[int, str]] = {}
     budget = _Budget(SEARCHED)
     for file in files.drop_nulls().unique(maintain_order=True):
+        if budget.left < 0:
+            break
         try:
             path, _ = input_of(corpus, file)
             for session, rank, title in _titles_of(path, budget):
                 if session not in found or found[session][0] <= rank:
                     found[session] = (rank, title)
-        except (InputError, ParameterError, OSError, EOFError, ValueError):  # gone, changed, or in an archive
-            continue
+        except (InputError, ParameterError, OSError, EOFError, ValueError, zlib.error):
+            continue  # gone, changed, or in an archive
     return {session: title for session, (_, title) in found.items()}
 
 
