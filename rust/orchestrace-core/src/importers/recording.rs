@@ -187,9 +187,9 @@ impl Usage {
         } = *self;
         let counts = [tokens_in, fresh, cached, cache_write, tokens_out, reasoning, tokens];
         let hour = (EventField::TokensCacheWrite1h, cache_write_1h);
-        let mut told = EventField::TOKENS.into_iter().zip(counts).chain([hour]);
+        let mut amounts = EventField::TOKENS.into_iter().zip(counts).chain([hour]);
         let count =
-            told.find_map(|(field, count)| Some((field, writer::Value::I64(count.filter(|n| *n < 0)?))));
+            amounts.find_map(|(field, count)| Some((field, writer::Value::I64(count.filter(|n| *n < 0)?))));
         let price = cost_usd.filter(|cost| !Bound::of_field(EventField::CostUsd).holds(*cost));
         count.or(price.map(|cost| (EventField::CostUsd, writer::Value::F64(cost))))
     }
