@@ -16,8 +16,8 @@ from ..base.schema import CREDITS, SCHEMAS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
 from ..corpus.reward import Reward, amounts
+from .agents_so_far import roles, superiors, with_told_depth, with_told_role
 from .context_keys import contexts
-from .told import roles, superiors, with_told_depth, with_told_role
 
 Source = Literal["auto", "recorded", "computed"]
 

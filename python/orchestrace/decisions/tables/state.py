@@ -9,7 +9,7 @@ from ... import _core
 from ...corpus.corpus import Corpus
 from ...stopping.features import OF_SCORES
 from ...stopping.recorded import so_far
-from ..told import roles, superiors, with_told_depth, with_told_role
+from ..agents_so_far import roles, superiors, with_told_depth, with_told_role
 
 _COUNTS: Final = ("x_position", "x_n_tools", "x_n_agents", "x_open_agents", "x_pending")
 """Numbers that are 0 before the first event; the others are unknown there."""

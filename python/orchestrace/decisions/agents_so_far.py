@@ -60,7 +60,7 @@ def with_told_role(
     Examples
     --------
     >>> import polars as pl
-    >>> from orchestrace.decisions.told import roles, with_told_role
+    >>> from orchestrace.decisions.agents_so_far import roles, with_told_role
     >>> events = pl.DataFrame(
     ...     {
     ...         "trace": [0, 0, 0],
