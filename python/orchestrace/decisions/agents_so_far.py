@@ -1,4 +1,4 @@
-"""What a recording had told of agents up to an event: roles, and who works for whom."""
+"""What is recorded of agents up to an event: roles, and who works for whom."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from ..corpus.corpus import Corpus
 
 
 def roles(events: pl.DataFrame) -> pl.DataFrame:
-    """List the role of each agent, and where it is told.
+    """List the role of each agent, and where it is recorded first.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ def roles(events: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        ``trace agent``, and the role and position of the first event of its own that tells one (``own_role
+        ``trace agent``, and the role and position of the first event of its own with one (``own_role
         own_position``) and of the first spawn that names it with one (``named_role named_position``).
 
     Notes
@@ -41,26 +41,26 @@ def _first_role(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
     )
 
 
-def with_told_role(
-    rows: pl.DataFrame, told: pl.DataFrame, who: str, name: str, also: Sequence[str] = ()
+def with_role_so_far(
+    rows: pl.DataFrame, recorded: pl.DataFrame, who: str, name: str, also: Sequence[str] = ()
 ) -> pl.DataFrame:
-    """Add the role of an agent as told up to each event, the event itself included.
+    """Add the role of an agent as recorded so far: up to each event, the event itself included.
 
     Parameters
     ----------
     rows
         Events, with their ``trace position`` and the column that names the agent.
-    told
+    recorded
         What `roles` says of all events of their traces.
     who, name
-        The column that names the agent, and the column to add (String, null until a role is told).
+        The column that names the agent, and the column to add (String, null until a role is recorded).
     also
-        Columns of `told` to add as they are.
+        Columns of `recorded` to add as they are.
 
     Examples
     --------
     >>> import polars as pl
-    >>> from orchestrace.decisions.agents_so_far import roles, with_told_role
+    >>> from orchestrace.decisions.agents_so_far import roles, with_role_so_far
     >>> events = pl.DataFrame(
     ...     {
     ...         "trace": [0, 0, 0],
@@ -72,11 +72,11 @@ def with_told_role(
     ...         "role": [None, "coder", None],
     ...     }
     ... )
-    >>> with_told_role(events, roles(events), "to", "to_role")["to_role"].to_list()
+    >>> with_role_so_far(events, roles(events), "to", "to_role")["to_role"].to_list()
     [None, None, 'coder']
     """
     known = rows.select("trace", "position", agent=who).join(
-        told, on=["trace", "agent"], how="left", maintain_order="left"
+        recorded, on=["trace", "agent"], how="left", maintain_order="left"
     )
     role = (
         pl.when(pl.col("position") >= pl.col("own_position"))
@@ -88,21 +88,21 @@ def with_told_role(
 
 
 def superiors(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
-    """``trace owner``, whom it works for (``above``), and the position of the spawn that says so."""
+    """``trace owner``, whom it works for: ``above``, and where a spawn says so: ``since``, a position."""
     tree = corpus.agents.filter(pl.col("parent").is_not_null()).select(
         pl.col("trace").cast(pl.Int64),
         owner=pl.col("agent").cast(pl.String),
         above=pl.col("parent").cast(pl.String),
     )
     spawns = events.filter(pl.col("type") == "spawn").select(
-        "trace", owner="to", above="owner", told="position"
+        "trace", owner="to", above="owner", since="position"
     )
-    first = spawns.group_by("trace", "owner", "above").agg(pl.col("told").min())
+    first = spawns.group_by("trace", "owner", "above").agg(pl.col("since").min())
     return tree.collect(engine="streaming").join(first, on=["trace", "owner", "above"], maintain_order="left")
 
 
-def with_told_depth(events: pl.DataFrame, above: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Add how many agents stand above the owner by what was told before the event (Int64).
+def with_depth_so_far(events: pl.DataFrame, above: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Add how many agents stand above the owner by what is recorded before the event (Int64).
 
     A spawn may name who acts already, so that depth grows within a trace. `above` is of `superiors`. Rows
     times the depth of the deepest tree of agents.
@@ -112,7 +112,7 @@ def with_told_depth(events: pl.DataFrame, above: pl.DataFrame, name: str) -> pl.
     is_open = True
     while is_open:  # as often as the deepest tree has levels
         at = at.join(above, on=["trace", "owner"], how="left", maintain_order="left")
-        known = (pl.col("told") < pl.col("position")).fill_null(False)
+        known = (pl.col("since") < pl.col("position")).fill_null(False)
         at = at.select(
             "trace",
             "position",

@@ -16,7 +16,7 @@ from ..base.schema import CREDITS, SCHEMAS, unknown_name
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
 from ..corpus.reward import Reward, amounts
-from .agents_so_far import roles, superiors, with_told_depth, with_told_role
+from .agents_so_far import roles, superiors, with_depth_so_far, with_role_so_far
 from .context_keys import contexts
 
 Source = Literal["auto", "recorded", "computed"]
@@ -101,9 +101,9 @@ def decision_rows(corpus: Corpus, reward: Reward | None, *, context: Source | No
         ``trace seq`` (Int64), ``id trace_id task_id group_id system topology`` (String), ``t``, the event's
         ``type agent role to tool action state_key prefix_key subtask_id model p_behavior p_actions turn ok
         score value`` (the agent is its owner), own ``tokens``; ``is_root``, whether the root decides, and
-        ``to_team``, whether the event goes to another agent of the team; as told up to the event, ``role``
-        and ``depth`` of the owner and ``to_role`` of the addressee; ``role_told_later``, whether that one has
-        a role that comes later.
+        ``to_team``, whether the event goes to another agent of the team; as recorded up to the event,
+        ``role`` and ``depth`` of the owner and ``to_role`` of the addressee; ``role_told_later``, whether
+        that one has a role that comes later.
         Before the event: ``position`` events, ``step`` = ⌊log2(1 + position)⌋, ``tokens_before``, ``budget``
         = ⌊log2(1 + tokens_before)⌋ (null in a trace without tokens), ``n_tools`` and ``n_agents`` seen,
         ``tools``, a number that stands for the set of tools.
@@ -220,27 +220,27 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         spawned=pl.when(pl.col("type") == "orchestrator_decision").then(spawns),
     )
     rows = rows.filter(pl.col("owner").is_not_null() & pl.col("type").is_in(DECISIONS))
-    told = roles(events)
-    rows = with_told_role(rows, told, "owner", "owner_role")
-    rows = rows.with_columns(_addressed(rows, events, told))
-    rows = with_told_depth(rows, superiors(corpus, events), "depth")
+    recorded = roles(events)
+    rows = with_role_so_far(rows, recorded, "owner", "owner_role")
+    rows = rows.with_columns(_addressed(rows, events, recorded))
+    rows = with_depth_so_far(rows, superiors(corpus, events), "depth")
     log = {name: (1.0 + pl.col(of)).log(2).floor().cast(pl.Int64) for name, of in _BUCKETS.items()}
     return rows.with_columns(**log, agent="owner", role="owner_role", tokens="spent").drop(
         "owner", "owner_role", "spent", "fresh_tool", "fresh_owner", "mark", "decides"
     )
 
 
-def _addressed(rows: pl.DataFrame, events: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
-    """Of each addressee its role as told, whether one is told later, and whether it is of the team."""
+def _addressed(rows: pl.DataFrame, events: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
+    """Of each addressee its role as recorded so far, whether one comes later, and if it is of the team."""
     acting = ~pl.col("type").is_in(["spawn", "despawn"])
     # a role on an event of their own marks who is not of the team (D4)
     outside = events.filter(pl.col("role").is_in(_OUTSIDE) & acting).select("trace", "agent").unique()
-    known = told.join(
+    known = recorded.join(
         outside.with_columns(outside=True), on=["trace", "agent"], how="full", coalesce=True
     ).with_columns(has_role=pl.any_horizontal(pl.col("own_role", "named_role").is_not_null()))
     place = pl.int_range(pl.len(), dtype=pl.UInt32)
     named = rows.select("trace", "position", "owner", "to", place=place).filter(pl.col("to").is_not_null())
-    named = with_told_role(named, known, "to", "to_role", also=("outside", "has_role"))
+    named = with_role_so_far(named, known, "to", "to_role", also=("outside", "has_role"))
     other = (pl.col("to") != pl.col("owner")) & (pl.col("to") != "user") & pl.col("outside").is_null()
     named = named.select(
         "place",
@@ -259,7 +259,7 @@ def delegations() -> pl.Expr:
 
 
 def delegate_role() -> pl.Expr:
-    """The role of a delegate as told up to the decision, else its name (D32)."""
+    """The role of a delegate as recorded up to the decision, else its name (D32)."""
     return pl.coalesce("to_role", "to")
 
 

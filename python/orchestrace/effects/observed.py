@@ -250,8 +250,8 @@ def delegation(
     subtask
         The column of decisions (as in `effects.matched`) whose values are classes of subtasks.
     delegate
-        What counts as a delegate: the ``agent`` that got the task, or its ``role`` as told up to then, else
-        its name.
+        What counts as a delegate: the ``agent`` that got the task, or its ``role`` as recorded up to then,
+        else its name.
     confidence
         Coverage of the intervals.
 

@@ -9,7 +9,7 @@ from ... import _core
 from ...corpus.corpus import Corpus
 from ...stopping.features import OF_SCORES
 from ...stopping.recorded import so_far
-from ..agents_so_far import roles, superiors, with_told_depth, with_told_role
+from ..agents_so_far import roles, superiors, with_depth_so_far, with_role_so_far
 
 _COUNTS: Final = ("x_position", "x_n_tools", "x_n_agents", "x_open_agents", "x_pending")
 """Numbers that are 0 before the first event; the others are unknown there."""
@@ -97,12 +97,12 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
         )
     log = {name: (1.0 + pl.col(of)).log(2).floor() for name, of in _BUCKETS.items()}
     above = superiors(corpus, events)
-    events = with_told_role(events, roles(events), "owner", "x_role").with_columns(
+    events = with_role_so_far(events, roles(events), "owner", "x_role").with_columns(
         **log, x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
     )
     numbers = [name for name in NUMBERS if name not in OF_EPOCHS]
     kept = events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left")
-    return with_told_depth(kept, above, "x_depth").select(
+    return with_depth_so_far(kept, above, "x_depth").select(
         *("trace", "seq", "actor"),
         pl.col(numbers).cast(pl.Float64),
         pl.col(WORDS).cast(pl.String),

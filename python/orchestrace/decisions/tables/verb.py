@@ -85,7 +85,7 @@ def table(
     kind
         ``"spawn"`` (O1): decisions of the root; the action is ``spawn`` if it spawns before its next one,
         else ``no_spawn``. ``"delegate"`` (O2): spawns, and messages of the root, to another agent; the action
-        is the role of the delegate as told up to then, else its name. ``"communicate"`` (O3): messages to
+        is the role of the delegate as recorded up to then, else its name. ``"communicate"`` (O3): messages to
         another agent; ``send``. ``"aggregate"`` (O4): aggregates; the first of ``best mean majority`` that
         gives the recorded score from the scores of the inputs, else ``other``; null if a score is missing.
         ``"stop"`` (O5): epochs of `stopping.epochs`; ``continue``, and ``stop`` at the last.
