@@ -29,7 +29,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
         lambda one: ot.credit(one, retention=2),
         "retention must be a number from 0.0 to 1.0, found 2",
     ),
-    "a seed": (lambda one: ot.credit(one, seed=-1), "seed is -1, expected 0 to"),
+    "a seed": (lambda one: ot.credit(one, seed=-1), "seed is -1, expected a whole number from 0"),
     "threads": (lambda one: ot.credit(one, threads=0), "threads is 0"),
     "an engine": (lambda one: ot.credit(one, engine="spark"), "engine is 'spark', expected"),
     "means by": (lambda one: ot.metrics(one, by="agents"), "by is 'agents', expected 'agent',"),
@@ -49,8 +49,8 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
         lambda _: ot.interventions.speed_up(0, tool="web"),
         "factor is 0, expected a number above 0",
     ),
-    "slots": (lambda _: ot.interventions.concurrency([0]), "slots has 0, expected whole numbers from 1 on"),
-    "a time": (lambda _: ot.interventions.truncate(at=-5), "at is -5, expected a time of at least 0"),
+    "slots": (lambda _: ot.interventions.concurrency([0]), "slots has 0, expected a whole number from 1"),
+    "a time": (lambda _: ot.interventions.truncate(at=-5), "at is -5, expected a number from 0"),
     "a rule": (lambda one: ot.rewards.compute(one, "parll"), "unknown reward 'parll'; did you mean 'parl'?"),
     "a kind": (
         lambda one: ot.decisions.table(one, "spwan"),
@@ -58,7 +58,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     ),
     "bounds": (
         lambda one: ot.decisions.table(one, "spawn", bounds=(1, 0)),
-        "expected the least reward first",
+        "expected two numbers, the least first",
     ),
     "what carries": (lambda one: ot.taint(one, carry="everything"), "carry is 'everything', expected 'all',"),
     "a tool": (lambda one: ot.taint(one, untrusted_tools=["wbe"]), "unknown tool 'wbe'"),

@@ -323,7 +323,7 @@ def test_mistakes_are_told(corpus):
             ot.evaluation.faithfulness(corpus, frame)
     for options, message in [
         ({"outcome": "noisyor"}, "did you mean 'noisy_or'"),
-        ({"steps": 0}, "steps is 0, expected 1 to 10,000"),
+        ({"steps": 0}, "steps is 0, expected a whole number from 1 to 10,000"),
         ({"orders": 1.5}, "orders is 1.5, expected a whole number"),
     ]:
         with pytest.raises(ParameterError, match=message):

@@ -10,9 +10,6 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Final, Protocol, runtime_checkable
 
-from .errors import ParameterError
-from .text import briefly
-
 _LARGEST: Final = 2**63 - 1
 
 
@@ -20,62 +17,98 @@ _LARGEST: Final = 2**63 - 1
 class Range(Protocol):
     """What values of one concept have in common, beside their Python type."""
 
-    def check(self, name: str, value: object) -> None:
-        """Refuse a value that the concept does not have.
+    def has(self, value: object) -> bool:
+        """Whether a value is of the concept. O(1)."""
 
-        Raises
-        ------
-        ParameterError
-            Names the argument, the value and what was expected.
-        """
+    def expected(self, value: object) -> str:
+        """What a message about a value that is not of it asks for."""
 
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number, both bounds included."""
+    """A whole number, both bounds included; a flag is none."""
 
     least: int = 0
     most: int = _LARGEST
 
-    def check(self, name: str, value: object) -> None:
-        try:
-            number = operator.index(value)  # type: ignore[arg-type]  # that is the question
-        except TypeError:
-            raise ParameterError(f"{name} is {briefly(value)}, expected a whole number") from None
-        if not self.least <= number <= self.most:
-            short = str(number) if number.bit_length() <= 128 else f"a number of {number.bit_length()} bits"
-            raise ParameterError(f"{name} is {short}, expected {self.least:,} to {self.most:,}")
+    def has(self, value: object) -> bool:
+        number = _index_of(value)
+        return number is not None and self.least <= number <= self.most
+
+    def expected(self, value: object) -> str:
+        open_ended = self.most == _LARGEST and (_index_of(value) or 0) <= _LARGEST
+        return f"a whole number from {self.least:,}" + ("" if open_ended else f" to {self.most:,}")
+
+
+def _index_of(value: object) -> int | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # that is the question
+    except TypeError:
+        return None
 
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number within bounds: ``low`` and ``high`` included, ``above`` and ``below`` not."""
+    """A number within bounds, ``low`` and ``high`` included, ``above`` and ``below`` not; a flag is none."""
 
     low: float = -math.inf
     high: float = math.inf
     above: float = -math.inf
     below: float = math.inf
+    infinite: bool = False
 
-    def check(self, name: str, value: object) -> None:
-        is_number = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not self._has(float(value)):  # type: ignore[arg-type]  # a number by now
-            raise ParameterError(f"{name} is {briefly(value)}, expected {self.expected}")
+    def has(self, value: object) -> bool:
+        if isinstance(value, bool) or not isinstance(value, Real):
+            return False
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number beyond the floats
+            return False
+        inside = self.low <= number <= self.high and number > self.above
+        return inside and (number < self.below or self.infinite)
 
-    def _has(self, number: float) -> bool:
-        return self.low <= number <= self.high and self.above < number < self.below
-
-    @property
-    def expected(self) -> str:
-        """What messages ask for."""
+    def expected(self, value: object) -> str:
         if math.isfinite(self.above) and math.isfinite(self.below):
             return f"a number between {self.above:g} and {self.below:g}"
-        least = f"from {self.low:g}" if math.isfinite(self.low) else ""
-        least = f"above {self.above:g}" if math.isfinite(self.above) else least
-        most = f"to {self.high:g}" if math.isfinite(self.high) else ""
-        most = f"to below {self.below:g}" if math.isfinite(self.below) else most
-        return " ".join(
-            part for part in ("a number" if least or most else "a finite number", least, most) if part
-        )
+        least = f" from {self.low:g}" if math.isfinite(self.low) else ""
+        least = f" above {self.above:g}" if math.isfinite(self.above) else least
+        most = f" to {self.high:g}" if math.isfinite(self.high) else ""
+        most = f" to below {self.below:g}" if math.isfinite(self.below) else most
+        finite = "finite " if isinstance(value, float) and not math.isfinite(value) else ""
+        return f"a {finite}number{least}{most}"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two numbers of one kind, the first below the second, or as large where both may be one."""
+
+    of: Number = Number()
+    may_be_one: bool = False
+
+    def has(self, value: object) -> bool:
+        if not (isinstance(value, tuple | list) and len(value) == 2 and all(map(self.of.has, value))):
+            return False
+        first, second = map(float, value)
+        return first < second or (self.may_be_one and first == second)
+
+    def expected(self, value: object) -> str:
+        kind = self.of.expected(value).removeprefix("a ").replace("number", "numbers")
+        return f"two {kind}, the least first"
+
+
+@dataclass(frozen=True)
+class Name:
+    """Text that names something; whether that is there, the verb says."""
+
+    of: str
+
+    def has(self, value: object) -> bool:
+        return isinstance(value, str)
+
+    def expected(self, value: object) -> str:
+        return f"the name of {self.of}"
 
 
 @dataclass(frozen=True)
@@ -94,13 +127,41 @@ Confidence = Annotated[float, Number(above=0, below=1), Flag("--confidence", "Co
 """How often an interval covers what it estimates."""
 Alpha = Annotated[float, Number(above=0, below=1), Flag("--alpha")]
 """The rate of false alarms that is accepted."""
+Power = Annotated[float, Number(above=0, below=1)]
+"""How often an effect that is there is found."""
 Resamples = Annotated[int, Whole(1, 10**7), Flag("--n-boot", "Resamples for intervals.")]
 """How many bootstrap samples an interval rests on."""
 Folds = Annotated[int, Whole(2), Flag("--folds")]
 """Parts that a corpus is divided into by tasks, each judged by a model of the others."""
 Share = Annotated[float, Number(0, 1)]
 """A part of a whole."""
+PositiveShare = Annotated[float, Number(above=0, high=1)]
+"""A part of a whole that is not nothing: a quantile, a beginning of a trace."""
+Bounds = Annotated[tuple[float, float], Pair()]
+"""The least and the greatest that a reward or a return can be."""
 Finite = Annotated[float, Number()]
 """Any number that is not infinite."""
+Positive = Annotated[float, Number(above=0)]
+"""A number above zero: a width, a limit, a factor."""
+Discount = Annotated[float, Number(0, 1)]
+"""What a step later is worth of what it is worth now."""
+Amount = Annotated[float, Number(0)]
+"""A number that is not negative: a price, a spread, a tolerance."""
+Chance = Annotated[float, Number(0, below=1)]
+"""How likely it is that something ends or fails, which never is certain."""
+Penalty = Annotated[float, Number(above=0)]
+"""How strongly a regression is drawn towards the mean."""
+Top = Annotated[int, Whole(1, 60)]
+"""How many rows a chart has, of those that are largest."""
+Success = Annotated[float, Number()]
+"""The least reward of a success."""
 Count = Annotated[int, Whole()]
 """A whole number that is not negative."""
+ColumnName = Annotated[str, Name("a column")]
+"""A column of a frame, of the events, or of what is known of a decision."""
+Channel = Annotated[str, Name("a reward channel")]
+"""A kind of reward that traces have."""
+Size = Annotated[int, Whole(1)]
+"""How many there are of something, one at least: runs, tasks, blocks, replicates."""
+TraceName = Count | str
+"""A trace: its number in the corpus, or its ``trace_id``."""

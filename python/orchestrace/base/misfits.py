@@ -37,6 +37,8 @@ _BROKEN: Final = (
     ValueError,
 )
 """What Python raises where a value is not of the type that was counted on."""
+_QUICK: Final = (bool, str, type(None), pl.DataFrame, pl.LazyFrame, pl.Expr)
+"""Types that are judged before a verb runs, beside concepts, words and our classes."""
 _OF_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 _PATHS: Final = frozenset({"config", "folder", "mapping", "out", "path", "sink", "source", "target"})
 
@@ -78,67 +80,69 @@ def checks_of(verb: Callable[..., Any]) -> Checks:
     """The checks that the signature of a verb states. O(parameters), once for a verb."""
     known = inspect.signature(verb).parameters.values()
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    checks = {
-        one.name: check
+    kinds = {
+        one.name: _resolved(one.annotation, verb)
         for one in known
         if one.kind is not one.VAR_POSITIONAL and one.kind is not one.VAR_KEYWORD
-        if (check := _check_of(_resolved(one.annotation, verb))) is not None
     }
+    checks = {name: _check_of(kind) for name, kind in kinds.items() if _is_quick(kind)}
     return Checks(tuple(one.name for one in known if one.kind in by_place), checks)
 
 
-def _check_of(kind: Any) -> Check | None:
-    """The check of a flag, a word, a corpus or a concept of `arguments`; None for any other type."""
-    if get_origin(kind) is Annotated:
-        base, *more = get_args(kind)
-        ranges = [one for one in more if isinstance(one, Range)]
-        return _check_of(base) if not ranges else _of_ranges(ranges, type(None) in get_args(base))
-    parts = set(get_args(kind)) if get_origin(kind) in (typing.Union, types.UnionType) else {kind}
-    optional = type(None) in parts
-    parts.discard(type(None))
-    if parts == {bool}:
-        return _of_flag(optional)
-    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
-    others = [part for part in parts if get_origin(part) is not Literal]
-    if words and not any(part is str or part is Any or get_origin(part) is not None for part in others):
-        return _of_words(words, kind)
-    if len(parts) == 1 and getattr(kind, "__name__", "") == "Corpus":
-        return _of_corpus(kind)
-    return None
+def fields_fit(kind: type, values: Mapping[str, Any]) -> None:
+    """Refuse the first value that a field of a dataclass, or an option of a typed dict, does not allow.
+
+    Raises
+    ------
+    ParameterError
+        Names the field, its value and what is expected.
+    """
+    for name, one in typing.get_type_hints(kind, include_extras=True).items():
+        if name in values and _is_quick(one):
+            _check_of(one)(name, values[name])
 
 
-def _of_ranges(ranges: list[Range], optional: bool) -> Check:
+def _check_of(kind: Any) -> Check:
+    parts = _parts(kind)
+    classes = tuple(one for one in parts if isinstance(one, type))
+    words = {word for one in parts if get_origin(one) is Literal for word in get_args(one)}
+    concepts = [one for part in parts for one in _ranges(part)]
+
     def check(name: str, value: object) -> None:
-        if not (optional and value is None):
-            for one in ranges:
-                one.check(name, value)
-
-    return check
-
-
-def _of_flag(optional: bool) -> Check:
-    def check(name: str, value: object) -> None:
-        if not (isinstance(value, bool) or is_of_numpy(value, "bool_") or (optional and value is None)):
-            raise ParameterError(f"{name} is {briefly(value)}, expected True or False")
-
-    return check
-
-
-def _of_words(words: list[Any], kind: Any) -> Check:
-    def check(name: str, value: object) -> None:
-        if (isinstance(value, str) or not _fits(value, kind)) and value not in words:
+        frequent = isinstance(value, classes) or (isinstance(value, str) and value in words)
+        if not (frequent or any(one.has(value) for one in concepts) or _fits(value, kind)):
             raise ParameterError(_wrong(name, value, kind))
 
-    return check
-
-
-def _of_corpus(kind: type[Any]) -> Check:
-    def check(name: str, value: object) -> None:
+    def check_corpus(name: str, value: object) -> None:
         _core.check_process()
-        if not isinstance(value, kind):
-            raise ParameterError(_wrong(name, value, kind))
+        check(name, value)
 
-    return check
+    return check_corpus if "Corpus" in {one.__name__ for one in classes} else check
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """The types that a value of a type may be of."""
+    return get_args(kind) if get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+
+
+def _is_quick(kind: Any) -> bool:
+    """Whether a value is judged before the verb runs: by a concept, a word, a flag or a class, in O(1).
+
+    Numbers without a range are not: Python and the core take more of them than their types say.
+    """
+    origin = get_origin(kind)
+    if origin is Annotated:
+        return bool(_ranges(kind)) or _is_quick(get_args(kind)[0])
+    if origin in (typing.Union, types.UnionType):
+        return all(map(_is_quick, get_args(kind)))
+    if origin in (Literal, os.PathLike) or kind in (None, *_QUICK):
+        return True
+    ours = isinstance(kind, type) and kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+    return ours and not typing.is_typeddict(kind) and not getattr(kind, "_is_protocol", False)
+
+
+def _ranges(kind: Any) -> list[Range]:
+    return [one for one in get_args(kind)[1:] if isinstance(one, Range)]
 
 
 def explained(
@@ -242,7 +246,7 @@ def _misfit(verb: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
 
 def _wrong(name: str, value: object, kind: Any) -> str:
     """``name is value, expected a, b or c``, with the nearest word where a word is misspelt."""
-    *others, last = dict.fromkeys(_words(kind))
+    *others, last = dict.fromkeys(_words(kind, value))
     expected = f"{', '.join(others)} or {last}" if others else last
     words = [word[1:-1] for word in (*others, last) if word.startswith("'")]
     nearest = _core.nearest(value, words) if isinstance(value, str) and value.isprintable() else None
@@ -306,7 +310,10 @@ def _fits(value: object, kind: Any) -> bool:
     """Whether a value is of a type; what a type checker alone can judge is."""
     origin = get_origin(kind)
     if origin is Annotated:
-        return _fits(value, get_args(kind)[0])
+        base = get_args(kind)[0]
+        if not (ranges := _ranges(kind)):
+            return _fits(value, base)
+        return all(one.has(value) for one in ranges) or (value is None and type(None) in _parts(base))
     if kind is Any:
         return True
     if kind in (None, type(None)):
@@ -314,7 +321,7 @@ def _fits(value: object, kind: Any) -> bool:
     if origin in (typing.Union, types.UnionType):
         return any(_fits(value, one) for one in get_args(kind))
     if origin is Literal:
-        return any(type(value) is type(one) or isinstance(value, type(one)) for one in get_args(kind))
+        return any(_is_word(value, one) for one in get_args(kind))
     if kind is bool:
         return isinstance(value, bool) or is_of_numpy(value, "bool_")
     if kind in (int, float):
@@ -346,6 +353,11 @@ def _fits(value: object, kind: Any) -> bool:
     return not isinstance(kind, type) or typing.is_typeddict(kind) or isinstance(value, kind)
 
 
+def _is_word(value: object, word: object) -> bool:
+    alike = isinstance(value, type(word)) or (type(word) is int and _is_number(value))
+    return alike and bool(value == word)
+
+
 def _is_number(value: object) -> bool:
     if isinstance(value, numbers.Real):
         return True
@@ -371,17 +383,20 @@ _NAMED: dict[Any, str] = {
 }
 
 
-def _words(kind: Any) -> Iterator[str]:
-    """What a type is called where a message asks for it."""
+def _words(kind: Any, value: object) -> Iterator[str]:
+    """What a type is called where a message about a value asks for it."""
     origin = get_origin(kind)
-    if origin is Annotated:
-        yield from _words(get_args(kind)[0])
+    if origin is Annotated and (ranges := _ranges(kind)):
+        yield from (one.expected(value) for one in ranges)
+        yield from ("None" for one in _parts(get_args(kind)[0]) if one is type(None))
+    elif origin is Annotated:
+        yield from _words(get_args(kind)[0], value)
     elif kind in _NAMED:
         yield _NAMED[kind]
     elif origin in (typing.Union, types.UnionType):
         parts = get_args(kind)
         for one in sorted(parts, key=lambda part: part is type(None)):
-            yield from _words(one)
+            yield from _words(one, value)
     elif origin is Literal:
         yield from map(repr, get_args(kind))
     elif origin is os.PathLike:
@@ -389,10 +404,11 @@ def _words(kind: Any) -> Iterator[str]:
     elif origin is collections.abc.Callable:
         yield "a function"
     elif isinstance(origin, type) and issubclass(origin, Mapping):
-        yield f"a dict of {' or '.join(_words(get_args(kind)[1]))} by name"
+        yield f"a dict of {' or '.join(_words(get_args(kind)[1], value))} by name"
     elif isinstance(origin, type) and issubclass(origin, Iterable):
-        yield f"a list of {' or '.join(dict.fromkeys(_words(get_args(kind)[0])))}"
+        yield f"a list of {' or '.join(dict.fromkeys(_words(get_args(kind)[0], value)))}"
     elif isinstance(kind, type):
-        yield "a corpus" if kind.__name__ == "Corpus" else f"a {kind.__name__}"
+        noun = "corpus" if kind.__name__ == "Corpus" else kind.__name__
+        yield f"{'an' if noun[0] in 'AEIOU' else 'a'} {noun}"
     else:
         yield "what the documentation of the argument says"

@@ -1,5 +1,7 @@
 """Text without control characters for terminals and documents, and counts with their nouns."""
 
+from numbers import Number
+
 
 def plain(value: object) -> str:
     """A value as text in which control and other unprintable characters are spelt as escapes."""
@@ -13,16 +15,25 @@ def plain(value: object) -> str:
 
 def briefly(value: object) -> str:
     """A plain value as it is written; of others the type, as a frame or an array has many lines."""
+    if isinstance(value, Number) and hasattr(value, "item"):
+        value = value.item()  # as Python writes it
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"a number of {value.bit_length()} bits"
     if value is None or isinstance(value, bool | int | float | bytes | str | list | tuple):
         try:
             text = repr(value)
-        except ValueError:  # Python does not write a number of thousands of digits
-            return "a number of many digits"
+        except ValueError:  # Python does not write a number of thousands of digits, which a list may have
+            return f"a value of type {type(value).__name__}"
         if len(text) <= 80 and text.isprintable():
             return text
         if isinstance(value, str):
             return f"{value[:40]!r}... ({len(value):,} characters)"
     return f"a value of type {type(value).__name__}"
+
+
+def in_json(value: object) -> object:
+    """What JSON has of a value that it cannot write: a number of NumPy as Python's, all else as text."""
+    return value.item() if isinstance(value, Number) and hasattr(value, "item") else str(value)
 
 
 def plain_json(text: str) -> str:
