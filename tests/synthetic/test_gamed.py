@@ -129,8 +129,8 @@ def test_any_options_make_a_corpus_of_that_size(
     ("options", "said"),
     [
         ({"game": "free_rid"}, "game is 'free_rid', expected"),
-        ({"tasks": 0}, "tasks is 0, expected 1 or more"),
-        ({"strength": 1.5}, "strength is 1.5, expected a share from 0 to 1"),
+        ({"tasks": 0}, "tasks is 0, expected a whole number from 1"),
+        ({"strength": 1.5}, "strength is 1.5, expected a number from 0 to 1"),
         ({"length_spread": True}, "length_spread is True"),
         ({"train_steps": -1}, "train_steps"),
     ],

@@ -254,7 +254,7 @@ def test_one_seed_gives_the_same_bits_on_any_threads(tmp_path, outcome) -> None:
         ({"actions": 9}, "actions is 9, expected 2 to 5"),
         ({"density": 2.0}, "density is 2, expected 0 to 1"),
         ({"density": "all"}, "density is 'all', expected a number"),
-        ({"decisive": float("nan")}, "decisive is NaN, expected 0 to 1"),
+        ({"decisive": float("nan")}, "decisive is nan, expected a finite number"),
         ({"noise": -1}, "noise is -1, expected a finite number"),
         ({"interaction": True}, "interaction is True, expected a number"),
         ({"outcome": "noisyor"}, "outcome is 'noisyor', expected"),
@@ -264,7 +264,7 @@ def test_one_seed_gives_the_same_bits_on_any_threads(tmp_path, outcome) -> None:
         ({"spawn_effect": 1, "outcome": "mixed"}, "spawn_effect needs outcome 'linear'"),
         ({"spawn_effect": 1, "spawn_overlap": 0.7}, "spawn_overlap is 0.7, expected 0 to 0.5"),
         ({"topology": "debat"}, "unknown topology 'debat'; did you mean 'debate'"),
-        ({"topology": 3}, "topology is 3, expected a name"),
+        ({"topology": 3}, "topology is 3, expected text"),
         ({"threads": 0}, "threads is 0"),
     ],
 )

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Count, Seed, Whole
+from ..base.arguments import Chance, Seed, Size, Whole
 from ..base.errors import ParameterError
 from ..base.text import briefly
 from ..base.verbs import verb
@@ -72,11 +72,11 @@ class ChoiceTruth:
 
 @verb
 def choices(
-    runs: Count = 1000,
+    runs: Size = 1000,
     *,
     steps: Annotated[int, Whole(1, 10_000)] = 1,
-    end: float = 0.2,
-    runs_per_task: Count = 5,
+    end: Chance = 0.2,
+    runs_per_task: Size = 5,
     seed: Seed = 0,
 ) -> tuple[pl.DataFrame, ChoiceTruth]:
     """Draw logged decisions to spawn, for which the worth of any other policy is known.
@@ -122,13 +122,8 @@ def choices(
     True
     """
     runs, steps, runs_per_task, seed = (int(one) for one in (runs, steps, runs_per_task, seed))
-    for name, number in (("runs", runs), ("runs_per_task", runs_per_task)):
-        if number < 1:
-            raise ParameterError(f"{name} is {number}, expected 1 or more")
     if runs * steps > 10**8:
         raise ParameterError(f"runs times steps is {runs * steps:,}, expected at most 100,000,000")
-    if isinstance(end, bool) or not 0.0 <= end < 1.0:
-        raise ParameterError(f"end is {end}, expected a chance from 0 to below 1")
     rng = np.random.Generator(np.random.PCG64([seed, 2]))
     hard = (rng.random(runs) < HARD).astype(np.int64)
     alive = np.ones(runs, bool)

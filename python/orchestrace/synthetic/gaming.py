@@ -1,14 +1,13 @@
 """Runs of an honest team, and of a team that games one reward or fails in one way: truth for detectors."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Count, Seed, Whole
+from ..base.arguments import Count, Seed, Share, Size
 from ..base.arrays import Floats, Ints
-from ..base.errors import ParameterError
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..rewards.mixing import mix
@@ -89,11 +88,11 @@ class GamedTruth:
 def gamed(
     game: Hazard | Failure | None = None,
     *,
-    tasks: Count = 24,
-    runs_per_task: Count = 5,
-    train_steps: Annotated[int | None, Whole()] = None,
-    strength: float = 1.0,
-    length_spread: float = 0.2,
+    tasks: Size = 24,
+    runs_per_task: Size = 5,
+    train_steps: Count | None = None,
+    strength: Share = 1.0,
+    length_spread: Share = 0.2,
     seed: Seed = 0,
 ) -> tuple[Corpus, pl.DataFrame, GamedTruth]:
     """Make runs of an honest team, or of one that games a reward, with the rewards and the truth.
@@ -166,13 +165,6 @@ def gamed(
     >>> truth.alarms["detector"].to_list()
     ['idle_spawns']
     """
-    tasks = int(tasks)  # NumPy takes no flag for a size
-    for name, number in {"tasks": tasks, "runs_per_task": runs_per_task}.items():
-        if number < 1:
-            raise ParameterError(f"{name} is {number}, expected 1 or more")
-    for name, share in {"strength": strength, "length_spread": length_spread}.items():
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 <= share <= 1.0:
-            raise ParameterError(f"{name} is {share!r}, expected a share from 0 to 1")
     n_steps = (6 if game in TRAINING else 0) if train_steps is None else train_steps
     team = _team(game, tasks, runs_per_task, n_steps, float(strength), float(length_spread), seed)
     corpus = _recorded(team)

@@ -6,7 +6,6 @@ from typing import Annotated, BinaryIO, overload
 
 from .. import _core
 from ..base.arguments import Seed, Threads, Whole
-from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.publication import published
 from ..base.verbs import verb
@@ -88,8 +87,6 @@ def generate(
     >>> len(ot.generate(traces=5, seed=0))
     5
     """
-    if seed is None:
-        raise ParameterError("seed is None, expected a whole number")
     memory = io.BytesIO()
     target = memory if path is None else path
     with published(target, overwrite=overwrite) as sink, reporting(progress, "generating") as callback:

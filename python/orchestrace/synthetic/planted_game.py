@@ -8,7 +8,6 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 
 if TYPE_CHECKING:
     from .planting import Truth
@@ -134,8 +133,6 @@ def _majority(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.floa
 
 def game_of(truth: "Truth", trace_id: str, players: Sequence[Any] | None, unit: str) -> PlantedGame:
     """The game of one run among agents or events; `players` fixes who they are and their order."""
-    if unit not in ("agent", "event"):
-        raise ParameterError(unknown_name("unit", str(unit), ["agent", "event"]))
     whole = truth.contributions if unit == "event" else truth.agents
     known = whole.filter(trace_id=trace_id)["seq" if unit == "event" else "agent"].to_list()
     if not known:

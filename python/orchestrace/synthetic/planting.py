@@ -10,9 +10,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _core
-from ..base.arguments import Seed, Threads, Whole
-from ..base.checks import check_numbers
-from ..base.errors import ParameterError
+from ..base.arguments import Count, Finite, Number, Seed, Threads, Whole
 from ..base.progress import Progress, reporting
 from ..base.publication import published
 from ..base.verbs import verb
@@ -21,6 +19,9 @@ from .planted_game import PlantedGame, game_of
 
 Outcome = Literal["linear", "noisy_or", "majority", "mixed"]
 Effects = Literal["context", "action", "role", "tool"]
+_Size = Annotated[int, Whole(0, 2**31 - 1)]
+_Interaction = Annotated[float, Number(0, 1000)]
+"""Beyond, sums of pair terms drown the effects, and at last overflow."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,30 +162,30 @@ class Truth:
 def planted(
     path: None = None,
     *,
-    traces: int = 128,
+    traces: Count = 128,
     seed: Seed = 0,
-    agents: int = 5,
-    events: int = 20,
-    length: int | None = None,
-    length_spread: float = 0.0,
-    depth: int = 2,
-    branching: int = 3,
+    agents: _Size = 5,
+    events: _Size = 20,
+    length: _Size | None = None,
+    length_spread: Finite = 0.0,
+    depth: _Size = 2,
+    branching: _Size = 3,
     topology: str | None = None,
     outcome: Outcome = "linear",
     effects: Effects = "context",
-    interaction: float = 0.0,
-    density: float = 0.2,
-    actions: int = 3,
-    group_size: int = 8,
-    branches: int = 1,
-    noise: float = 0.1,
-    decisive: float = 0.25,
-    value_noise: float = 0.0,
+    interaction: _Interaction = 0.0,
+    density: Finite = 0.2,
+    actions: _Size = 3,
+    group_size: _Size = 8,
+    branches: _Size = 1,
+    noise: Finite = 0.1,
+    decisive: Finite = 0.25,
+    value_noise: Finite = 0.0,
     dense: bool = False,
-    stop_cost: float = 0.0,
-    spawn_effect: float | None = None,
-    spawn_overlap: float = 0.2,
-    spawn_confounding: float = 1.0,
+    stop_cost: Finite = 0.0,
+    spawn_effect: Finite | None = None,
+    spawn_overlap: Finite = 0.2,
+    spawn_confounding: Finite = 1.0,
     overwrite: bool = False,
     threads: Threads = None,
     progress: Progress = None,
@@ -193,30 +194,30 @@ def planted(
 def planted(
     path: str | os.PathLike[str] | BinaryIO,
     *,
-    traces: int = 128,
+    traces: Count = 128,
     seed: Seed = 0,
-    agents: int = 5,
-    events: int = 20,
-    length: int | None = None,
-    length_spread: float = 0.0,
-    depth: int = 2,
-    branching: int = 3,
+    agents: _Size = 5,
+    events: _Size = 20,
+    length: _Size | None = None,
+    length_spread: Finite = 0.0,
+    depth: _Size = 2,
+    branching: _Size = 3,
     topology: str | None = None,
     outcome: Outcome = "linear",
     effects: Effects = "context",
-    interaction: float = 0.0,
-    density: float = 0.2,
-    actions: int = 3,
-    group_size: int = 8,
-    branches: int = 1,
-    noise: float = 0.1,
-    decisive: float = 0.25,
-    value_noise: float = 0.0,
+    interaction: _Interaction = 0.0,
+    density: Finite = 0.2,
+    actions: _Size = 3,
+    group_size: _Size = 8,
+    branches: _Size = 1,
+    noise: Finite = 0.1,
+    decisive: Finite = 0.25,
+    value_noise: Finite = 0.0,
     dense: bool = False,
-    stop_cost: float = 0.0,
-    spawn_effect: float | None = None,
-    spawn_overlap: float = 0.2,
-    spawn_confounding: float = 1.0,
+    stop_cost: Finite = 0.0,
+    spawn_effect: Finite | None = None,
+    spawn_overlap: Finite = 0.2,
+    spawn_confounding: Finite = 1.0,
     overwrite: bool = False,
     threads: Threads = None,
     progress: Progress = None,
@@ -225,30 +226,30 @@ def planted(
 def planted(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,
-    traces: int = 128,
-    seed: int = 0,
-    agents: int = 5,
-    events: int = 20,
-    length: Annotated[int | None, Whole()] = None,
-    length_spread: float = 0.0,
-    depth: int = 2,
-    branching: int = 3,
+    traces: Count = 128,
+    seed: Seed = 0,
+    agents: _Size = 5,
+    events: _Size = 20,
+    length: _Size | None = None,
+    length_spread: Finite = 0.0,
+    depth: _Size = 2,
+    branching: _Size = 3,
     topology: str | None = None,
     outcome: Outcome = "linear",
     effects: Effects = "context",
-    interaction: float = 0.0,
-    density: float = 0.2,
-    actions: int = 3,
-    group_size: int = 8,
-    branches: int = 1,
-    noise: float = 0.1,
-    decisive: float = 0.25,
-    value_noise: float = 0.0,
+    interaction: _Interaction = 0.0,
+    density: Finite = 0.2,
+    actions: _Size = 3,
+    group_size: _Size = 8,
+    branches: _Size = 1,
+    noise: Finite = 0.1,
+    decisive: Finite = 0.25,
+    value_noise: Finite = 0.0,
     dense: bool = False,
-    stop_cost: float = 0.0,
-    spawn_effect: float | None = None,
-    spawn_overlap: float = 0.2,
-    spawn_confounding: float = 1.0,
+    stop_cost: Finite = 0.0,
+    spawn_effect: Finite | None = None,
+    spawn_overlap: Finite = 0.2,
+    spawn_confounding: Finite = 1.0,
     overwrite: bool = False,
     threads: Threads = None,
     progress: Progress = None,
@@ -388,24 +389,6 @@ def planted(
         "spawn_overlap": spawn_overlap,
         "spawn_confounding": spawn_confounding,
     }
-    check_numbers(**whole)
-    if length is not None and length >= 2**31:
-        raise ParameterError(f"length is {length}, expected far less")
-    for name, value in whole.items():
-        if value is None:
-            raise ParameterError(f"{name} is None, expected a whole number")
-        if name not in ("traces", "seed") and value >= 2**31:
-            raise ParameterError(f"{name} is {value}, expected far less")
-    for name, number in (real | spawning).items():
-        if isinstance(number, bool) or not isinstance(number, int | float):
-            raise ParameterError(f"{name} is {number!r}, expected a number")
-    if not 0.0 <= interaction <= 1000.0:  # beyond, sums of pair terms drown the effects, and at last overflow
-        raise ParameterError(f"interaction is {interaction!r}, expected 0 to 1000")
-    if not isinstance(dense, bool):
-        raise ParameterError(f"dense is {dense!r}, expected True or False")
-    for name, word in {"outcome": outcome, "effects": effects, "topology": topology}.items():
-        if not isinstance(word, str) and not (name == "topology" and word is None):
-            raise ParameterError(f"{name} is {word!r}, expected a name")
     memory = io.BytesIO()
     target = memory if path is None else path
     with published(target, overwrite=overwrite) as sink, reporting(progress, "generating") as callback:

@@ -1,15 +1,13 @@
 """Epochs whose best rule of stopping is known: quality on a ladder, and a cost for each epoch."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Count, Seed
+from ..base.arguments import Chance, Finite, Number, Seed, Size
 from ..base.arrays import Floats
-from ..base.errors import ParameterError
-from ..base.text import briefly
 from ..base.verbs import verb
 from ..statistics.regression import sigmoid
 
@@ -17,7 +15,6 @@ from ..statistics.regression import sigmoid
 UP: Final = np.array([0.55, 0.45, 0.6, 0.15, 0.0])
 DOWN: Final = np.array([0.0, 0.05, 0.1, 0.2, 0.45])
 BEGIN: Final = np.array([0.4, 0.3, 0.2, 0.1, 0.0])
-MOST_LEAN: Final = 20
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,13 @@ class StopTruth:
 
 @verb
 def stops(
-    runs: Count = 1000,
+    runs: Size = 1000,
     *,
-    deepest: Count = 8,
-    price: float = 0.06,
-    end: float = 0.1,
-    lean: float = 0.0,
-    runs_per_task: Count = 5,
+    deepest: Size = 8,
+    price: Finite = 0.06,
+    end: Chance = 0.1,
+    lean: Annotated[float, Number(-20, 20)] = 0.0,
+    runs_per_task: Size = 5,
     seed: Seed = 0,
 ) -> tuple[pl.DataFrame, StopTruth]:
     """Draw runs of epochs for which the value of the best rule of stopping is known.
@@ -94,18 +91,6 @@ def stops(
     >>> truth.recorded < truth.fixed < truth.value
     True
     """
-    runs, deepest = int(runs), int(deepest)  # NumPy takes no flag for a size
-    for name, number, least in (
-        ("runs", runs, 1),
-        ("deepest", deepest, 1),
-        ("runs_per_task", runs_per_task, 1),
-    ):
-        if number < least:
-            raise ParameterError(f"{name} is {number}, expected {least} or more")
-    if not 0.0 <= end < 1.0:
-        raise ParameterError(f"end is {end}, expected a chance from 0 to below 1")
-    if isinstance(lean, bool) or not isinstance(lean, int | float) or not abs(lean) <= MOST_LEAN:
-        raise ParameterError(f"lean is {briefly(lean)}, expected a number from -20 to 20")
     hazard = _hazard(end, lean)
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     levels = np.zeros((runs, deepest), np.int64)
