@@ -195,7 +195,7 @@ def test_wrong_options_are_told() -> None:
     ]:
         with pytest.raises(ot.ParameterError, match=message):
             ot.stopping.evaluate_abort(epochs, rule, **options)
-    with pytest.raises(ot.ParameterError, match="rule is of type DataFrame"):
+    with pytest.raises(ot.ParameterError, match="rule is a value of type DataFrame, expected an AbortRule"):
         ot.stopping.abort_looks(epochs, epochs)
 
 

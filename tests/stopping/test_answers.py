@@ -349,7 +349,7 @@ def test_same_seed_same_bits() -> None:
         ({"cost": "token"}, "did you mean 'tokens'?"),
         ({"features": ["x_p"]}, "unknown feature 'x_p'"),
         ({"features": ["trace_id"]}, "expected numbers"),
-        ({"folds": 1}, "folds is 1, expected 2 or more"),
+        ({"folds": 1}, "folds is 1, expected a whole number from 2"),
         ({"problem": "anwser"}, "did you mean 'answer'?"),
         ({"price": 1e308, "cost": "tokens"}, "beyond the range of a float"),
     ],

@@ -139,7 +139,7 @@ def test_evaluation_counts_feasible_and_infeasible_apart() -> None:
 def test_wrong_options_are_told(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ot.ParameterError, match=message):
         ot.stopping.fit_release(pool_of([0.1]), **options)
-    with pytest.raises(ot.ParameterError, match="rule is of type str"):
+    with pytest.raises(ot.ParameterError, match="rule is 'rule', expected a ReleaseRule"):
         ot.stopping.evaluate_release(pool_of([0.1]), "rule")
 
 

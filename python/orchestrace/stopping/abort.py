@@ -2,25 +2,23 @@
 
 import math
 from dataclasses import replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Alpha, Seed
+from ..base.arguments import Alpha, Confidence, Number, Penalty, Seed, Success
 from ..base.arrays import Floats
-from ..base.checks import check_share
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..statistics.folds import keyed_hash
 from ..statistics.learners import one_thread
-from .abort_rule import FITTED, AbortRule, Given, Model, Validity, check_scores
+from .abort_rule import AbortRule, Given, Model, Validity, check_scores
 from .crossed import Crossed
 from .pooled import Pooled
 from .ratio import Ratio, enough
 from .runs import Cost, Runs, one_per_task, uniforms
-from .thresholds import Method, calibration_wanted, check_confident, check_method
+from .thresholds import Method, calibration_wanted, refuse_confidence
 
 Evidence = Literal["auto", "ratio", "survival", "log_odds", "savings"]
 Unit = Literal["task", "run"]
@@ -39,14 +37,14 @@ def fit_abort(
     method: Method = "conformal",
     evidence: Evidence | pl.Expr = "auto",
     alpha: Alpha = 0.1,
-    confidence: float | None = None,
-    fit_share: float | None = None,
+    confidence: Confidence | None = None,
+    fit_share: Annotated[float, Number(above=0, below=1)] | None = None,
     unit: Unit = "task",
     cross: bool = False,
     ties: Ties = "strict",
     cost: Cost = "auto",
-    success: float = 1.0,
-    penalty: float = 1.0,
+    success: Success = 1.0,
+    penalty: Penalty = 1.0,
     seed: Seed = 0,
 ) -> AbortRule:
     """Fit a rule that aborts runs which will fail, and cuts at most a share `alpha` of the successful ones.
@@ -143,19 +141,8 @@ def fit_abort(
     >>> rule.guarantee
     'P(alarm at any epoch | success) <= 0.1, over calibration and a new run from the same source'
     """
-    check_method(method)
-    confidence = check_confident(confidence, method)
-    if fit_share is not None:
-        fit_share = check_share(fit_share, "fit_share", 0.0, 1.0)
+    refuse_confidence(confidence, method)
     kind = _evidence(method, evidence)
-    for name, word, words in (("unit", unit, ("task", "run")), ("ties", ties, ("strict", "random"))):
-        if word not in words:
-            raise ParameterError(unknown_name(name, str(word), list(words)))
-    for name, number in (("success", success), ("penalty", penalty)):
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise ParameterError(f"{name} is {number!r}, expected a finite number")
-    if penalty <= 0.0:
-        raise ParameterError(f"penalty is {penalty!r}, expected a number above 0")
     runs = Runs.of(epochs, cost, float(success))
     runs = runs.take(runs.known)
     check_scores(runs, kind)
@@ -225,8 +212,6 @@ def _evidence(method: str, evidence: object) -> str:
         if method == "ville":
             raise ParameterError("method='ville' needs evidence='ratio' or 'survival', not an expression")
         return str(evidence)
-    if evidence not in FITTED:
-        raise ParameterError(unknown_name("evidence", str(evidence), list(FITTED)))
     if evidence == "auto":
         return "survival" if method == "ville" else "savings"
     if method == "ville" and evidence not in RATIOS:

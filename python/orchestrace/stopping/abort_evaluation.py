@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Resamples, Seed
+from ..base.arguments import Confidence, Resamples, Seed, Success
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
@@ -57,7 +57,7 @@ def evaluate_abort(
     *,
     against: str | None = None,
     cost: Cost = "auto",
-    success: float = 1.0,
+    success: Success = 1.0,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
     seed: Seed = 0,
@@ -126,8 +126,6 @@ def evaluate_abort(
     >>> found.select("far", "power", "early", "saved_failed", "lost").row(0)
     (0.5, 0.5, 0.5, 0.125, 0.0)
     """
-    if isinstance(success, bool) or not isinstance(success, int | float):
-        raise ParameterError(f"success is {success!r}, expected a number")
     named = _named(rules)
     if against is not None and against not in named:
         raise ParameterError(unknown_name("rule", str(against), list(named)))
@@ -246,7 +244,7 @@ def _costs(
 
 
 @verb
-def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: float = 1.0) -> pl.DataFrame:
+def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: Success = 1.0) -> pl.DataFrame:
     """Report for every epoch k what a single look there would be worth.
 
     Parameters
@@ -292,10 +290,6 @@ def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: float = 1.0) 
     >>> ot.stopping.abort_looks(epochs, rule).select("k", "far_look", "auc").rows()
     [(1, 0.4, 1.0), (2, 0.2, 1.0)]
     """
-    if not isinstance(rule, AbortRule):
-        raise ParameterError(f"rule is of type {type(rule).__name__}, expected a rule of fit_abort")
-    if isinstance(success, bool) or not isinstance(success, int | float):
-        raise ParameterError(f"success is {success!r}, expected a number")
     runs = Runs.of(epochs, "epochs", float(success))
     runs = runs.take(runs.known)
     check_scores(runs, rule.evidence)

@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Confidence, Count, Resamples, Seed
+from ..base.arguments import Confidence, Folds, Resamples, Seed
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..base.text import in_json
 from ..base.verbs import verb
 from ..decisions.rows import TIER
 from ..statistics.influence import mean_interval
@@ -84,7 +85,7 @@ def evaluate(
     cost: str = "epochs",
     features: Sequence[str] | None = None,
     trees: bool = False,
-    folds: Count = FOLDS,
+    folds: Folds = FOLDS,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
     seed: Seed = 0,
@@ -155,8 +156,6 @@ def evaluate(
     """
     asked = named(methods)
     regress = regressed_by(trees)
-    if folds < 2:
-        raise ParameterError(f"folds is {folds}, expected 2 or more")
     runs = answers(
         epochs,
         problem=problem,
@@ -182,7 +181,7 @@ def evaluate(
         "version": _core.VERSION,
     }
     same: dict[str, Any] = {
-        "params": json.dumps(options, sort_keys=True),
+        "params": json.dumps(options, sort_keys=True, default=in_json),
         "estimand": estimand,
         "tier": "observed" if estimand == "capped" else "surrogate",
         "horizon": claim.horizon,

@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Count, Seed
+from ..base.arguments import Folds, Seed
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
+from ..base.text import in_json
 from ..base.verbs import verb
 from ..statistics.learners import in_one_order
 from .answer_evaluation import held_out, named
@@ -179,7 +180,9 @@ def fit(
         "trees": trees,
         "version": _core.VERSION,
     }
-    return StoppingRule(method, fitted.constant, json.dumps(told, sort_keys=True), fitted, options)
+    return StoppingRule(
+        method, fitted.constant, json.dumps(told, sort_keys=True, default=in_json), fitted, options
+    )
 
 
 @concerns("O5")
@@ -275,7 +278,7 @@ def export(
     cost: str = "epochs",
     features: Sequence[str] | None = None,
     trees: bool = False,
-    folds: Count = FOLDS,
+    folds: Folds = FOLDS,
     seed: Seed = 0,
 ) -> pl.DataFrame:
     """Make training rows for a stopping head, each valued by a fit that leaves its task out.

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
+from ..base.arguments import Number
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
@@ -127,12 +128,10 @@ def answers(
     Raises
     ------
     ParameterError
-        An unknown word, a price that is no number, or a feature that the frame does not have.
+        A price that is no number, or a feature that the frame does not have.
     SchemaError
         Epochs that contradict each other, or that lack what the problem needs.
     """
-    if problem not in ("answer", "abort"):
-        raise ParameterError(unknown_name("problem", str(problem), ["answer", "abort"]))
     rows = check_epochs(epochs)
     k = rows["k"].to_numpy().astype(np.int64)
     start = np.flatnonzero(k == 1)
@@ -205,12 +204,12 @@ def _cost(rows: pl.DataFrame, cost: str) -> Floats:
     return column.cast(pl.Float64).to_numpy().astype(np.float64)
 
 
-def _spent(rows: pl.DataFrame, price: object, cost: str) -> Floats:
+def _spent(rows: pl.DataFrame, price: Price, cost: str) -> Floats:
     """What was spent up to each row, at the price of one unit of cost, or of several."""
     prices = dict(price) if isinstance(price, Mapping) else {cost: price}
     spent = np.zeros(rows.height)
     for name, one in prices.items():
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0.0 <= one < math.inf:
+        if not Number(0).has(one):
             raise ParameterError(
                 f"price is {briefly(one)}, expected a finite number from 0, or numbers by cost"
             )

@@ -13,10 +13,9 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Count, Seed
+from ..base.arguments import Folds, Seed
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..statistics.learners import in_one_order
 from ..statistics.regression import logistic, sigmoid
@@ -28,7 +27,6 @@ Estimand = Literal["capped", "uncapped"]
 Needs = Literal["nothing", "stop", "next", "end"]
 """What of a run must be recorded for the payoff of a rule to be known."""
 
-ESTIMANDS: Final = ("capped", "uncapped")
 FOLDS: Final = 5
 PULL: Final = 1.0
 """Penalty of the logistic regression, on standardized columns."""
@@ -67,7 +65,7 @@ class Claim:
 @verb
 @in_one_order
 def overlap(
-    epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: Count = FOLDS, seed: Seed = 0
+    epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: Folds = FOLDS, seed: Seed = 0
 ) -> pl.DataFrame:
     """Report up to which epoch recordings support claims about runs that go on past their recorded stop.
 
@@ -109,8 +107,6 @@ def overlap(
     >>> ot.stopping.overlap(epochs).filter("claimed")["k"].to_list()
     [1, 2, 3, 4, 5, 6, 7, 8]
     """
-    if folds < 2:
-        raise ParameterError(f"folds is {folds}, expected 2 or more")
     chosen = None if features is None else tuple(features)
     runs = answers(
         epochs, problem="answer", price=0.0, cost="epochs", folds=folds, seed=seed, features=chosen
@@ -124,10 +120,8 @@ def claimed(runs: Answers, estimand: Estimand, problem: str) -> Claim:
     Raises
     ------
     ParameterError
-        An unknown word, or a problem whose stops cannot be lifted.
+        A problem whose stops cannot be lifted.
     """
-    if estimand not in ESTIMANDS:
-        raise ParameterError(unknown_name("estimand", str(estimand), list(ESTIMANDS)))
     if estimand == "uncapped" and problem != "answer":
         raise ParameterError(
             f"estimand is 'uncapped' with problem '{problem}', expected problem 'answer':"

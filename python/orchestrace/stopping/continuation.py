@@ -17,7 +17,6 @@ import numpy as np
 import polars as pl
 
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_flags
 from ..statistics.learners import learner, one_thread
 from .answers import Answers
 from .designs import Basis, of_cells, summed
@@ -98,7 +97,6 @@ def of_trees(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
 
 def regressed_by(trees: bool) -> Regress:
     """The regression that learned rules use."""
-    check_flags(trees=trees)
     return of_trees if trees else of_ridge
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 import polars as pl
 
+from ..base.arguments import ColumnName
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.verbs import verb
@@ -80,12 +81,12 @@ _JUDGMENTS: Final[tuple[tuple[str, pl.Expr, str], ...]] = (
 def from_frame(
     frame: pl.DataFrame,
     *,
-    run: str = "run",
-    step: str = "step",
-    score: str = "score",
-    success: str | None = "success",
-    tokens: str | None = None,
-    task: str | None = None,
+    run: ColumnName = "run",
+    step: ColumnName = "step",
+    score: ColumnName = "score",
+    success: ColumnName | None = "success",
+    tokens: ColumnName | None = None,
+    task: ColumnName | None = None,
 ) -> pl.DataFrame:
     """Make epochs of a table that has one row per step of a run.
 
@@ -170,12 +171,12 @@ def from_frame(
 def quarantined(
     frame: pl.DataFrame,
     *,
-    run: str = "run",
-    step: str = "step",
-    score: str = "score",
-    success: str | None = "success",
-    tokens: str | None = None,
-    task: str | None = None,
+    run: ColumnName = "run",
+    step: ColumnName = "step",
+    score: ColumnName = "score",
+    success: ColumnName | None = "success",
+    tokens: ColumnName | None = None,
+    task: ColumnName | None = None,
 ) -> pl.DataFrame:
     """List the runs that `from_frame` leaves out, and why.
 
@@ -221,13 +222,11 @@ def _judged(
     task: str | None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows ``run task k s y odd tokens``, in order of the frame, and the runs that cannot be used."""
-    if not isinstance(frame, pl.DataFrame):
-        raise ParameterError(f"frame is of type {type(frame).__name__}, expected a frame")
     named = {"run": run, "step": step, "score": score, "success": success, "tokens": tokens, "task": task}
     for option, name in named.items():
         if name is None and option in ("success", "tokens", "task"):
             continue
-        if not isinstance(name, str) or name not in frame.columns:
+        if name not in frame.columns:
             raise ParameterError(f"{option}: {unknown_name('column', str(name), frame.columns)}")
     for option in ("step", "score", "tokens"):
         kind = frame.schema[str(named[option])] if named[option] is not None else pl.Float64()

@@ -4,8 +4,7 @@ from typing import Final
 
 import polars as pl
 
-from ..base.checks import check_numbers
-from ..base.errors import ParameterError
+from ..base.arguments import Size
 from ..base.verbs import verb
 from .runs import Cost, check_cost, check_epochs
 
@@ -16,7 +15,7 @@ _SMALL: Final = 2.0**-64
 
 
 @verb
-def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "auto") -> pl.DataFrame:
+def features(epochs: pl.DataFrame, *, k_max: Size | None = None, cost: Cost = "auto") -> pl.DataFrame:
     """Compute the features of every epoch from this epoch and those before it.
 
     Parameters
@@ -62,10 +61,6 @@ def features(epochs: pl.DataFrame, *, k_max: int | None = None, cost: Cost = "au
     >>> table.select(pl.col("x_s_mean", "x_s_delta", "x_s_ewm").round(3)).rows()
     [(0.5, 0.0, 0.5), (0.6, 0.2, 0.56), (0.5, -0.4, 0.482)]
     """
-    if k_max is not None:
-        check_numbers(k_max=k_max)
-        if k_max < 1:
-            raise ParameterError(f"k_max is {k_max}, expected a whole number from 1")
     rows = check_epochs(epochs)
     spent = check_cost(rows, cost)
     most = k_max if k_max is not None else rows["k"].max()

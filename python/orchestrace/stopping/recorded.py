@@ -1,6 +1,5 @@
 """Epochs of recordings: where each run could have been stopped, and what was known there."""
 
-import math
 from collections.abc import Mapping
 from typing import Final, Literal
 
@@ -8,6 +7,7 @@ import numpy as np
 import polars as pl
 
 from .. import _core
+from ..base.arguments import Number
 from ..base.division import Arguments, Division, Order, Pieces
 from ..base.engines import RunBy
 from ..base.errors import ParameterError
@@ -122,7 +122,7 @@ def epochs(
     return _with_missing(_left(_laid_out(rows), budgets))
 
 
-def _budgets(budget: object) -> dict[str, float]:
+def _budgets(budget: float | Mapping[str, float] | None) -> dict[str, float]:
     """What may be spent, by cost."""
     if budget is None:
         return {}
@@ -130,7 +130,7 @@ def _budgets(budget: object) -> dict[str, float]:
     for name, most in (budget if isinstance(budget, Mapping) else {"tokens": budget}).items():
         if name not in COSTS:
             raise ParameterError(unknown_name("cost", str(name), list(COSTS)))
-        if isinstance(most, bool) or not isinstance(most, int | float) or not 0.0 < most < math.inf:
+        if not Number(above=0).has(most):
             raise ParameterError(f"budget is {briefly(most)} {name}, expected a finite number above 0")
         told[name] = most
     return told

@@ -7,9 +7,8 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Alpha, Confidence, Seed
+from ..base.arguments import Alpha, Confidence, Seed, Success
 from ..base.arrays import Floats
-from ..base.errors import ParameterError
 from ..base.verbs import verb
 from ..decisions.rows import params_text
 from ..statistics.influence import mean_interval
@@ -162,7 +161,7 @@ def fit_release(
     *,
     method: Release = "conformal",
     alpha: Alpha = 0.1,
-    success: float = 1.0,
+    success: Success = 1.0,
     seed: Seed = 0,
 ) -> ReleaseRule:
     """Fit a rule that releases an answer early, and on unsolvable tasks at most for a share `alpha`.
@@ -212,8 +211,6 @@ def fit_release(
     >>> ot.stopping.fit_release(ot.stopping.from_frame(pool), alpha=0.1).reason
     'calibration.small'
     """
-    if isinstance(success, bool) or not isinstance(success, int | float):
-        raise ParameterError(f"success is {success!r}, expected a number")
     runs = Runs.of(epochs, "epochs", float(success))
     check_scores(runs, "auto")
     runs = runs.take(runs.known)
@@ -237,7 +234,7 @@ def _solvable(runs: Runs) -> Any:
 
 @verb
 def evaluate_release(
-    epochs: pl.DataFrame, rule: ReleaseRule, *, success: float = 1.0, confidence: Confidence = 0.95
+    epochs: pl.DataFrame, rule: ReleaseRule, *, success: Success = 1.0, confidence: Confidence = 0.95
 ) -> pl.DataFrame:
     """Evaluate a release rule on runs of tasks that are not in its pool.
 
@@ -286,10 +283,6 @@ def evaluate_release(
     >>> ot.stopping.evaluate_release(epochs, rule).select("quantity", "value").rows()
     [('released_infeasible', 0.0), ('released_feasible', 1.0), ('correct', 1.0), ('epochs', 1.0)]
     """
-    if not isinstance(rule, ReleaseRule):
-        raise ParameterError(f"rule is of type {type(rule).__name__}, expected a rule of fit_release")
-    if isinstance(success, bool) or not isinstance(success, int | float):
-        raise ParameterError(f"success is {success!r}, expected a number")
     runs = Runs.of(epochs, "epochs", float(success))
     runs = runs.take(runs.known)
     at = runs.first(releases_of(rule, runs)["release"].to_numpy())

@@ -4,10 +4,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from ..base.arguments import Alpha
-from ..base.checks import check_share
+from ..base.arguments import Alpha, Confidence
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 from ..base.verbs import verb
 
 Method = Literal["ville", "conformal", "pac"]
@@ -40,7 +38,7 @@ def _tolerance(n: int, rate: float, chance: float) -> int | None:
 
 
 @verb
-def calibration_needed(alpha: Alpha, *, method: Method = "pac", confidence: float | None = None) -> int:
+def calibration_needed(alpha: Alpha, *, method: Method = "pac", confidence: Confidence | None = None) -> int:
     """Compute how many successful calibration runs a threshold needs at least.
 
     Parameters
@@ -76,8 +74,7 @@ def calibration_needed(alpha: Alpha, *, method: Method = "pac", confidence: floa
     >>> [ot.stopping.calibration_needed(alpha) for alpha in (0.05, 0.1, 0.2)]
     [116, 49, 20]
     """
-    check_method(method)
-    confidence = check_confident(confidence, method)
+    refuse_confidence(confidence, method)
     if method == "ville":
         return 0
     if method == "pac":
@@ -104,16 +101,7 @@ def _fewest(rate: float, chance: float) -> int:
     return int(np.ceil(np.log(chance) / np.log1p(-rate) * (1.0 - 1e-12)))
 
 
-def check_confident(confidence: object, method: str) -> float | None:
-    """None, or a share of calibrations, which ``conformal`` alone takes."""
-    if confidence is None:
-        return None
-    if method != "conformal":
+def refuse_confidence(confidence: float | None, method: Method) -> None:
+    """Refuse a confidence of any method but ``conformal``."""
+    if confidence is not None and method != "conformal":
         raise ParameterError(f"confidence is for method='conformal', not '{method}': leave it out")
-    return check_share(confidence, "confidence", 0.0, 1.0)
-
-
-def check_method(method: object) -> None:
-    """Refuse words that are no method."""
-    if method not in METHODS:
-        raise ParameterError(unknown_name("method", str(method), list(METHODS)))
