@@ -533,7 +533,7 @@ def test_mistakes() -> None:
         ("spawn", {"source": "turn"}, "only 'stop' has epochs"),
         ("stop", {"source": "drfat"}, "did you mean 'draft'"),
         ("aggregate", {"rule": "bset"}, "did you mean 'best'"),
-        ("spawn", {"bounds": (1.0, 0.0)}, "expected the least reward first"),
+        ("spawn", {"bounds": (1.0, 0.0)}, "expected two numbers, the least first"),
         ("communicate", {"bounds": (0.9, 0.95)}, "beyond bounds"),
         ("aggregate", {"bounds": (0.9, 0.95)}, "beyond bounds"),
         ("spawn", {"confidence": 2.0}, "confidence is 2.0"),

@@ -372,7 +372,7 @@ def test_no_partner_no_number() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"treatment": "spawn"}, "treatment is of type str, expected an expression"),
+        ({"treatment": "spawn"}, "treatment is 'spawn', expected an expression of Polars"),
         ({"treatment": pl.col("typ") == "spawn"}, "treatment: unknown column 'typ'; did you mean 'type'"),
         ({"treatment": pl.col("type")}, "treatment gives String, expected true or false"),
         ({"treatment": pl.col("type") > 3}, "treatment: "),

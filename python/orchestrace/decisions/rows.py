@@ -13,6 +13,7 @@ import polars as pl
 from .. import _core
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS, SCHEMAS, unknown_name
+from ..base.text import in_json
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
 from ..corpus.reward import Reward, amounts
@@ -266,19 +267,14 @@ def delegate_role() -> pl.Expr:
 _BUCKETS: Final = {"step": "position", "budget": "tokens_before"}
 
 
-def flag(rows: pl.DataFrame, expression: object, name: str) -> pl.Series:
+def flag(rows: pl.DataFrame, expression: pl.Expr, name: str) -> pl.Series:
     """What an expression of a caller says of every row: true, false or null.
 
     Raises
     ------
     ParameterError
-        It is no expression, names an unknown column, or does not give one truth value per row.
+        It names an unknown column, or does not give one truth value per row.
     """
-    if not isinstance(expression, pl.Expr):
-        raise ParameterError(
-            f"{name} is of type {type(expression).__name__}, expected an expression of Polars,"
-            " as in pl.col('type') == 'spawn'"
-        )
     found = _evaluated(rows, expression, name)
     if found.dtype not in (pl.Boolean, pl.Null):
         raise ParameterError(f"{name} gives {found.dtype}, expected true or false for every decision")
@@ -333,4 +329,6 @@ def params_text(params: Mapping[str, object]) -> str:
             return None
         return value
 
-    return json.dumps({key: plain(params[key]) for key in sorted(params)}, default=str, ensure_ascii=False)
+    return json.dumps(
+        {key: plain(params[key]) for key in sorted(params)}, default=in_json, ensure_ascii=False
+    )

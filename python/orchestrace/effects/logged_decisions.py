@@ -131,14 +131,12 @@ def _both(a: pl.Series, b: pl.Series) -> pl.Series:
     return a & b
 
 
-def _typed(decisions: object, order: str, reward: object) -> pl.DataFrame:
-    if not isinstance(decisions, pl.DataFrame):
-        raise ParameterError(f"decisions is of type {type(decisions).__name__}, expected a frame")
+def _typed(decisions: pl.DataFrame, order: str, reward: str | None) -> pl.DataFrame:
     for name in ("trace", "task_id", "action", *(() if reward is not None else ("outcome",))):
         if name not in decisions.columns:
             raise SchemaError(f"decisions has no column '{name}': {_SHAPE}")
-    if reward is not None and (not isinstance(reward, str) or reward not in decisions.columns):
-        raise ParameterError("reward: " + unknown_name("column", str(reward), decisions.columns))
+    if reward is not None and reward not in decisions.columns:
+        raise ParameterError("reward: " + unknown_name("column", reward, decisions.columns))
     rows = decisions
     for name in ("task_id", "action", *(("trace_id",) if "trace_id" in rows.columns else ())):
         kind = rows.schema[name]

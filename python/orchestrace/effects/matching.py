@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Seed
+from ..base.arguments import Confidence, Positive, Seed
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
@@ -72,7 +72,7 @@ def matched(
     stages: Sequence[Stage] = STAGES,
     within: Within = "task",
     features: Sequence[str] = FEATURES,
-    caliper: float = 0.25,
+    caliper: Positive = 0.25,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
 ) -> pl.DataFrame:
@@ -172,8 +172,6 @@ def matched(
     >>> table.select("stage", "tier", pl.col("n_treated") > 100, pl.col("stderr") < 0.3).row(-1)
     ('combined', 'observed', True, True)
     """
-    if isinstance(caliper, bool) or not (isinstance(caliper, int | float) and 0.0 < caliper < float("inf")):
-        raise ParameterError(f"caliper is {caliper!r}, expected a number above 0")
     wanted = [stages] if isinstance(stages, str) else list(stages)
     for stage in wanted:
         if stage not in STAGES:

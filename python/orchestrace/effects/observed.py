@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Number
+from ..base.arguments import ColumnName, Confidence, Number
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
@@ -235,7 +235,7 @@ def delegation(
     corpus: Corpus,
     *,
     reward: Reward = "team",
-    subtask: str = "subtask_id",
+    subtask: ColumnName = "subtask_id",
     delegate: Literal["agent", "role"] = "agent",
     confidence: Confidence = 0.95,
 ) -> pl.DataFrame:
@@ -298,8 +298,8 @@ def delegation(
     (True, ['s1'])
     """
     rows = decision_rows(corpus, reward)
-    if not isinstance(subtask, str) or subtask not in rows.columns:
-        raise ParameterError("subtask: " + unknown_name("column", str(subtask), rows.columns))
+    if subtask not in rows.columns:
+        raise ParameterError("subtask: " + unknown_name("column", subtask, rows.columns))
     given = rows.filter(delegations() & pl.col("reward").is_not_null()).with_columns(
         subtask=pl.col(subtask).cast(pl.String), delegate="to" if delegate == "agent" else delegate_role()
     )

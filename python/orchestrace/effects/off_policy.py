@@ -2,15 +2,27 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Confidence, Count, Resamples, Seed
+from ..base.arguments import (
+    Amount,
+    Bounds,
+    Confidence,
+    Discount,
+    Folds,
+    Number,
+    Penalty,
+    Positive,
+    Resamples,
+    Seed,
+    Size,
+)
 from ..base.arrays import Floats
-from ..base.checks import check_range
+from ..base.checks import held_within
 from ..base.errors import ParameterError
 from ..base.text import briefly
 from ..base.verbs import verb
@@ -24,7 +36,7 @@ from .action_tables import ActionTable, ByAction, check_number_of_actions, model
 from .logged_decisions import Log, Unit, logged
 from .outcome_regression import buckets_of, fitted_returns, returns_where_followed
 from .policy_estimators import Terms, Weights, bound_terms, direct_terms, returns, terms_of, unsupported
-from .policy_options import Setting, check_options, number_option, regression_columns
+from .policy_options import Setting, check_unit, regression_columns
 
 FOLDS: Final = 5
 SWITCH_QUANTILE: Final = 0.95
@@ -76,22 +88,22 @@ def policy_values(
     policy: ByAction,
     *,
     unit: Unit = "decision",
-    at: Count = 1,
+    at: Size = 1,
     order: str = "seq",
     reward: str | None = None,
-    discount: float = 1.0,
+    discount: Discount = 1.0,
     outcome_model: ByAction | None = None,
     features: Sequence[str] | None = None,
     buckets: Sequence[str] | None = None,
     actions: Sequence[str] | None = None,
-    bounds: tuple[float, float] | None = None,
-    clip: float | None = None,
-    tau: float | None = None,
-    min_ess: float = 30.0,
-    max_share: float = 0.2,
-    max_unsupported: float = 0.05,
-    folds: Count = FOLDS,
-    penalty: float = 1.0,
+    bounds: Bounds | None = None,
+    clip: Positive | None = None,
+    tau: Annotated[float, Number(0, infinite=True)] | None = None,
+    min_ess: Amount = 30.0,
+    max_share: Amount = 0.2,
+    max_unsupported: Amount = 0.05,
+    folds: Folds = FOLDS,
+    penalty: Penalty = 1.0,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
     seed: Seed = 0,
@@ -211,15 +223,9 @@ def policy_values(
     >>> [row["lower"] < exact < row["upper"] for row in table.filter(tier="observed").rows(named=True)]
     [True, True, True, True]
     """
-    check_options(unit, at, folds, reward, discount)
-    least, share, mass, pull = (
-        number_option(min_ess, "min_ess", 0.0),
-        number_option(max_share, "max_share", 0.0),
-        number_option(max_unsupported, "max_unsupported", 0.0),
-        number_option(penalty, "penalty", 0.0, open=True),
-    )
-    cut = None if clip is None else number_option(clip, "clip", 0.0, open=True)
-    switch = None if tau is None else number_option(tau, "tau", 0.0, infinite=True)
+    check_unit(unit, at, reward, discount)
+    least, share, mass, pull = map(float, (min_ess, max_share, max_unsupported, penalty))
+    cut, switch = (None if one is None else float(one) for one in (clip, tau))
     log = logged(decisions, unit=unit, at=at, order=order, reward=reward)
     columns = regression_columns(log.rows, features)
     given = policy_table(log.rows, policy, actions)
@@ -278,13 +284,13 @@ def policy_values(
         return _table(names, wide, target, q, followed, support, (least, share, mass), limits, setting, told)
 
 
-def _limits(log: Log, bounds: object, setting: Setting) -> tuple[float, float] | None:
+def _limits(log: Log, bounds: Bounds | None, setting: Setting) -> tuple[float, float] | None:
     """Least and greatest possible return; None where the caller does not say."""
     if bounds is None:
         return None
     _, total = returns(log, setting.discount)
     low, high = (float(total.min()), float(total.max())) if len(log) else (math.inf, -math.inf)
-    return check_range(bounds, low, high, "returns")
+    return held_within(bounds, low, high, "returns")
 
 
 def _renumbered(log: Log, names: tuple[str, ...]) -> Log:

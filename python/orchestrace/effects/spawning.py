@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Count, Number, Seed
+from ..base.arguments import Bounds, Confidence, Folds, Number, Penalty, PositiveShare, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import check_range
+from ..base.checks import held_within
 from ..base.errors import ParameterError
 from ..base.taxonomy import concerns
 from ..base.verbs import verb
@@ -59,12 +59,12 @@ def spawn(
     features: Sequence[str] = FEATURES,
     propensity: Propensity | pl.Expr = "auto",
     eta: Annotated[float, Number(above=0, below=0.5)] = 0.05,
-    min_overlap: float = 0.5,
-    bounds: tuple[float, float] | None = None,
+    min_overlap: PositiveShare = 0.5,
+    bounds: Bounds | None = None,
     monotone: bool = False,
     costs: bool = True,
-    folds: Count = 5,
-    penalty: float = 1.0,
+    folds: Folds = 5,
+    penalty: Penalty = 1.0,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
 ) -> pl.DataFrame:
@@ -160,14 +160,6 @@ def spawn(
     >>> bool(((table["upper"] - table["lower"])[1] - 1.0) < 1e-12)  # what b - a leaves open
     True
     """
-    if folds < 2:
-        raise ParameterError(f"folds is {folds}, expected a whole number from 2")
-    if not (
-        not isinstance(min_overlap, bool) and isinstance(min_overlap, int | float) and 0 < min_overlap <= 1
-    ):
-        raise ParameterError(f"min_overlap is {min_overlap!r}, expected a number above 0, at most 1")
-    if isinstance(penalty, bool) or not (isinstance(penalty, int | float) and 0.0 < penalty < float("inf")):
-        raise ParameterError(f"penalty is {penalty!r}, expected a number above 0")
     rows = decision_rows(corpus, reward)
     columns = named_columns(rows, features, "features")
     label = reward if isinstance(reward, str) else " + ".join(f"{w}*{n}" for n, w in reward.items())
@@ -259,14 +251,14 @@ def _tells(rows: pl.DataFrame, treated: pl.Series) -> bool:
     return all(len(arm) <= 1 for arm in arms) and arms[0] != arms[1]
 
 
-def reward_limits(rows: pl.DataFrame, bounds: object) -> tuple[float, float] | None:
+def reward_limits(rows: pl.DataFrame, bounds: Bounds | None) -> tuple[float, float] | None:
     """Least and greatest possible reward; None where they are not known."""
     known = rows["reward"].drop_nulls()
     low, high = (known.min(), known.max()) if known.len() else (0.0, 0.0)
     assert isinstance(low, float) and isinstance(high, float)
     if bounds is None:
         return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else None
-    return check_range(bounds, low, high)
+    return held_within(bounds, low, high)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arguments import Confidence, Seed
+from ...base.arguments import Bounds, Confidence, Seed
 from ...base.division import Arguments, Division, Order, Pieces
 from ...base.engines import RunBy
 from ...base.errors import ParameterError
@@ -69,7 +69,7 @@ def table(
     reward: Reward | None = "team",
     context: Source = "auto",
     credits: pl.DataFrame | pl.LazyFrame | None = None,
-    bounds: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
     source: EpochSource | None = None,
     rule: Literal["best", "majority", "mean", "confidence"] = "confidence",
     confidence: Confidence = 0.95,
