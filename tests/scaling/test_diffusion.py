@@ -44,9 +44,9 @@ def test_rollouts_needed_are_the_formula(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 0}, "n is 0, expected 1 or more"),
+        ({"n": 0}, "n is 0, expected a whole number from 1"),
         ({"n": 2.5}, "n is 2.5, expected a whole number"),
-        ({"n": 5, "block": 0}, "block is 0, expected 1 or more"),
+        ({"n": 5, "block": 0}, "block is 0, expected a whole number from 1"),
         ({"n": 5, "noise": -1.0}, "noise is -1.0"),
         ({"n": 5, "noise": math.inf}, "noise is inf"),
         ({"n": 5, "alpha": 0.0}, "alpha is 0.0"),
@@ -148,11 +148,11 @@ def test_seeds_and_threads() -> None:
     [
         ({"lengths": []}, "lengths is empty"),
         ({"lengths": [0, 8]}, "lengths has 0"),
-        ({"lengths": [8.5]}, "lengths is 8.5, expected a whole number"),
-        ({"source": "recorded"}, "unknown source 'recorded'"),
+        ({"lengths": [8.5]}, "lengths has 8.5, expected a whole number"),
+        ({"source": "recorded"}, "source is 'recorded', expected"),
         ({"noise": -1}, "noise is -1"),
         ({"block": 0}, "block is 0"),
-        ({"rollouts": 1}, "rollouts is 1, expected 2 or more"),
+        ({"rollouts": 1}, "rollouts is 1, expected a whole number from 2"),
         ({"replicates": 0}, "replicates is 0"),
         ({"source": "simulated", "method": "flow"}, "need source='planted'"),
         ({"method": "flow", "block": 4}, "takes the place of a method"),

@@ -332,8 +332,8 @@ def test_a_corpus_is_measured_first() -> None:
         ({"n_agents": [1]}, {"against": "Kimi K2.6"}, "envelope 'Kimi K2.6' may be several: Kimi K2.6 Agent"),
         ({"n_agents": [1]}, {"against": "MALTT"}, "unknown envelope 'MALTT'; did you mean 'MALT'? (35 are"),
         ({"n_agents": [1]}, {"against": ""}, "against is '', expected the name of an envelope"),
-        ({"n_agents": [1]}, {"against": 3}, "against is 3, expected the name of an envelope"),
-        ({"n_agents": [1]}, {"by": "run"}, "unknown by 'run'"),
+        ({"n_agents": [1]}, {"against": 3}, "against is 3, expected text"),
+        ({"n_agents": [1]}, {"by": "run"}, "by is 'run', expected 'trace' or 'axis'"),
         ({"n_agents": [1]}, {"min_axes": 0}, "min_axes is 0, expected 1 to 8"),
         ({"n_agents": [1]}, {"min_axes": 9}, "min_axes is 9, expected 1 to 8"),
         ({"n_agents": [1]}, {"min_axes": 1.5}, "min_axes is 1.5, expected a whole number"),
@@ -346,7 +346,7 @@ def test_a_corpus_is_measured_first() -> None:
         ({"tokens": [1.0, float("nan")]}, {}, "data.tokens has the value nan, expected numbers of 0 or more"),
         ({"tokens": [float("inf")]}, {}, "data.tokens has the value inf"),
         ({"tokens": ["many"]}, {}, "data.tokens has type String, expected numbers"),
-        ({"n_agents": [1]}, {"published": 3}, "published is of type int, expected a frame of envelopes"),
+        ({"n_agents": [1]}, {"published": 3}, "published is 3, expected a frame or None"),
         ({"n_agents": [1]}, {"published": pl.DataFrame({"a": [1]})}, "published has no column 'system'"),
         ({"n_agents": [1]}, {"published": pl.DataFrame({"system": ["a"]})}, "published has no axis of scale"),
         (
@@ -363,7 +363,7 @@ def test_mistakes_are_told_in_one_line(data: Any, options: dict[str, Any], messa
 
 
 def test_what_is_no_frame_is_refused() -> None:
-    with pytest.raises(ot.ParameterError, match="data is of type list, expected a Polars frame"):
+    with pytest.raises(ot.ParameterError, match="data is \\[1, 2\\], expected a corpus or a frame"):
         ot.scaling.gap([1, 2])  # type: ignore[arg-type]
 
 

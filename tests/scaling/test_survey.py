@@ -184,7 +184,7 @@ def test_what_is_no_folder_is_told(folder: Path) -> None:
         ot.scaling.survey(folder / "papers.csv")
     with pytest.raises(ot.InputError, match="no such folder: 'nowhere'"):
         ot.scaling.survey("nowhere")
-    with pytest.raises(ot.ParameterError, match="path is of type int"):
+    with pytest.raises(ot.ParameterError, match="path is 3, expected text or a path"):
         ot.scaling.survey(3)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,6 @@ import polars as pl
 
 from .. import _core
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.pieces import core_frames
 from ..schedules.scheduling import timing_options
 
@@ -97,7 +96,6 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
     >>> scale["n_agents"].to_list() == corpus.traces.select("n_agents").collect()["n_agents"].to_list()
     True
     """
-    check_corpus(corpus)
     options = timing_options("auto", None, False)
     measured = core_frames(corpus, lambda store: _core.trace_metrics(store, _GROUPS, tools={}, **options))
     # a run in which nobody acts or is spawned has no peak, and without an agent there is no tree of spawns

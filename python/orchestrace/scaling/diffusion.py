@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal, overload
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Resamples, Seed, Threads, Whole
-from ..base.checks import check_numbers
+from ..base.arguments import Alpha, Amount, Confidence, Power, Resamples, Seed, Size, Threads, Whole
+from ..base.checks import expect, expect_each
 from ..base.errors import ParameterError
 from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
@@ -17,7 +17,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..credit.verb import credit
-from ..statistics.influence import check_confidence, mean_interval
+from ..statistics.influence import mean_interval
 from ..synthetic.planting import planted
 from .laws import REASONS, fit_law
 
@@ -51,25 +51,25 @@ _SLOPE: Final = {
 
 @overload
 def rollouts_needed(
-    n: int, *, block: int | None = None, noise: float = 0.0, alpha: float = 0.05, power: float = 0.8
+    n: int, *, block: Size | None = None, noise: Amount = 0.0, alpha: Alpha = 0.05, power: Power = 0.8
 ) -> int: ...
 @overload
 def rollouts_needed(
     n: Sequence[int],
     *,
-    block: int | None = None,
-    noise: float = 0.0,
-    alpha: float = 0.05,
-    power: float = 0.8,
+    block: Size | None = None,
+    noise: Amount = 0.0,
+    alpha: Alpha = 0.05,
+    power: Power = 0.8,
 ) -> list[int]: ...
 @verb
 def rollouts_needed(
     n: int | Sequence[int],
     *,
-    block: Annotated[int | None, Whole()] = None,
-    noise: float = 0.0,
-    alpha: float = 0.05,
-    power: float = 0.8,
+    block: Size | None = None,
+    noise: Amount = 0.0,
+    alpha: Alpha = 0.05,
+    power: Power = 0.8,
 ) -> int | list[int]:
     """Compute how many rollouts broadcast credit needs to show what one of n equal units contributes.
 
@@ -110,14 +110,10 @@ def rollouts_needed(
     >>> ot.scaling.rollouts_needed(4000, block=10)
     79
     """
-    _check_noise(noise)
     reach = _reach(alpha, power)
     if isinstance(n, Sequence):
         return [rollouts_needed(one, block=block, noise=noise, alpha=alpha, power=power) for one in n]
-    check_numbers(n=n)
-    for name, value in (("n", n), ("block", block)):
-        if value == 0 or (value is None and name == "n"):
-            raise ParameterError(f"{name} is {value}, expected 1 or more")
+    expect("n", n, Whole(1))
     units = n if block is None else min(n, block)
     if not math.isfinite(reach * reach * (units + noise * noise)):
         raise ParameterError(f"noise is {noise}, expected a number whose square a float can hold")
@@ -170,13 +166,13 @@ def diffusion_law(
     source: Source = "planted",
     method: str = "broadcast",
     params: Mapping[str, Any] | None = None,
-    block: int | None = None,
-    noise: float = 0.0,
-    rollouts: int = 400,
-    replicates: int = 10,
-    group_size: int = 1,
+    block: Size | None = None,
+    noise: Amount = 0.0,
+    rollouts: Annotated[int, Whole(2)] = 400,
+    replicates: Size = 10,
+    group_size: Size = 1,
     n_boot: Resamples = 1000,
-    confidence: float = 0.95,
+    confidence: Confidence = 0.95,
     seed: Seed = 0,
     threads: Threads = None,
 ) -> DiffusionLaw:
@@ -239,15 +235,6 @@ def diffusion_law(
     [32, 126, 503]
     """
     sizes = _check_lengths(lengths)
-    _check_noise(noise)
-    counts = {"block": block, "rollouts": rollouts, "replicates": replicates, "group_size": group_size}
-    check_numbers(**counts)
-    for name, value in counts.items():
-        if value == 0 or (value is None and name != "block"):
-            raise ParameterError(f"{name} is {value}, expected 1 or more")
-    if rollouts < 2:
-        raise ParameterError("rollouts is 1, expected 2 or more")
-    level = check_confidence(confidence)
     if source == "simulated" and (method != "broadcast" or params or group_size != 1):
         raise ParameterError("method, params and group_size need source='planted'")
     if source == "planted" and block is not None:
@@ -267,9 +254,9 @@ def diffusion_law(
             found.append((replicate, n, correlation, sigma))
     types = {"replicate": pl.UInt32(), "n": pl.UInt32(), "correlation": pl.Float64(), "sigma": pl.Float64()}
     measured = pl.DataFrame(found, types, orient="row").with_columns(pl.col("correlation").fill_nan(None))
-    curve = _curve(measured, block, noise, level)
+    curve = _curve(measured, block, noise, confidence)
     name = method if block is None else f"block of {block}"
-    slope = _slope(measured, curve, n_boot, level, seed)
+    slope = _slope(measured, curve, n_boot, confidence, seed)
     row = {"source": source, "method": name, "n_replicates": replicates, **slope}
     return DiffusionLaw(
         points=measured.drop("sigma"), curve=curve, slope=pl.DataFrame([row], _SLOPE, orient="row")
@@ -411,16 +398,8 @@ def _check_lengths(lengths: Sequence[int]) -> list[int]:
     given = [lengths] if isinstance(lengths, int) else list(lengths)
     if not given:
         raise ParameterError("lengths is empty, expected numbers of events")
-    for n in given:
-        check_numbers(lengths=n)
-        if n is None or not 1 <= n < 2**31:
-            raise ParameterError(f"lengths has {n}, expected whole numbers of events from 1")
+    expect_each("lengths", given, Whole(1, 2**31 - 1))
     return sorted({int(n) for n in given})
-
-
-def _check_noise(noise: object) -> None:
-    if isinstance(noise, bool) or not isinstance(noise, int | float) or not 0.0 <= noise < math.inf:
-        raise ParameterError(f"noise is {noise!r}, expected a number from 0")
 
 
 def _seed(seed: int, replicate: int, n: int) -> int:
@@ -535,9 +514,6 @@ def _reach(alpha: float, power: float) -> float:
     """How many standard errors an effect has to have."""
     from scipy.special import ndtri
 
-    for name, value in (("alpha", alpha), ("power", power)):
-        if not (isinstance(value, int | float) and 0.0 < value < 1.0):
-            raise ParameterError(f"{name} is {value!r}, expected a number between 0 and 1")
     reach = float(ndtri(1.0 - alpha / 2.0)) + float(ndtri(power))
     if reach <= 0.0:
         raise ParameterError(f"power {power} is reached by chance at alpha {alpha}: ask for more")

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Count, Resamples, Seed
+from ..base.arguments import ColumnName, Confidence, Folds, Resamples, Seed
 from ..base.arrays import Floats
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
@@ -69,13 +69,13 @@ _TAKEN: Final = {"group", "cluster", "y", "read", *_LAWS, *_PREDICTIONS}
 def fit_law(
     frame: pl.DataFrame | pl.LazyFrame,
     *,
-    x: str,
-    y: str,
+    x: ColumnName,
+    y: ColumnName,
     models: Sequence[Model] = MODELS,
     errors: Errors = "relative",
-    cluster: str | None = "trace_id",
+    cluster: ColumnName | None = "trace_id",
     by: str | Sequence[str] | None = None,
-    folds: Count = 5,
+    folds: Folds = 5,
     n_boot: Resamples = 1000,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
@@ -165,8 +165,6 @@ def fit_law(
     [('scale', 0.31, True), ('exponent', 0.5, True)]
     """
     wanted = _check_models(models)
-    if folds < 2:
-        raise ParameterError(f"folds is {folds}, expected 2 or more")
     keys = [by] if isinstance(by, str) else list(by or [])
     rows, groups = _rows(frame, x, y, cluster, keys)
     parts = {own["group"][0]: own for own in rows.partition_by("group")}

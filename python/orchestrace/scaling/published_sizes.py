@@ -4,13 +4,13 @@ import os
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Whole
+from ..base.arguments import Count
 from ..base.arrays import Floats
 from ..base.errors import InputError, ParameterError
 from ..base.schema import CREDITS, unknown_name
@@ -99,7 +99,7 @@ def gap(
     against: str | None = None,
     published: pl.DataFrame | None = None,
     axes: Sequence[str] | None = None,
-    min_axes: Annotated[int | None, Whole()] = None,
+    min_axes: Count | None = None,
 ) -> pl.DataFrame:
     """Locate runs on logarithmic axes of scale, and measure how far they are from published systems.
 
@@ -223,9 +223,9 @@ def _axes(axes: object) -> list[int]:
     return [place for place, name in enumerate(known) if name in axes]
 
 
-def _scales(data: object) -> tuple[pl.DataFrame, dict[str, str]]:
+def _scales(data: Corpus | pl.DataFrame | pl.LazyFrame) -> tuple[pl.DataFrame, dict[str, str]]:
     """Keys and axes (Float64, null where absent), and the column that each axis was taken from."""
-    frame = scale_of(data) if isinstance(data, Corpus) else collected(data, "data", ())  # type: ignore[arg-type]  # judged there
+    frame = scale_of(data) if isinstance(data, Corpus) else collected(data, "data", ())
     taken = {}
     for axis in AXES:
         for name in axis.columns:
@@ -260,10 +260,8 @@ def _check_sizes(column: pl.Series, place: str) -> None:
         raise ParameterError(f"{place} has the value {odd[0]}, expected numbers of 0 or more")
 
 
-def _published(table: object) -> pl.DataFrame:
+def _published(table: pl.DataFrame) -> pl.DataFrame:
     """Envelopes by axis: ``system kind scope`` and a Float64 column per axis."""
-    if not isinstance(table, pl.DataFrame):
-        raise ParameterError(f"published is of type {type(table).__name__}, expected a frame of envelopes")
     if "system" not in table.columns:
         raise ParameterError(f"published has no column 'system' (found: {', '.join(table.columns)})")
     there = [axis.envelope for axis in AXES if axis.envelope in table.columns]
@@ -285,8 +283,8 @@ def _published(table: object) -> pl.DataFrame:
     )
 
 
-def _named(table: pl.DataFrame, against: object) -> pl.DataFrame:
-    if not isinstance(against, str) or not against:
+def _named(table: pl.DataFrame, against: str) -> pl.DataFrame:
+    if not against:
         raise ParameterError(f"against is {against!r}, expected the name of an envelope")
     names = table["system"].drop_nulls().to_list()
     found = [name for name in names if name == against] or [
