@@ -5,7 +5,7 @@ A row with a number says by `tier` what it rests on; a row without one says why 
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -16,7 +16,7 @@ from contract.verbs import answer, other_policy
 from example_calls import example_of, function_of, over_any_corpus
 from namespaces import names
 from orchestrace.base.schema import REPLAYS
-from orchestrace.interventions.content import LEVELS
+from orchestrace.interventions.content import Each
 from samples.hand_runs import GAMES, event, read, run
 from samples.random_runs import Document, jsonl
 
@@ -94,7 +94,11 @@ def own_outcome(masks: Any, game: Any) -> Any:
 
 
 STRUCTURAL = [
-    *(ot.interventions.drop(each=level, mode=mode) for level in LEVELS for mode in ("subtree", "node")),
+    *(
+        ot.interventions.drop(each=level, mode=mode)
+        for level in get_args(Each)
+        for mode in ("subtree", "node")
+    ),
     ot.interventions.drop(each="event", lost="any"),
     ot.interventions.drop(type="message"),
     ot.interventions.set_value(each="agent", to=0.5),

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from orchestrace.base.schema import REPLAYS
-from orchestrace.interventions.content import LEVELS
+from orchestrace.interventions.content import Each
 from samples.hand_runs import event, read, run
 from samples.random_runs import EDGES, jsonl
 
@@ -211,7 +211,11 @@ def test_a_rule_on_recorded_inputs_is_observed() -> None:
 
 VERBS: dict[str, list[Any]] = {
     "structural": [
-        *(ot.interventions.drop(each=level, mode=mode) for level in LEVELS for mode in ("subtree", "node")),
+        *(
+            ot.interventions.drop(each=level, mode=mode)
+            for level in get_args(Each)
+            for mode in ("subtree", "node")
+        ),
         *(ot.interventions.aggregate_by(rule) for rule in ("best", "majority", "mean", "confidence")),
         ot.interventions.set_value(each="agent", to=0.5),
         ot.interventions.truncate(at=2),
@@ -420,7 +424,10 @@ def own(masks: Any, game: Any) -> Any:
         ),
         # options are judged whatever is asked, not only where they are used
         (lambda c: ot.replay(c, ot.interventions.serialize(), outcome="noisyor"), "did you mean 'noisy_or'"),
-        (lambda c: ot.replay(c, ot.interventions.serialize(), outcome=3), "outcome is of type int"),
+        (
+            lambda c: ot.replay(c, ot.interventions.serialize(), outcome=3),
+            "outcome is of type int",
+        ),
         (
             lambda c: ot.replay(c, ot.interventions.truncate(at=1), outcome=ot.outcomes.fit(c)),
             "outcome='noisy_or', weights=<",
@@ -460,7 +467,7 @@ def own(masks: Any, game: Any) -> Any:
             lambda c: ot.interventions.drop(agent="a", tool="b"),
             "select by one of them, and compose two with &",
         ),
-        (lambda c: ot.interventions.drop(agent=3), "agent is 3, expected a name"),
+        (lambda c: ot.interventions.drop(agent=3), "agent is 3, expected text"),
         (lambda c: ot.interventions.drop(edge="e1"), "edge is 'e1', expected the ids of two events"),
         (lambda c: ot.interventions.drop(type="mesage"), "did you mean 'message'"),
         (lambda c: ot.interventions.drop(each="agents"), "did you mean 'agent'"),
@@ -470,7 +477,7 @@ def own(masks: Any, game: Any) -> Any:
             lambda c: ot.interventions.drop(agent="a", mode="node", lost="any"),
             "mode='node' loses nothing more",
         ),
-        (lambda c: ot.interventions.set_value(agent="a", to=2), "to is 2, expected a value from 0 to 1"),
+        (lambda c: ot.interventions.set_value(agent="a", to=2), "to is 2, expected a number from 0 to 1"),
         (lambda c: ot.interventions.set_value(agent="a", to=float("nan")), "to is nan"),
         (lambda c: ot.interventions.set_value(to=1), "set_value what"),
         (lambda c: ot.interventions.set_value(each="edge", to=1), "each is 'edge', expected"),

@@ -314,7 +314,7 @@ WRONG: list[tuple[Any, str]] = [
     (lambda c: replay_schedule(c, [], durations="gaps"), "did you mean 'gap'"),
     (lambda c: ot.schedules.schedule(c, durations="gaps"), "did you mean 'gap'"),  # type: ignore[arg-type]
     (lambda c: ot.schedules.fit_scaling(pl.DataFrame({"k": [1]})), "curve has no column 'trace'"),
-    (lambda c: ot.schedules.fit_scaling(c), "curve is of type Corpus, expected a Polars frame"),  # type: ignore[arg-type]
+    (lambda c: ot.schedules.fit_scaling(c), "curve is a value of type Corpus, expected a frame"),  # type: ignore[arg-type]
     (lambda c: ot.schedules.schedule(c, slots=[1, 2]), "expected one number or None"),  # type: ignore[arg-type]
     (lambda c: ot.replay(c, ot.interventions.remove(role="nobody")), "unknown role 'nobody'"),
     (lambda c: ot.replay(c, ot.interventions.remove(tool="serch")), "unknown tool 'serch'"),

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from ..base.errors import ParameterError
+from ..base.schema import SCHEMAS, unknown_name
+
 Spec = dict[str, Any]
 """An intervention in plain values: its ``kind``, and its arguments by name."""
 
@@ -45,3 +48,16 @@ class Together(Composable):
 def parts_of(one: object) -> tuple[Any, ...]:
     """The interventions that one is made of; itself, if it is none of several."""
     return one.parts if isinstance(one, Together) else (one,)
+
+
+def expect_event_type(name: str) -> None:
+    """Refuse what is no type of events.
+
+    Raises
+    ------
+    ParameterError
+        Names the nearest type.
+    """
+    known = SCHEMAS["events"]["type"].categories.to_list()  # type: ignore[attr-defined]
+    if name not in known:
+        raise ParameterError(unknown_name("word for type", name, known))

@@ -3,15 +3,14 @@
 Each is a frozen dataclass with a method `spec`, which says it in plain values; `a & b` is both at once.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from ..base.arguments import Amount, Share
 from ..base.errors import ParameterError
-from ..base.schema import SCHEMAS, unknown_name
 from ..base.verbs import verb
-from .composition import Composable, Spec
+from .composition import Composable, Spec, expect_event_type
 
 Each = Literal["event", "agent", "role", "tool", "call", "spawn", "message", "edge"]
 Mode = Literal["subtree", "node"]
@@ -20,8 +19,6 @@ Rule = Literal["best", "majority", "mean", "confidence"]
 
 SELECTORS = ("event", "agent", "role", "tool", "call", "spawn", "edge", "message", "type", "each")
 """What an intervention can select by, as `drop` names its arguments."""
-LEVELS = ("event", "agent", "role", "tool", "call", "spawn", "message", "edge")
-"""What a scenario can be tried with in turn."""
 _BETWEEN = ("edge", "message")  # not events, but what passes between them
 
 
@@ -149,8 +146,6 @@ def drop(
         zip(SELECTORS, (event, agent, role, tool, call, spawn, edge, message, type, each), strict=True)
     )
     by, value = _selected("drop", names)
-    _word("mode", mode, ["subtree", "node"])
-    _word("lost", lost, ["all", "any"])
     if mode == "node" and lost == "any":
         raise ParameterError(
             "lost='any' says what is lost with it, and mode='node' loses nothing more: leave one"
@@ -161,7 +156,7 @@ def drop(
 @verb
 def set_value(
     *,
-    to: float,
+    to: Share,
     event: str | None = None,
     agent: str | None = None,
     role: str | None = None,
@@ -208,11 +203,11 @@ def set_value(
     if by == "each" and value in _BETWEEN:
         raise ParameterError(f"a value can be set for events, not for each {value}: drop them")
     assert isinstance(value, str)
-    return SetValue(by, value, _number("to", to, 1.0, "a value from 0 to 1"))
+    return SetValue(by, value, float(to))
 
 
 @verb
-def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
+def truncate(*, at: Amount | None = None, event: str | None = None) -> Truncate:
     """End a run early: later events are absent, and the outcome answers from what has arrived.
 
     Parameters
@@ -237,8 +232,9 @@ def truncate(*, at: float | None = None, event: str | None = None) -> Truncate:
     if (at is None) == (event is None):
         raise ParameterError("truncate needs either at= (a time) or event= (the last event), and not both")
     if event is not None:
-        return Truncate(None, _name("event", event))
-    return Truncate(_number("at", at, math.inf, "a time of at least 0 after the first event"), None)
+        return Truncate(None, event)
+    assert at is not None
+    return Truncate(float(at), None)
 
 
 @verb
@@ -268,7 +264,6 @@ def aggregate_by(rule: Rule) -> AggregateBy:
     >>> ot.interventions.aggregate_by("majority")
     aggregate_by('majority')
     """
-    _word("rule", rule, ["best", "majority", "mean", "confidence"])
     return AggregateBy(rule)
 
 
@@ -283,30 +278,11 @@ def _selected(verb: str, names: Mapping[str, object]) -> tuple[str, str | tuple[
         )
     ((by, value),) = given.items()
     if by == "edge":
-        if isinstance(value, str) or not isinstance(value, tuple | list) or len(value) != 2:
+        ends = tuple(value) if isinstance(value, tuple | list) else ()
+        if len(ends) != 2 or not all(isinstance(end, str) for end in ends):
             raise ParameterError(f"edge is {value!r}, expected the ids of two events: edge=('e3', 'e4')")
-        return by, (_name(by, value[0]), _name(by, value[1]))
-    name = _name(by, value)
-    if by == "each":
-        _word("each", name, list(LEVELS))
+        return by, (ends[0], ends[1])
+    assert isinstance(value, str)
     if by == "type":
-        _word("type", name, SCHEMAS["events"]["type"].categories.to_list())  # type: ignore[attr-defined]
-    return by, name
-
-
-def _name(what: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise ParameterError(f"{what} is {given!r}, expected a name")
-    return given
-
-
-def _word(what: str, given: object, known: list[str]) -> None:
-    if given not in known:
-        raise ParameterError(unknown_name(f"word for {what}", str(given), known))
-
-
-def _number(what: str, given: object, most: float, expected: str) -> float:
-    fits = isinstance(given, int | float) and not isinstance(given, bool) and 0 <= given <= most
-    if not fits or given == math.inf:
-        raise ParameterError(f"{what} is {given!r}, expected {expected}")
-    return float(given)  # type: ignore[arg-type]  # a number, as just checked
+        expect_event_type(value)
+    return by, value

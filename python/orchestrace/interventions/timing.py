@@ -4,14 +4,16 @@ Each is a frozen dataclass with a method `spec`, which says it in plain values; 
 order.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
+from ..base.arguments import Number, PositiveShare, Whole
+from ..base.checks import expect_each
 from ..base.errors import ParameterError
-from ..base.schema import SCHEMAS, unknown_name
 from ..base.verbs import verb
-from .composition import Composable, Spec
+from .composition import Composable, Spec, expect_event_type
 
 
 @dataclass(frozen=True, repr=False)
@@ -191,18 +193,13 @@ def concurrency(
     slots = tuple(slots)
     if not slots:
         raise ParameterError("slots is empty: name a number of slots, or None for as many as are needed")
-    for k in slots:
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < 2**32):
-            raise ParameterError(f"slots has {k!r}, expected whole numbers from 1 on, or None")
-    _word("pool", pool, ["all", "agents", "tools"])
-    _word("queue", queue, ["recorded", "critical_path"])
-    _word("release", release, ["none", "recorded"])
+    expect_each("slots", (k for k in slots if k is not None), Whole(1, 2**32 - 1))
     return Concurrency(slots, pool, queue, release)
 
 
 @verb
 def speed_up(
-    factor: float,
+    factor: Annotated[float, Number(above=0, infinite=True)],
     *,
     tool: str | None = None,
     agent: str | None = None,
@@ -237,12 +234,14 @@ def speed_up(
     speed_up(2, tool='browser')
     """
     by, value = _selection(tool=tool, agent=agent, role=role, type=type, event=event)
-    return SpeedUp(by, value, _number("factor", factor, most=float("inf")))
+    if factor == math.inf:
+        raise ParameterError("factor is infinite: remove the events instead")
+    return SpeedUp(by, value, float(factor))
 
 
 @verb
 def cap_stragglers(
-    quantile: float,
+    quantile: PositiveShare,
     *,
     tool: str | None = None,
     agent: str | None = None,
@@ -275,7 +274,7 @@ def cap_stragglers(
     cap_stragglers(0.9, type='tool_result')
     """
     by, value = _selection(tool=tool, agent=agent, role=role, type=type)
-    return CapStragglers(by, value, _number("quantile", quantile, most=1.0))
+    return CapStragglers(by, value, float(quantile))
 
 
 @verb
@@ -344,7 +343,7 @@ def merge(agents: Sequence[str]) -> Merge:
 
 
 @verb
-def split(agent: str, parts: int = 2) -> Split:
+def split(agent: str, parts: Annotated[int, Whole(1, 64)] = 2) -> Split:
     """Split one agent into several, which work side by side.
 
     Only program order (temporal edges) holds an agent to one thing at a time, and only program order is
@@ -370,11 +369,7 @@ def split(agent: str, parts: int = 2) -> Split:
     >>> print(ot.interventions.split("executor", 3))
     split('executor', 3)
     """
-    if not isinstance(agent, str):
-        raise ParameterError(f"agent is {agent!r}, expected a name")
-    if isinstance(parts, bool) or not isinstance(parts, int) or not 1 <= parts <= 64:
-        raise ParameterError(f"parts is {parts!r}, expected a whole number from 1 to 64")
-    return Split(agent, parts)
+    return Split(agent, int(parts))
 
 
 @verb
@@ -390,20 +385,6 @@ def serialize() -> Serialize:
     return Serialize()
 
 
-def _word(what: str, given: object, known: list[str]) -> None:
-    if given not in known:
-        raise ParameterError(unknown_name(f"word for {what}", str(given), known))
-
-
-def _number(what: str, given: float, most: float) -> float:
-    text = "a number above 0" + ("" if most == float("inf") else f", at most {most:g}")
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given <= most:
-        raise ParameterError(f"{what} is {given!r}, expected {text}")
-    if given == float("inf"):
-        raise ParameterError(f"{what} is infinite: remove the events instead")
-    return float(given)
-
-
 def _selection(**names: str | None) -> tuple[str | None, str | None]:
     """The one thing that is selected by."""
     given = {by: value for by, value in names.items() if value is not None}
@@ -412,9 +393,7 @@ def _selection(**names: str | None) -> tuple[str | None, str | None]:
             f"{' and '.join(given)} at once: select by one of them, and join interventions by &"
         )
     for by, value in given.items():
-        if not isinstance(value, str):
-            raise ParameterError(f"{by} is {value!r}, expected a name")
         if by == "type":
-            _word("type", value, SCHEMAS["events"]["type"].categories.to_list())  # type: ignore[attr-defined]
+            expect_event_type(value)
         return by, value
     return None, None

@@ -4,18 +4,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Threads
+from ..base.arguments import Number, Threads
 from ..base.deferred import Deferred
 from ..base.division import Arguments, Division, Order
 from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import REPLAYS, SCHEMAS, unknown_name
+from ..base.text import in_json
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known
@@ -116,7 +117,7 @@ def replay(
     *interventions: Specified,
     outcome: Model | Outcome = "noisy_or",
     weights: Sequence[float] | Mapping[str, float] | object | None = None,
-    quorum: float = 0.5,
+    quorum: Annotated[float, Number(0, below=1)] = 0.5,
     sensitivity: bool = True,
     structure_alone: bool = False,
     program_order: bool = False,
@@ -229,7 +230,7 @@ def replay(
     timing = timing_options(durations, max_gap, program_order)
     options = {
         "weights": _weights(weights),
-        "quorum": _share("quorum", quorum),
+        "quorum": float(quorum),
         "sensitivity": bool(sensitivity),
         "structure_alone": bool(structure_alone),
         "program_order": bool(program_order),
@@ -378,7 +379,9 @@ def _shape(given: object) -> str:
 def _finished(rows: pl.DataFrame, scenarios: list[_Scenario], options: dict[str, Any]) -> pl.DataFrame:
     """All columns of the table, those that no structural answer has as nulls."""
     names = pl.Series([str(one) for one, _ in scenarios], dtype=pl.String)
-    params = json.dumps({**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"))
+    params = json.dumps(
+        {**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"), default=in_json
+    )
     told = rows.with_columns(intervention=names.gather(rows["scenario"]), params=pl.lit(params))
     return told.select(
         (pl.col(name) if name in told.columns else pl.lit(None)).cast(dtype).alias(name)
@@ -419,9 +422,3 @@ def _weights(given: object) -> list[float] | None:
     if len(numbers) != len(types) or not all(0 <= weight < float("inf") for weight in numbers):
         raise ParameterError(f"weights: expected {len(types)} numbers of at least 0, for {', '.join(types)}")
     return numbers
-
-
-def _share(what: str, given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given < 1:
-        raise ParameterError(f"{what} is {given!r}, expected a share of at least 0 and below 1")
-    return float(given)

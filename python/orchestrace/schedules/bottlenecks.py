@@ -41,7 +41,7 @@ def critical_path(
     durations: Durations = "auto",
     max_gap: MaxGap = "auto",
     program_order: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
     """Divide the span of every trace among the agents, event types or tools of its critical path.

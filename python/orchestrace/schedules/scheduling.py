@@ -7,13 +7,14 @@ from typing import Any, Literal
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Threads
+from ..base.arguments import Amount, Threads
 from ..base.division import Division, Order
 from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.ranges import in_range
 from ..base.schema import CREDITS, REPLAYS
+from ..base.text import in_json
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import expect_known
@@ -23,7 +24,7 @@ from ..interventions.composition import Spec, Specified, parts_of
 from ..interventions.timing import Concurrency, Pool, Queue, Release, concurrency
 
 Durations = Literal["auto", "explicit", "gap"]
-MaxGap = float | Literal["auto"] | None
+MaxGap = Amount | Literal["auto"] | None
 
 SCHEDULE_KINDS = frozenset(
     {"concurrency", "speed_up", "cap_stragglers", "remove", "merge", "split", "serialize"}
@@ -289,11 +290,8 @@ def scaling_curve(
     return in_range(curve, [name for name, dtype in _CURVE.items() if dtype == pl.Float64])
 
 
-def timing_options(durations: object, max_gap: object, program_order: bool) -> dict[str, Any]:
+def timing_options(durations: Durations, max_gap: MaxGap, program_order: bool) -> dict[str, Any]:
     """How events are timed, as the core takes it."""
-    number = isinstance(max_gap, int | float) and not isinstance(max_gap, bool)
-    if not number and max_gap is not None and max_gap != "auto":
-        raise ParameterError(f"max_gap is {max_gap!r}, expected a number of at least 0, 'auto' or None")
     return {"durations": durations, "max_gap": max_gap, "program_order": bool(program_order)}
 
 
@@ -318,7 +316,10 @@ def _replayed(
         {
             "scenario": range(len(scenarios)),
             "intervention": [name for name, _ in scenarios],
-            "params": [json.dumps({**core, **said}, sort_keys=True, separators=(",", ":")) for core in asked],
+            "params": [
+                json.dumps({**core, **said}, sort_keys=True, separators=(",", ":"), default=in_json)
+                for core in asked
+            ],
         },
         {"scenario": pl.UInt32, "intervention": pl.String, "params": pl.String},
     )

@@ -73,8 +73,6 @@ def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | No
     >>> fits["model"].to_list(), fits["alpha"].is_between(0, 1).all()
     (['amdahl', 'usl'], True)
     """
-    if by not in (None, "trace"):
-        raise ParameterError(f"by is {by!r}, expected None or 'trace'")
     points = speedups(collected(curve, "curve", NEEDED), by)
     rows = [
         {"trace": trace, "model": model, "tier": "schedule", **_fit(own, model)}
