@@ -172,8 +172,8 @@ def test_a_judge_that_comes_to_praise_raises_the_alarm() -> None:
     ("options", "said"),
     [
         ({"judge": "nobody"}, "unknown reward channel 'nobody'"),
-        ({"judge": 3}, "judge is 3, expected a reward channel"),
-        ({"success": "yes"}, "success is 'yes', expected the least reward"),
+        ({"judge": 3}, "judge is 3, expected the name of a reward channel"),
+        ({"success": "yes"}, "success is 'yes', expected a number"),
     ],
 )
 def test_mistakes_about_judges(options: dict[str, Any], said: str) -> None:

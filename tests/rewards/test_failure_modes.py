@@ -241,7 +241,7 @@ def test_same_seed_same_bits_in_any_order_of_runs() -> None:
     [
         ({"within": "tasks"}, "within is 'tasks', expected 'task', 'corpus' or None"),
         ({"outcome": "taem"}, "unknown reward channel 'taem'"),
-        ({"tolerance": -1.0}, "tolerance is -1.0, expected a finite number, 0 or more"),
+        ({"tolerance": -1.0}, "tolerance is -1.0, expected a number from 0"),
         ({"price": float("nan")}, "price is nan"),
         ({"n_boot": -1}, "n_boot"),
     ],

@@ -317,6 +317,10 @@ def test_explain_names_a_trace() -> None:
     corpus = ot.generate(traces=3, seed=0)
     name = corpus.traces.select("trace_id").collect()["trace_id"][1]
     assert ot.rewards.explain(corpus, name, "parl").equals(ot.rewards.explain(corpus, 1, "parl"))
-    for wrong, said in [(7, "unknown trace 7"), (True, "trace is of type bool"), ("x", "unknown trace 'x'")]:
+    for wrong, said in [
+        (7, "unknown trace 7"),
+        (True, "trace is True"),
+        ("x", "unknown trace 'x'"),
+    ]:
         with pytest.raises(ot.ParameterError, match=said):
             ot.rewards.explain(corpus, wrong, "parl")

@@ -452,7 +452,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"per": "agent"}, "per is 'agent', expected 'turn' or 'token'"),
     ({"max_tokens": 3, "per": "token"}, "more than max_tokens=3 tokens"),
     ({"max_tokens": -1}, "max_tokens is -1"),
-    ({"returns": 5}, "returns is of type int"),
+    ({"returns": 5}, "returns is 5, expected a frame or None"),
 ]
 
 
@@ -473,7 +473,7 @@ def test_credits_that_are_no_table_of_turns(corpus: ot.Corpus) -> None:
         (turns.drop("reason"), "credits has no column 'reason'"),
         (turns.with_columns(method=pl.lit("mine")).drop("quantity"), "method 'mine' is not registered"),
         (pl.concat([turns, turns]), "credits has two rows for turn"),
-        ([1, 2], "credits is of type list"),
+        ([1, 2], r"credits is \[1, 2\], expected a frame"),
     ):
         with pytest.raises(ot.ParameterError, match=said):
             ot.trainers.trainer_table(corpus, given)  # type: ignore[arg-type]  # the mistake

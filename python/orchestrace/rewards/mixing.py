@@ -1,17 +1,18 @@
 """Sums of rewards (R8), whose weights, clipping and normalization end up in the frame."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal, get_args
 
 import polars as pl
 
 from .. import _core
+from ..base.arguments import Number
 from ..base.arrays import ROUNDING
+from ..base.checks import expect, expect_each
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
-from ..base.text import briefly
+from ..base.text import briefly, in_json
 from ..base.verbs import verb
 from ..corpus.frames import collected
 from .verb import REWARDS
@@ -75,7 +76,7 @@ def mix(
     """
     rows = collected(rewards, "rewards", _NEEDED)
     weights = weights_by_reward("weights", weights)
-    if not isinstance(name, str) or not name:
+    if not name:
         raise ParameterError(f"name is {briefly(name)}, expected text")
     rows = rows.with_columns(pl.col("reward", "unit", "reason", "params").cast(pl.String))
     known = rows["reward"].unique(maintain_order=True).to_list()
@@ -152,7 +153,7 @@ def _with_params(wide: pl.DataFrame, options: dict[str, Any]) -> pl.DataFrame:
     told = []
     for of_parts in known.iter_rows():
         named = {one: json.loads(of or "null") for one, of in zip(options["weights"], of_parts, strict=True)}
-        told.append(json.dumps({**options, "rewards": named}, sort_keys=True))
+        told.append(json.dumps({**options, "rewards": named}, sort_keys=True, default=in_json))
     named_rows = known.with_columns(params=pl.Series(told, dtype=pl.String))
     return wide.join(named_rows, on=parts, how="left", nulls_equal=True, maintain_order="left")
 
@@ -175,15 +176,9 @@ def weights_by_reward(what: str, given: object) -> dict[str, float]:
         raise ParameterError(f"{what} is {briefly(given)}, expected numbers by reward: {{'outcome': 1.0}}")
     found = {}
     for name, number in given.items():
-        found[str(name)] = _number(f"{what}[{name!r}]", number)
+        expect(f"{what}[{name!r}]", number, Number())
+        found[str(name)] = float(number)
     return found
-
-
-def _number(what: str, given: object) -> float:
-    number = given if isinstance(given, int | float) and not isinstance(given, bool) else math.nan
-    if not math.isfinite(number):
-        raise ParameterError(f"{what} is {briefly(given)}, expected a finite number")
-    return float(number)
 
 
 def _clips(given: object, names: list[str]) -> dict[str, tuple[float, float]]:
@@ -196,7 +191,8 @@ def _clips(given: object, names: list[str]) -> dict[str, tuple[float, float]]:
             raise ParameterError(unknown_name("reward in clip", str(name), names))
         if not isinstance(bounds, list | tuple) or len(bounds) != 2:
             raise ParameterError(f"clip of '{name}' is {briefly(bounds)}, expected (least, greatest)")
-        low, high = (_number(f"clip of '{name}'", bound) for bound in bounds)
+        expect_each(f"clip of '{name}'", bounds, Number())
+        low, high = map(float, bounds)
         if low > high:
             raise ParameterError(f"clip of '{name}' is {(low, high)}: the least is above the greatest")
         clips[name] = (low, high)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Threads
+from ..base.arguments import Threads, TraceName
 from ..base.division import Arguments, Division, Order, Pieces
 from ..base.engines import RunBy
 from ..base.errors import ParameterError
@@ -206,7 +206,7 @@ def compute(
 @verb
 def explain(
     corpus: Corpus,
-    trace: int | str,
+    trace: TraceName,
     reward: str,
     *,
     params: Mapping[str, Parameter] | None = None,
@@ -250,8 +250,6 @@ def explain(
     >>> sum(parts["value"]) == parts["total"][0]
     True
     """
-    if not isinstance(reward, str):
-        raise ParameterError(f"reward is of type {type(reward).__name__}, expected a name of rewards.rules()")
     asked = _asked({reward: params or {}}, channels)
     one = one_trace(corpus, trace)
     options = {

@@ -10,9 +10,7 @@ memory.
 [1.0, -0.5, -0.5, 0.0]
 """
 
-import sys
 from collections.abc import Mapping, Sequence
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +18,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from .. import _core
+from ..base.arguments import Amount, Discount, Number
+from ..base.checks import expect
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.verbs import verb
@@ -37,7 +37,7 @@ def grpo(
     groups: "Codes",
     *,
     ddof: Literal[0, 1] = 1,
-    epsilon: float = 1e-6,
+    epsilon: Amount = 1e-6,
     compat: Compat = None,
     threads: int | None = None,
 ) -> pl.Series:
@@ -83,7 +83,6 @@ def grpo(
     >>> ot.trainers.advantages.grpo([1.0, 0.0, 1.0, 0.0], groups=["a", "a", "a", "b"]).round(3).to_list()
     [0.577, -1.155, 0.577, 0.0]
     """
-    _check_deviation(ddof, epsilon)
     return _relative(
         rewards, groups, scale="deviation", ddof=ddof, epsilon=epsilon, compat=compat, threads=threads
     )
@@ -131,7 +130,7 @@ def gdpo(
     weights: Mapping[str, float] | None = None,
     batches: "Codes | Literal[False] | None" = None,
     ddof: Literal[0, 1] = 1,
-    epsilon: float = 1e-6,
+    epsilon: Amount = 1e-6,
     batch_ddof: Literal[0, 1] = 0,
     compat: Literal["trl"] | None = None,
     threads: int | None = None,
@@ -180,18 +179,13 @@ def gdpo(
     >>> ot.trainers.advantages.gdpo(rewards, ["P", "P", "Q", "Q"], batches=False).round(3).to_list()
     [-0.707, 0.707, -1.414, 1.414]
     """
-    _check_deviation(ddof, epsilon)
-    _check_deviation(batch_ddof, epsilon)
-    if compat not in (None, "trl"):
-        raise ParameterError(f"compat is {compat!r}, expected 'trl' or None")
     if not isinstance(rewards, Mapping) or not rewards:
         raise ParameterError("rewards names no reward, expected arrays by name: {'correct': [1.0, 0.0]}")
     weight_of = {} if weights is None else dict(weights)
     if odd := [name for name in weight_of if name not in rewards]:
         raise ParameterError(unknown_name("reward in weights", str(odd[0]), list(rewards)))
-    _check_range(
-        -sys.float_info.max, sys.float_info.max, **{f"weights[{k!r}]": w for k, w in weight_of.items()}
-    )
+    for name, weight in weight_of.items():
+        expect(f"weights[{name!r}]", weight, Number())
     columns = [_numbers(str(name), numbers).fill_null(float("nan")) for name, numbers in rewards.items()]
     labels = [_codes("groups", groups)]
     if batches is not None and batches is not False:
@@ -226,7 +220,7 @@ def dr_mas(
     agents: "Codes",
     *,
     ddof: Literal[0, 1] = 1,
-    epsilon: float = 1e-6,
+    epsilon: Amount = 1e-6,
     compat: Compat = None,
     threads: int | None = None,
 ) -> pl.Series:
@@ -264,7 +258,6 @@ def dr_mas(
     >>> ot.trainers.advantages.dr_mas([1.0, 0.0], [0, 0], **rows).round(3).to_list()
     [1.155, 0.0, -0.577, -0.577]
     """
-    _check_deviation(ddof, epsilon)
     rows = _frame([_codes("rollouts", rollouts), _codes("agents", agents)])
     return _relative(
         rewards,
@@ -285,8 +278,8 @@ def gae(
     offsets: "Codes",
     *,
     order: "Codes | None" = None,
-    gamma: float = 0.99,
-    lambda_: float = 0.95,
+    gamma: Discount = 0.99,
+    lambda_: Discount = 0.95,
     threads: int | None = None,
 ) -> pl.Series:
     """Generalized advantages along sequences of rows.
@@ -330,7 +323,6 @@ def gae(
     >>> one.to_list()
     [0.5, 0.5, 1.0]
     """
-    _check_range(0.0, 1.0, gamma=gamma, lambda_=lambda_)
     rows = _frame([_numbers("rewards", rewards), _numbers("values", values)])
     return _along(rows, offsets, order, gamma, gamma * lambda_, threads)
 
@@ -341,7 +333,7 @@ def return_to_go(
     offsets: "Codes",
     *,
     order: "Codes | None" = None,
-    gamma: float = 0.99,
+    gamma: Discount = 0.99,
     threads: int | None = None,
 ) -> pl.Series:
     """Discounted sums of the rewards from each row on; arguments, result and errors as of `gae`.
@@ -354,7 +346,6 @@ def return_to_go(
     >>> ot.trainers.advantages.return_to_go([0.0, 1.0, 2.0], offsets=[0, 2, 3], gamma=0.5).to_list()
     [0.5, 1.0, 2.0]
     """
-    _check_range(0.0, 1.0, gamma=gamma)
     return _along(_frame([_numbers("rewards", rewards)]), offsets, order, gamma, gamma, threads)
 
 
@@ -369,8 +360,6 @@ def _relative(
     compat: Compat,
     threads: int | None,
 ) -> pl.Series:
-    if compat not in (None, "verl"):
-        raise ParameterError(f"compat is {compat!r}, expected 'verl' or None")
     frame = _frame([_numbers("rewards", rewards), _codes("groups", groups)])
     found = _core.relative(
         frame, rows=rows, scale=scale, ddof=ddof, epsilon=epsilon, lone=compat == "verl", threads=threads
@@ -457,15 +446,3 @@ def _codes(name: str, given: "Codes") -> pl.Series:
             raise ParameterError(f"{name} has {len(series):,} nulls, expected none")
         raise ParameterError(f"{name} has type {series.dtype}, expected whole numbers or text")
     return (series.rank("dense") - 1).cast(pl.UInt32)
-
-
-def _check_deviation(ddof: int, epsilon: float) -> None:
-    if ddof not in (0, 1):
-        raise ParameterError(f"ddof is {ddof!r}, expected 0 or 1")
-    _check_range(0.0, sys.float_info.max, epsilon=epsilon)
-
-
-def _check_range(least: float, most: float, **options: float) -> None:
-    for name, value in options.items():
-        if not (isinstance(value, Real) and least <= value <= most):
-            raise ParameterError(f"{name} is {value!r}, expected a number from {least:g} to {most:g}")

@@ -5,13 +5,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import polars as pl
 
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Discount
 from ..base.deferred import Deferred
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.reward import amounts, reward_of
 from ..credit.quantities import quantities
 from .layouts import LAYOUTS, TOKEN, TURN
@@ -45,8 +44,8 @@ def trainer_table(
     layout: Literal["verl", "trl"] = "verl",
     per: Literal["turn", "token"] = "turn",
     returns: Frame | None = None,
-    lambda_: float | None = None,
-    max_tokens: int = 10_000_000,
+    lambda_: Discount | None = None,
+    max_tokens: Count = 10_000_000,
 ) -> pl.DataFrame:
     """Turn credits into rows that a trainer of policies reads without renaming a column.
 
@@ -156,8 +155,6 @@ def prepared(
     max_tokens: int,
 ) -> tuple[pl.Schema, Iterator[pl.DataFrame]]:
     """The schema of a table and its pieces, once the call has been judged."""
-    check_corpus(corpus)
-    check_numbers(max_tokens=max_tokens)
     if layout not in LAYOUTS:
         raise ParameterError(unknown_name("layout", str(layout), list(LAYOUTS)))
     if per not in ("turn", "token"):
@@ -178,8 +175,6 @@ class _Run:
     """Credits of one call of `credit`, of which the rows of some traces are asked for."""
 
     def __init__(self, given: Frame, what: str) -> None:
-        if not isinstance(given, pl.DataFrame | pl.LazyFrame):
-            raise ParameterError(f"{what} is of type {type(given).__name__}, expected a Polars frame")
         self._rows = given.lazy()
         there = self._rows.collect_schema().names()
         for name in _NEEDED:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from ..base.arguments import Count
+from ..base.arguments import Count, Discount
 from ..base.errors import ParameterError
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
@@ -36,7 +36,7 @@ def token_credits(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,
     *,
-    lambda_: float | None = None,
+    lambda_: Discount | None = None,
     max_tokens: Count = 10_000_000,
 ) -> pl.DataFrame:
     """Assign the credit of events to the tokens that they wrote.
@@ -89,8 +89,6 @@ def token_credits(
     >>> tokens["tokens"][0].n_unique()
     1
     """
-    if lambda_ is not None and not (isinstance(lambda_, int | float) and 0.0 <= lambda_ <= 1.0):
-        raise ParameterError(f"lambda_ is {lambda_!r}, expected a number from 0 to 1")
     frame = collected(credits, "credits", ("trace", "unit", "unit_id", "seq", "credit", "method"))
     wrong = frame["unit"].cast(pl.String).unique().drop_nulls().to_list()
     if wrong not in ([], ["token"]):

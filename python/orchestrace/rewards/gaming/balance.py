@@ -2,16 +2,17 @@
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arguments import Confidence, Resamples, Seed
+from ...base.arguments import Confidence, Finite, Number, Pair, Resamples, Seed
 from ...base.arrays import Floats, Ints, alike
 from ...base.errors import ParameterError
 from ...base.schema import CREDITS, unknown_name
+from ...base.text import in_json
 from ...base.verbs import verb
 from ...corpus.corpus import Corpus
 from ...corpus.frames import collected
@@ -43,8 +44,8 @@ def balance(
     weights: Mapping[str, float],
     *,
     outcome: str = "outcome",
-    alpha: float = 1.0,
-    limits: tuple[float, float] = (0.1, 10.0),
+    alpha: Finite = 1.0,
+    limits: Annotated[tuple[float, float], Pair(Number(above=0), may_be_one=True)] = (0.1, 10.0),
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
     seed: Seed = 0,
@@ -104,13 +105,11 @@ def balance(
     weights = weights_by_reward("weights", weights)
     if outcome not in weights:
         raise ParameterError(unknown_name("outcome among the weights", str(outcome), list(weights)))
-    low, high = _limits(limits)
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not np.isfinite(alpha):
-        raise ParameterError(f"alpha is {alpha!r}, expected a finite number")
+    low, high = map(float, limits)
     wide = _wide(corpus, rewards, list(weights))
     options = {"weights": weights, "outcome": outcome, "alpha": alpha, "limits": [low, high]}
     options |= {"confidence": confidence, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}
-    params = json.dumps(options, sort_keys=True)
+    params = json.dumps(options, sort_keys=True, default=in_json)
     rows: list[dict[str, Any]] = []
     steps = wide["train_step"].unique().sort(nulls_last=True)
     for step in steps if len(steps) else [None]:
@@ -218,11 +217,3 @@ def _wide(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame, names: list[str]
         one = paid.filter(reward=name).select("trace", pl.col("value").alias(name))
         frame = frame.join(one, on="trace", how="inner", maintain_order="left")
     return frame.drop_nulls(names)
-
-
-def _limits(given: object) -> tuple[float, float]:
-    if isinstance(given, list | tuple) and len(given) == 2:
-        low, high = given
-        if all(isinstance(x, int | float) and not isinstance(x, bool) for x in given) and 0 < low <= high:
-            return float(low), float(high)
-    raise ParameterError(f"limits is {given!r}, expected two factors (least, greatest) above 0")

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from ...base.arrays import Floats, Ints
-from ...base.errors import ParameterError
 from ...base.schema import CREDITS
 from ...corpus.corpus import Corpus
 from ...metrics.verb import metrics
@@ -96,12 +95,6 @@ class Detector:
         if self.sign == "<":
             return upper < self.bound
         return lower > self.bound or (self.sign == ">=" and lower >= self.bound)
-
-
-def check_within(within: object) -> None:
-    """Refuse what is no choice of ranks."""
-    if within not in (None, "task", "corpus"):
-        raise ParameterError(f"within is {within!r}, expected 'task', 'corpus' or None")
 
 
 def chosen(within: Within | None, frame: pl.DataFrame) -> Within:

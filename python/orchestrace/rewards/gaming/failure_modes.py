@@ -4,13 +4,12 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arguments import Confidence, Resamples, Seed, Threads
-from ...base.errors import ParameterError
+from ...base.arguments import Amount, Confidence, Finite, Resamples, Seed, Threads
 from ...base.progress import Progress, reporting
+from ...base.text import in_json
 from ...base.verbs import verb
 from ...corpus.corpus import Corpus
 from ...corpus.reward import Reward, amounts
@@ -23,7 +22,6 @@ from .detectors import (
     Asked,
     Detector,
     Within,
-    check_within,
     chosen,
     idle_spawns,
     mean,
@@ -51,8 +49,8 @@ def failure_modes(
     corpus: Corpus,
     *,
     outcome: Reward = "team",
-    price: float = 0.0,
-    tolerance: float = 0.05,
+    price: Finite = 0.0,
+    tolerance: Amount = 0.05,
     within: Within | None = None,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
@@ -126,15 +124,12 @@ def failure_modes(
     >>> found.filter(detector="spawn_slope")["reason"].item()
     'field.absent'
     """
-    check_within(within)
-    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float) or not 0 <= tolerance < np.inf:
-        raise ParameterError(f"tolerance is {tolerance!r}, expected a finite number, 0 or more")
     with reporting(progress, "looking for failure modes"):
         frame = _per_trace(corpus, outcome, price, threads)
     mode = chosen(within, frame)
     options: dict[str, Any] = {"outcome": outcome, "price": price, "tolerance": tolerance, "within": mode}
     asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
-    params = json.dumps({**options, **asked, "version": _core.VERSION}, sort_keys=True)
+    params = json.dumps({**options, **asked, "version": _core.VERSION}, sort_keys=True, default=in_json)
     rows = [*_slopes(frame, asked), *rows_of(_detectors(float(tolerance)), frame, mode, asked)]
     place = {family: at for at, family in enumerate(MODES)}
     rows.sort(key=lambda row: place[row["family"]])

@@ -8,9 +8,10 @@ import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arguments import Confidence, Resamples, Seed, Threads
+from ...base.arguments import Confidence, Resamples, Seed, Success, Threads
 from ...base.errors import ParameterError
 from ...base.progress import Progress, reporting
+from ...base.text import in_json
 from ...base.verbs import verb
 from ...corpus.corpus import Corpus
 from ...corpus.frames import collected
@@ -28,7 +29,6 @@ from .detectors import (
     Found,
     Window,
     Within,
-    check_within,
     chosen,
     idle_spawns,
     mean,
@@ -46,7 +46,7 @@ def hazards(
     rewards: pl.DataFrame | pl.LazyFrame,
     *,
     outcome: Reward = "team",
-    success: float = 1.0,
+    success: Success = 1.0,
     within: Within | None = None,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
@@ -126,7 +126,6 @@ def hazards(
     >>> found.filter(detector="tool_spam")["family"].unique().to_list()
     ['R5']
     """
-    check_within(within)
     needed = ("trace", "reward", "family", "unit", "unit_id", "value", "params")
     paid = collected(rewards, "rewards", needed).with_columns(
         pl.col("reward", "family", "unit", "params").cast(pl.String)
@@ -136,7 +135,9 @@ def hazards(
         detectors = list(_detectors(paid, parts))
     mode = chosen(within, frame)
     options = {"outcome": outcome, "success": success, "within": mode, "confidence": confidence}
-    params = json.dumps({**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True)
+    params = json.dumps(
+        {**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True, default=in_json
+    )
     asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
     found = [*_trends(paid, frame, asked), *rows_of(detectors, frame, mode, asked)]
     rows = [row | {"params": params} for row in found]

@@ -7,10 +7,10 @@ import numpy as np
 import polars as pl
 
 from ... import _core
-from ...base.arguments import Confidence, Resamples, Seed
+from ...base.arguments import Channel, Confidence, Resamples, Seed, Success
 from ...base.arrays import Floats, Ints
-from ...base.errors import ParameterError
 from ...base.schema import CREDITS
+from ...base.text import in_json
 from ...base.verbs import verb
 from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
@@ -44,9 +44,9 @@ HEALTH: Final = pl.Schema(
 def verifier_health(
     corpus: Corpus,
     *,
-    judge: str | None = None,
+    judge: Channel | None = None,
     outcome: Reward = "team",
-    success: float = 1.0,
+    success: Success = 1.0,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
     seed: Seed = 0,
@@ -95,11 +95,11 @@ def verifier_health(
     >>> told["statistic"].unique(maintain_order=True).to_list()
     ['brier', 'auc', 'calibration_error', 'inflation']
     """
-    if isinstance(success, bool) or not isinstance(success, int | float):
-        raise ParameterError(f"success is {success!r}, expected the least reward of a success")
     rows = _scores(corpus, judge, outcome, success)
     options = {"judge": judge, "outcome": outcome, "success": success, "confidence": confidence}
-    params = json.dumps({**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True)
+    params = json.dumps(
+        {**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True, default=in_json
+    )
     asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
     same = {"judge": judge or "score", "alarm": False, "params": params}
     found: list[dict[str, Any]] = []
@@ -124,10 +124,6 @@ def _scores(corpus: Corpus, judge: str | None, outcome: Reward, success: float) 
         )
         told = scores.collect(engine="streaming")
     else:
-        if not isinstance(judge, str):
-            raise ParameterError(
-                f"judge is {judge!r}, expected a reward channel, or None for the field score"
-            )
         check_channels(corpus, [judge])
         told = amounts(corpus, judge).select("trace", s="reward").drop_nulls()
     earned = amounts(corpus, outcome).select("trace", y=reaches(pl.col("reward"), success).cast(pl.Float64))
