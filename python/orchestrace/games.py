@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from . import _core
-from .base.arguments import Seed, Threads
+from .base.arguments import Seed, Size, Threads
 from .base.errors import ParameterError
 from .base.verbs import verb
 
@@ -34,7 +34,7 @@ _STRUCTURE: Final = {
 @verb
 def values(
     value: Value | ArrayLike,
-    n_players: int,
+    n_players: Size,
     method: str = "shapley",
     *,
     samples: int | None = None,
@@ -113,8 +113,7 @@ def values(
     >>> round(sampled["value"].sum(), 6)
     900.0
     """
-    if isinstance(n_players, bool) or not isinstance(n_players, int) or n_players < 1:
-        raise ParameterError(f"n_players is {n_players!r}, expected a whole number of at least 1")
+    n_players = int(n_players)
     given = {"unions": unions, "links": links, "parents": parents}
     structure = _structure(method, n_players, given)
     options = {"samples": samples, "sampler": sampler, "tolerance": tolerance}

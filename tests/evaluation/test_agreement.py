@@ -231,7 +231,7 @@ def test_credits_on_disk_are_taken_too(corpus, tmp_path):
         (lambda f: f.with_columns(unit=pl.lit("turn")), "a is at unit 'turn', b at 'agent'"),
         (lambda f: f.with_columns(trace=pl.lit("x")), "a.trace has type String, expected numbers"),
         (lambda f: f.with_columns(credit=pl.lit("x")), "a.credit has type String, expected numbers"),
-        (lambda f: f.to_dict(), "a is of type dict"),
+        (lambda f: f.to_dict(), "a is a value of type dict, expected a frame"),
     ],
 )
 def test_what_is_refused(corpus, change, words):

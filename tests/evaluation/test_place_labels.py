@@ -93,5 +93,5 @@ def test_what_is_known_stays(corpus: ot.Corpus) -> None:
 def test_mistakes_are_named(corpus: ot.Corpus) -> None:
     with pytest.raises(ot.ParameterError, match="labels has no column 'trace_id'"):
         ot.evaluation.place_labels(corpus, pl.DataFrame({"task": ["q-1"]}))
-    with pytest.raises(ot.ParameterError, match="expected a Polars frame"):
+    with pytest.raises(ot.ParameterError, match="expected a frame"):
         ot.evaluation.place_labels(corpus, [("q-1",)])  # type: ignore[arg-type]  # the mistake

@@ -468,7 +468,7 @@ def test_checkpoints_of_one_corpus_are_compared() -> None:
     assert (told["lower"] <= told["difference"]).all() and (told["difference"] <= told["upper"]).all()
     with pytest.raises(ot.ParameterError, match="did you mean 'utilization'"):
         ot.evaluation.compare_metrics(*halves, names=["utilisation"])
-    with pytest.raises(ot.ParameterError, match="expected a Corpus or a table of metrics"):
+    with pytest.raises(ot.ParameterError, match="expected a corpus or a frame"):
         ot.evaluation.compare_metrics(halves[0], 3)  # type: ignore[arg-type]
 
 

@@ -63,8 +63,8 @@ def test_names_of_metrics_are_checked(table: pl.DataFrame, names: Any, said: str
 @pytest.mark.parametrize(
     ("errors", "said"),
     [
-        (3, "errors is 3, expected the name of a column of team"),
-        (["n_turns"], r"errors is \['n_turns'\], expected the name of a column of team"),
+        (3, "errors is 3, expected the name of a column"),
+        (["n_turns"], r"errors is \['n_turns'\], expected the name of a column"),
         ("n_turn", "unknown column of team 'n_turn'; did you mean 'n_turns'"),
         ("trace_id", "errors names the column 'trace_id' of type String, expected one of numbers"),
     ],

@@ -245,8 +245,8 @@ def test_costs_are_checked() -> None:
     for cost, said in (
         ("prize", "unknown column of events 'prize'; did you mean 'price'"),
         ("agent", "cost names the column 'agent' of type Categorical.*expected one of numbers"),
-        (["price"], r"cost is \['price'\], expected the name of a column of events"),
-        (pl.col("price"), "cost is a value of type Expr, expected the name of a column of events"),
+        (["price"], r"cost is \['price'\], expected the name of a column"),
+        (pl.col("price"), "cost is a value of type Expr, expected the name of a column"),
         ("price", "a cost is null, expected numbers of at least 0: fill the column first"),
     ):
         with pytest.raises(ot.ParameterError, match=said):

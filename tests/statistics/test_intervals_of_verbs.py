@@ -157,7 +157,7 @@ def test_a_verdict_takes_more_than_few_tasks_that_agree() -> None:
             pl.DataFrame({"trace_id": ["t000", "t000", "t001"], "task_id": ["x", "y", "x"]}),
             "tasks have several task_id for trace 't000'",
         ),
-        (3, "tasks is of type int"),
+        (3, "tasks is 3, expected a frame"),
     ],
 )
 def test_tasks_that_do_not_fit_are_one_clear_line(tasks: Any, message: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.errors import InputError, ParameterError, SchemaError
+from ..base.errors import InputError, SchemaError
 from ..base.paths import expect_an_end, path_of
 from ..base.schema import unknown_name
 from ..base.text import briefly, plain
@@ -127,10 +127,6 @@ def list_of(given: Prices) -> pl.DataFrame:
         return checked(given, "prices")
     if given == "package":
         return _packaged()
-    if not isinstance(given, str | os.PathLike):
-        raise ParameterError(
-            f"prices is {briefly(given)}, expected 'package', a CSV file, a Polars DataFrame or None"
-        )
     return read_prices(given)
 
 

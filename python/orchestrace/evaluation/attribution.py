@@ -4,19 +4,19 @@ import json
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
 from .. import _core
+from ..base.arguments import Confidence, Folds, Seed
 from ..base.arrays import Floats, Ints
-from ..base.checks import check_numbers
 from ..base.errors import ParameterError
-from ..base.schema import CREDITS, unknown_name
+from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.frames import collected
-from ..statistics.influence import Mean, check_confidence, mean_interval
+from ..statistics.influence import Mean, mean_interval
 
 Blame = Literal["highest", "lowest"]
 
@@ -39,9 +39,9 @@ def localization(
     *,
     within: Sequence[int] = (1, 3, 5),
     tasks: pl.DataFrame | pl.LazyFrame | None = None,
-    k_folds: int = 5,
-    seed: int = 0,
-    confidence: float = 0.95,
+    k_folds: Folds = 5,
+    seed: Seed = 0,
+    confidence: Confidence = 0.95,
     blame: Blame = "highest",
 ) -> pl.DataFrame:
     """Compare credit with the agent and the step that annotators name, and with positional baselines.
@@ -126,7 +126,7 @@ def localization(
     >>> table.select("method", "agent_accuracy", "step_accuracy", "mrr").row(0)
     ('mine', 1.0, 1.0, 1.0)
     """
-    within = _check_options(within, k_folds, seed, confidence, blame)
+    within = _distinct(within)
     credits = tell_apart(credits)
     turns, agents = _units(_exact(credits, "credits"), 1.0 if blame == "highest" else -1.0)
     named = _exact(labels.collect() if isinstance(labels, pl.LazyFrame) else labels, "labels")
@@ -158,12 +158,8 @@ def localization(
     )
 
 
-def _check_options(within: object, k_folds: int, seed: int, confidence: float, blame: str) -> tuple[int, ...]:
-    if blame not in get_args(Blame):
-        raise ParameterError(unknown_name("blame", str(blame), list(get_args(Blame))))
+def _distinct(within: object) -> tuple[int, ...]:
     _core.check_process()
-    check_confidence(confidence)
-    check_numbers(k_folds=k_folds, seed=seed)
     try:
         steps = tuple(operator.index(k) for k in within)  # type: ignore[attr-defined]  # that is the question
     except TypeError:

@@ -10,6 +10,7 @@ from ..base.arguments import Seed, Threads, Whole
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
+from ..base.text import in_json
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
@@ -118,7 +119,9 @@ def faithfulness(
         "seed": seed,
         "program_order": program_order,
     }
-    params = json.dumps({**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"))
+    params = json.dumps(
+        {**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"), default=in_json
+    )
     methods = rows["method"].unique(maintain_order=True).to_list()
     by_method = {name: _ranks(rows.filter(pl.col("method") == name), name) for name in methods}
     found: dict[str, list[pl.DataFrame]] = {name: [] for name in methods}

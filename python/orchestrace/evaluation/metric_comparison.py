@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Confidence
+from ..base.arguments import ColumnName, Confidence
 from ..base.errors import ParameterError
 from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
@@ -115,13 +115,9 @@ def compare_metrics(
     return in_range(pl.DataFrame(rows, schema=_COMPARISON), ["mean_a", "mean_b", "difference", "ratio"])
 
 
-def _measured(given: object, which: str) -> pl.DataFrame:
+def _measured(given: Measured, which: str) -> pl.DataFrame:
     _core.check_process()
     table = metrics(given) if isinstance(given, Corpus) else given
-    if not isinstance(table, pl.DataFrame):
-        raise ParameterError(
-            f"{which} is of type {type(given).__name__}, expected a Corpus or a table of metrics"
-        )
     for name in ("trace", "task_id"):
         if name not in table.columns:
             raise ParameterError(f"{which} has no column '{name}': give a table of metrics, a row per trace")
@@ -200,7 +196,9 @@ _RELATIVE: Final = {
 
 
 @verb
-def against_single_agent(team: Measured, single: Measured, *, errors: str | None = None) -> pl.DataFrame:
+def against_single_agent(
+    team: Measured, single: Measured, *, errors: ColumnName | None = None
+) -> pl.DataFrame:
     """Compare turns, success and errors of a team with those of one agent on the same tasks.
 
     Parameters

@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 import polars as pl
 
+from ..base.arguments import Success
 from ..base.errors import ParameterError
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
@@ -31,7 +32,7 @@ def pass_rates(
     corpus: Corpus,
     *,
     reward: Reward = "team",
-    success: float = 1.0,
+    success: Success = 1.0,
     k: int | Sequence[int] | None = None,
     by: Literal["task", "group"] = "task",
     each: bool = False,
@@ -81,8 +82,6 @@ def pass_rates(
     >>> ot.evaluation.pass_rates(corpus, reward="right", k=1).select("n_runs", "n_runs_unjudged").row(0)
     (4, 1)
     """
-    if by not in ("task", "group"):
-        raise ParameterError(f"by is {by!r}, expected 'task' or 'group'")
     name = f"{by}_id"
     paid = amounts(corpus, reward).select("trace", passed=reaches(pl.col("reward"), success))
     runs = corpus.traces.select("trace", name).collect(engine="streaming")

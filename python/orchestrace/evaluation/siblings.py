@@ -1,14 +1,12 @@
 """Diagnostics of sibling groups: spread of credit, fidelity to outcomes, influence on later events."""
 
-import math
 import warnings
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..base.arguments import Count
-from ..base.errors import ParameterError
+from ..base.arguments import Amount, Size
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import amounts
@@ -29,8 +27,8 @@ def sibling_diagnostics(
     reward: str | Mapping[str, float] = "team",
     context: Source = "auto",
     value: Value = "mean",
-    alpha: float = 0.0,
-    k: Count = 8,
+    alpha: Amount = 0.0,
+    k: Size = 8,
 ) -> pl.DataFrame:
     """Judge every bucket of siblings: decisions of one group, context and acting role (method ``c3``).
 
@@ -92,10 +90,6 @@ def sibling_diagnostics(
     >>> bool((buckets["influence"].drop_nulls() >= 0).all())
     True
     """
-    if isinstance(alpha, bool) or not (isinstance(alpha, int | float) and 0.0 <= alpha < math.inf):
-        raise ParameterError(f"alpha is {alpha!r}, expected a number from 0")
-    if k is None or k < 1:
-        raise ParameterError(f"k is {k}, expected a whole number from 1")
     rewards = amounts(corpus, reward).with_columns(pl.col("trace").cast(pl.Int64))
     traces = corpus.traces.select(pl.col("trace").cast(pl.Int64), "group_id").collect(engine="streaming")
     sizes = traces["group_id"].value_counts()["count"]

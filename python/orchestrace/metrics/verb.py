@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Confidence, Threads
+from ..base.arguments import Confidence, Share, Threads
 from ..base.division import Arguments, Division
 from ..base.engines import RunBy
 from ..base.errors import ParameterError
@@ -90,7 +90,7 @@ def metrics(
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
-    intervention_at: float | None = None,
+    intervention_at: Share | None = None,
     pool_harnesses: bool = False,
     confidence: Confidence = 0.95,
     engine: RunBy = None,
@@ -181,8 +181,6 @@ def metrics(
     asked = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
     if asked == []:
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")
-    if intervention_at is not None and not isinstance(intervention_at, int | float):
-        raise ParameterError(f"intervention_at is {intervention_at!r}, expected a share from 0 to 1")
     tools = said_of_tools(corpus, untrusted_tools, trusted_tools, privileged_tools)
     declared: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
     declared |= {f"{what}_tools": names or None for what, names in tools.items()}

@@ -2,18 +2,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from .. import _core
-from ..base.arguments import Seed, Threads
-from ..base.checks import check_numbers
+from ..base.arguments import Folds, Seed, Threads, Whole
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
-from ..base.schema import TYPE_WEIGHTS, unknown_name
+from ..base.schema import TYPE_WEIGHTS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
@@ -24,7 +23,6 @@ from ..statistics.learners import one_thread
 from .weight_estimation import LEAK, Estimate, N, Observations, Task, estimate, held_out, interval
 
 Model = Literal["noisy_or", "noisy_and", "linear"]
-_MODELS: Final = ("noisy_or", "noisy_and", "linear")
 _BY: Final = {"task": "task_id", "group": "group_id", "trace": "trace_id"}
 _WEIGHTS: Final = {
     "type": pl.String(),
@@ -181,10 +179,10 @@ def fit(
     targets: Literal["scores", "outcome"] = "scores",
     reward: Reward = "team",
     by: Literal["task", "group", "trace"] = "task",
-    folds: int = 5,
+    folds: Folds = 5,
     loss: Literal["log", "squared"] = "log",
     leak: bool = False,
-    bins: int = 10,
+    bins: Annotated[int, Whole(2, 1000)] = 10,
     seed: Seed = 0,
     threads: Threads = None,
     progress: Progress = None,
@@ -266,20 +264,8 @@ def fit(
     >>> fit.weights.filter(type="message").select(pl.col("weight", "stderr").round(4)).row(0)
     (0.75, 0.25)
     """
-    check_numbers(k_folds=folds)
-    for name, value, known in (
-        ("model", model, _MODELS),
-        ("targets", targets, ("scores", "outcome")),
-        ("by", by, tuple(_BY)),
-        ("loss", loss, ("log", "squared")),
-    ):
-        if value not in known:
-            raise ParameterError(unknown_name(name, value, list(known)))
     if leak and model == "noisy_and":
         raise ParameterError("a noisy_and has no leak: leave it out, or fit noisy_or or linear")
-    if isinstance(bins, bool) or not isinstance(bins, int) or not 2 <= bins <= 1000:
-        raise ParameterError(f"bins is {bins!r}, expected 2 to 1000")
-
     task = Task(model, loss, leak)
     with reporting(progress, "fitting") as callback, one_thread():
         gathered = _gather(corpus, targets, reward, by, model, threads, callback)

@@ -5,6 +5,7 @@ from typing import Any, Final, cast
 
 import polars as pl
 
+from ..base.arguments import Seed, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress
 from ..base.schema import CREDITS, Unit
@@ -80,8 +81,8 @@ def sensitivity(
     unit: Unit = "agent",
     outcomes: Sequence[str | FittedOutcome] = FAMILIES,
     reward: Rewards = "team",
-    seed: int = 0,
-    threads: int | None = None,
+    seed: Seed = 0,
+    threads: Threads = None,
     progress: Progress = None,
     **params: Any,
 ) -> pl.DataFrame:

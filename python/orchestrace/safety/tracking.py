@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Threads
+from ..base.arguments import ColumnName, Threads
 from ..base.division import Division
 from ..base.engines import RunBy
 from ..base.errors import ParameterError
@@ -212,7 +212,7 @@ engine, threads, progress
 def sanitizer_cut(
     corpus: Corpus,
     *,
-    cost: str | None = None,
+    cost: ColumnName | None = None,
     carry: Carry = "all",
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import polars as pl
 
 from ..base.deferred import Deferred
-from ..base.errors import ParameterError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,13 +50,6 @@ class Mean(NamedTuple):
     estimate: float | None
     around: Interval
     n_clusters: int
-
-
-def check_confidence(confidence: object) -> float:
-    """A coverage strictly between 0 and 1."""
-    if isinstance(confidence, int | float) and 0.0 < confidence < 1.0:
-        return float(confidence)
-    raise ParameterError(f"confidence is {confidence!r}, expected a number between 0 and 1")
 
 
 def clusters_of(rows: pl.DataFrame) -> tuple[Ints, str]:
