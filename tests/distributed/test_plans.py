@@ -333,7 +333,7 @@ def test_a_damaged_file_of_the_corpus_is_told(own_folder: Path, tmp_path: Path) 
         ("compare", (), {}, "plan 'credit' for each method"),
         ("effects.spawn", (), {}, "estimates from all runs"),
         ("metrix", (), {}, "did you mean 'metrics'"),
-        (7, (), {}, "verb of a plan"),
+        (7, (), {}, "verb is 7, expected text"),
         ("credit", (), {"method": "hca"}, "is fitted to all traces"),
         ("credit", (), {"method": "floww"}, "did you mean 'flow'"),
         ("credit", (), {"method": "flow", "gama": 1}, "gama"),

@@ -101,7 +101,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"format": "mermaid", "trace_id": "nobody"}, "no trace has the trace_id 'nobody'"),
     ({"format": "mermaid", "trace_id": "trace-0000000"}, "did you mean 'trace-0000000"),
     ({"format": "mermaid", "trace_id": 3}, "trace_id is 3, expected the name of a trace"),
-    ({"format": "mermaid", "trace_id": "trace-00000001", "effects": 3}, "effects is of type int"),
+    (
+        {"format": "mermaid", "trace_id": "trace-00000001", "effects": 3},
+        "effects is 3, expected a frame",
+    ),
     ({"format": "perfetto", "trace_id": ["trace-00000001", "nobody"]}, "no trace has the trace_id 'nobody'"),
     ({"format": "perfetto", "window": (2, 1)}, "window is from 2 to 1, expected the earlier time first"),
     ({"format": "perfetto", "window": (float("nan"), 1)}, "window is from nan to 1"),

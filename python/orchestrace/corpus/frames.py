@@ -1,23 +1,16 @@
 """Frames of callers, and lookups of their traces."""
 
-from numbers import Integral
 from typing import Final
 
 import polars as pl
 
 from .. import _core
+from ..base.arguments import TraceName
 from ..base.errors import ParameterError
 from .corpus import Corpus
 from .joined_ids import joined_ids
 
 _NUMBERS: Final = {"trace", "seq", "credit", "contribution"}
-
-
-def check_corpus(corpus: object) -> None:
-    """Refuse anything but a corpus, before a lookup deep inside fails."""
-    _core.check_process()
-    if not isinstance(corpus, Corpus):
-        raise ParameterError(f"corpus is of type {type(corpus).__name__}, expected a Corpus")
 
 
 def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, ...]) -> pl.DataFrame:
@@ -28,8 +21,6 @@ def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, 
             frame = frame.collect(engine="streaming")
         except pl.exceptions.PolarsError as error:
             raise ParameterError(f"{what}: {str(error).splitlines()[0]}") from None
-    if not isinstance(frame, pl.DataFrame):
-        raise ParameterError(f"{what} is of type {type(frame).__name__}, expected a Polars frame")
     for name in needed:
         if name not in frame.columns:
             raise ParameterError(f"{what} has no column '{name}' (found: {', '.join(frame.columns)})")
@@ -40,10 +31,8 @@ def collected(frame: pl.DataFrame | pl.LazyFrame, what: str, needed: tuple[str, 
     return frame
 
 
-def one_trace(corpus: Corpus, trace: object) -> Corpus:
+def one_trace(corpus: Corpus, trace: TraceName) -> Corpus:
     """The corpus of one trace, which its number or its id names."""
-    if isinstance(trace, bool) or not isinstance(trace, Integral | str):
-        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
     one = corpus.filter(pl.col("trace_id" if isinstance(trace, str) else "trace") == trace)
     if (
         len(one) == 0

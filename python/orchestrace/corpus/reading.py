@@ -8,14 +8,14 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Literal, TypedDict, get_args
+from typing import Any, BinaryIO, Literal, TypedDict
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Threads
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Share, Threads
 from ..base.errors import InputError, ParameterError, QuarantineError
+from ..base.misfits import fields_fit
 from ..base.paths import expanded, expect_an_end
 from ..base.progress import Progress, reporting
 from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
@@ -47,20 +47,20 @@ def read_traces(
     format: str = "auto",
     mapping: House | None = None,
     on_error: OnError = "quarantine",
-    max_errors: int | None = None,
-    max_error_ratio: float | None = None,
+    max_errors: Count | None = None,
+    max_error_ratio: Share | None = None,
     threads: Threads = None,
     extras: bool = True,
-    excerpt: int = 200,
+    excerpt: Count = 200,
     fields: Mapping[str, object] | None = None,
     time_basis: TimeBasis | None = None,
     trace_by: TraceBy = "trace",
     reward_scores: Sequence[str] = (),
-    max_record: int | None = None,
-    max_depth: int | None = None,
-    max_string: int | None = None,
-    max_expansion: int | None = None,
-    max_decompressed: int | None = None,
+    max_record: Count | None = None,
+    max_depth: Count | None = None,
+    max_string: Count | None = None,
+    max_expansion: Count | None = None,
+    max_decompressed: Count | None = None,
     progress: Progress = None,
 ) -> Corpus:
     """Read recordings into memory.
@@ -246,16 +246,16 @@ class ReadOptions(TypedDict, total=False):
     format: str
     mapping: House | None
     extras: bool
-    excerpt: int
+    excerpt: Count
     fields: Mapping[str, object] | None
     time_basis: TimeBasis | None
     trace_by: TraceBy | None
     reward_scores: Sequence[str]
-    max_record: int | None
-    max_depth: int | None
-    max_string: int | None
-    max_expansion: int | None
-    max_decompressed: int | None
+    max_record: Count | None
+    max_depth: Count | None
+    max_string: Count | None
+    max_expansion: Count | None
+    max_decompressed: Count | None
 
 
 def checked_options(given: ReadOptions) -> dict[str, Any]:
@@ -263,10 +263,7 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
     _core.check_process()
     if unknown := sorted(given.keys() - ReadOptions.__annotations__.keys()):
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
-    numbers = {name: given.get(name) for name in given if name.startswith("max_") or name == "excerpt"}
-    check_numbers(**numbers)
-    if (trace_by := given.get("trace_by")) is not None and trace_by not in get_args(TraceBy):
-        raise ParameterError(unknown_name("trace_by", str(trace_by), list(get_args(TraceBy))))
+    fields_fit(ReadOptions, given)
     options: dict[str, Any] = {
         **given,
         "fields": _kinds(given.get("fields") or {}),
@@ -291,22 +288,14 @@ class ErrorBudget:
     """How many rejected records a call goes on with: it stops when both bounds that are given are passed."""
 
     def __init__(self, on_error: str, max_errors: int | None, max_error_ratio: float | None) -> None:
-        if on_error not in get_args(OnError):
-            raise ParameterError(unknown_name("on_error", str(on_error), list(get_args(OnError))))
-        check_numbers(max_errors=max_errors)
-        ratio = max_error_ratio
-        if ratio is not None and (isinstance(ratio, bool) or not isinstance(ratio, int | float)):
-            raise ParameterError(f"max_error_ratio is {ratio!r}, expected a number from 0 to 1")
-        if ratio is not None and not 0 <= ratio <= 1:
-            raise ParameterError(f"max_error_ratio is {ratio}, expected a number from 0 to 1")
-        bounded = max_errors is not None or ratio is not None
+        bounded = max_errors is not None or max_error_ratio is not None
         if on_error == "raise" and bounded:
             raise ParameterError(
                 "on_error='raise' stops at the first error: max_errors and max_error_ratio have no use"
             )
         self._limited = bounded or on_error == "raise"
         self._errors = max_errors or 0
-        self._ratio = ratio or 0.0
+        self._ratio = max_error_ratio or 0.0
 
     def check(self, quarantined: int, read: int, rejects: pl.DataFrame) -> None:
         """Raise if the records so far are more than the call allows; `rejects` are some of those rejected."""

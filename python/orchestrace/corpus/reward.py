@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal, TypeVar, get_args
+from typing import Final, Literal, TypeVar
 
 import polars as pl
 
@@ -31,12 +31,6 @@ _LISTED: Final = 5
 def reaches(outcome: Numbers, threshold: float) -> Numbers:
     """Whether an outcome reaches a threshold, to rounding: a judge's sum of parts may be .9999999."""
     return outcome >= threshold - _REACHED
-
-
-def check_missing(missing: object) -> None:
-    """Refuse what is no choice for channels that a trace lacks."""
-    if missing not in get_args(Missing):
-        raise ParameterError(f"missing is {missing!r}, expected 'null' or 'skip'")
 
 
 def check_channels(corpus: Corpus, names: Iterable[str], *, scored: bool = True) -> None:

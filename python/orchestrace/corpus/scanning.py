@@ -9,7 +9,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from .. import _core
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Share, Threads
 from ..base.errors import ParameterError
 from ..base.schema import SCHEMAS, dtype_of
 from ..base.verbs import verb
@@ -27,10 +27,10 @@ _LARGEST_BATCH: Final = 128 << 20
 def scan_events(
     source: Source | Iterable[Source],
     *,
-    threads: int | None = None,
+    threads: Threads = None,
     on_error: OnError = "quarantine",
-    max_errors: int | None = None,
-    max_error_ratio: float | None = None,
+    max_errors: Count | None = None,
+    max_error_ratio: Share | None = None,
     **options: Unpack[ReadOptions],
 ) -> pl.LazyFrame:
     """Scan the events of recordings as a `polars.LazyFrame`, without holding them all.
@@ -83,10 +83,10 @@ def scan_events(
 def scan_traces(
     source: Source | Iterable[Source],
     *,
-    threads: int | None = None,
+    threads: Threads = None,
     on_error: OnError = "quarantine",
-    max_errors: int | None = None,
-    max_error_ratio: float | None = None,
+    max_errors: Count | None = None,
+    max_error_ratio: Share | None = None,
     **options: Unpack[ReadOptions],
 ) -> pl.LazyFrame:
     """Scan the traces of recordings as a `polars.LazyFrame`: one row each, the columns of `Corpus.traces`.
@@ -113,7 +113,6 @@ def _scan(
     budget: ErrorBudget,
     options: dict[str, Any],
 ) -> pl.LazyFrame:
-    check_numbers(threads=threads)
     with ExitStack() as opened:
         files = input_files(source, opened).inputs
     paths = [one for one in files if isinstance(one, str | RemoteObject)]

@@ -2,12 +2,12 @@
 
 import json
 import math
-from numbers import Integral
 from typing import Any, Final
 
 import polars as pl
 
 from .. import _core
+from ..base.arguments import TraceName
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..base.verbs import verb
@@ -31,7 +31,7 @@ def explain(
     corpus: Corpus,
     credits: pl.DataFrame | pl.LazyFrame,
     unit_id: str | None,
-    trace: int | str | None = None,
+    trace: TraceName | None = None,
 ) -> pl.DataFrame:
     """Show what made the credit of one unit: the parts that it is summed or averaged from, and their origin.
 
@@ -160,13 +160,7 @@ def explain(
     return made_of.with_columns(event=events).select(_COLUMNS)
 
 
-def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: int | str | None) -> dict[str, Any]:
-    if unit_id is not None and not isinstance(unit_id, str):
-        raise ParameterError(
-            f"unit_id is of type {type(unit_id).__name__}, expected the id of a unit or None"
-        )
-    if trace is not None and (isinstance(trace, bool) or not isinstance(trace, Integral | str)):
-        raise ParameterError(f"trace is of type {type(trace).__name__}, expected a number or a trace_id")
+def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: TraceName | None) -> dict[str, Any]:
     of_unit = pl.col("unit_id").is_null() if unit_id is None else pl.col("unit_id") == unit_id
     rows = credits.filter(of_unit)
     what = "no unit" if unit_id is None else f"unit {unit_id!r}"

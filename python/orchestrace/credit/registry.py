@@ -192,14 +192,10 @@ def credit_method(
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ParameterError(f"'{name}' is not a valid name of a method: expected a-z, 0-9 and _")
-    _check_word("quantity", quantity, get_args(Quantity))
-    _check_word("scope", scope, get_args(Scope))
     for unit in units:
         _check_word("unit", unit, get_args(Unit))
     for axiom in axioms:
         _check_word("axiom", axiom, _AXIOMS)
-    if tier is not None:
-        _check_word("tier", tier, _TIERS)
     if not isinstance(params, Sequence) or not all(isinstance(param, Param) for param in params):
         raise ParameterError(f"params of method '{name}' must be a list of Param, found {shown(params)}")
     names = [param.name for param in params]

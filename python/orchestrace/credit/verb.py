@@ -28,7 +28,6 @@ from ..corpus.reward import (
     Reward,
     amounts,
     check_channels,
-    check_missing,
     label_of,
     weights_of,
 )
@@ -233,7 +232,6 @@ def _asked(
     missing: Missing,
 ) -> tuple[dict[str, Any], list[str]]:
     """The call as the core takes it, and what each reward is called."""
-    check_missing(missing)
     several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
     if not several:
         raise ParameterError("reward names no channel")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Unpack
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Threads, Whole
+from ..base.arguments import Count, Share, Threads, Whole
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.locks import lock, open_folder
 from ..base.paths import expanded
@@ -73,8 +73,8 @@ def ingest(
     group: str | Iterable[str] | None = None,
     partitions: Annotated[int | None, Whole(1, 999)] = None,
     on_error: OnError = "quarantine",
-    max_errors: int | None = None,
-    max_error_ratio: float | None = None,
+    max_errors: Count | None = None,
+    max_error_ratio: Share | None = None,
     progress: Progress = None,
     **options: Unpack[ReadOptions],
 ) -> IngestReport:

@@ -3,7 +3,8 @@
 import re
 from typing import Any, Final
 
-from ..base.checks import check_numbers
+from ..base.arguments import Whole
+from ..base.checks import expect
 from ..base.errors import ParameterError
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12} | {
@@ -50,7 +51,7 @@ def memory_bytes(memory: int | str) -> int:
                 f"memory is '{memory}', expected a number of bytes or one like '512MiB', '2GiB'"
             )
         memory = int(min(float(found[1]) * unit, 2.0**63))
-    check_numbers(memory=memory)
+    expect("memory", memory, Whole())
     room = int(memory)
     if room < LEAST:
         shown = f"{room} bytes" if room < 2**20 else f"{room / 2**20:.3g}MiB"

@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, get_args
+from typing import Annotated, Protocol
 
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Size, Whole
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
-from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..storage.addresses import is_address
 from .folder import clear_parts, corpus_place, part_of, plan_of
@@ -36,9 +35,9 @@ def run(
     plan: Plan | str | os.PathLike[str],
     *,
     engine: EngineName = "processes",
-    workers: int | None = None,
-    threads: int = 1,
-    retries: int = 2,
+    workers: Size | None = None,
+    threads: Annotated[int, Whole(1, 1024)] = 1,
+    retries: Count = 2,
     address: str | None = None,
     corpus: str | os.PathLike[str] | None = None,
     progress: Progress = None,
@@ -123,11 +122,6 @@ class Crew:
     address: str | None
 
     def __post_init__(self) -> None:
-        check_numbers(workers=self.workers, threads=self.threads, retries=self.retries)
-        if self.workers == 0:
-            raise ParameterError("workers is 0, expected at least 1")
-        if self.engine not in get_args(EngineName):
-            raise ParameterError(unknown_name("engine", str(self.engine), list(get_args(EngineName))))
         if self.address is not None and self.engine != "ray":
             raise ParameterError(f"address is of engine='ray', and engine is '{self.engine}': leave it out")
 

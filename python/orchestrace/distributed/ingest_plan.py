@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from .. import _core
-from ..base.checks import check_numbers
+from ..base.arguments import Whole
+from ..base.checks import expect
 from ..base.division import Arguments
 from ..base.errors import ParameterError, SchemaError
+from ..base.misfits import checks_of
 from ..base.paths import expanded, path_of
 from ..base.text import plain
 from ..corpus.reading import ReadOptions, Source, checked_options
-from ..disk.ingesting import fitting_partitions, group_key, named_files, strangers
+from ..disk.ingesting import fitting_partitions, group_key, ingest, named_files, strangers
 from ..disk.inputs import InputFiles, opened_inputs
 from ..disk.manifest import Input
 from ..disk.memory import bounded, memory_bytes
@@ -105,7 +107,7 @@ def _check_reading(call: Call, field: Field) -> None:
     if not isinstance(options.value, dict) or "mapping" in options.value:
         raise options.refused("options of reading")
     try:
-        check_numbers(partitions=count)
+        expect("partitions", count, Whole(1, 999))
         memory_bytes(call.memory)
         _core.Partition(_core.read([]), key, count)
         _core.formats([], **settings_of(call).reading(Path(call.corpus)))
@@ -169,8 +171,8 @@ def planned_ingest(
         Nothing matches, or an input cannot be read.
     """
     out = _out(given)
+    checks_of(ingest).judge((), given)
     partitions = given.get("partitions")
-    check_numbers(partitions=partitions)
     reading = {name: value for name, value in given.items() if name not in _OWN}
     for name in ("on_error", "max_errors", "max_error_ratio", "resume", "threads", "progress"):
         if name in reading:

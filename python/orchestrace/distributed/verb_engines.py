@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from ..base.checks import check_flags
+from ..base.arguments import Count, Size, Threads
 from ..base.division import Arguments
 from ..base.engines import Engine, VerbCall, register_engine
 from ..base.errors import InputError, ParameterError
@@ -16,7 +16,6 @@ from ..base.paths import path_of
 from ..base.progress import Progress
 from ..base.publication import refusal
 from ..base.verbs import verb
-from ..corpus.frames import check_corpus
 from ..credit.verb import Absent
 from ..disk.partitioned import PartitionedCorpus, on_disk
 from .engines import Crew
@@ -93,7 +92,6 @@ class PlanEngine(Engine):
         if fill is None:
             raise ParameterError(f"{call.verb} has no sink")
         resume = False if call.resume is None else call.resume
-        check_flags(resume=resume)
 
         def computed(absent: Iterable[Absent]) -> Iterator[tuple[str, pl.DataFrame]]:
             yield from _parts(self.crew, plan, list(absent), call.progress)
@@ -113,7 +111,6 @@ def _parts(
 def _on_disk(corpus: object, engine: str) -> PartitionedCorpus:
     if isinstance(corpus, PartitionedCorpus):
         return corpus
-    check_corpus(corpus)
     raise ParameterError(
         f"engine='{engine}' divides a corpus on disk, and this one is in memory: write it with"
         " ot.ingest(files, folder), and give what ot.read_corpus(folder) opens"
@@ -123,9 +120,9 @@ def _on_disk(corpus: object, engine: str) -> PartitionedCorpus:
 @verb
 def processes(
     *,
-    workers: int | None = None,
-    threads: int | None = None,
-    retries: int = 2,
+    workers: Size | None = None,
+    threads: Threads = None,
+    retries: Count = 2,
     folder: str | os.PathLike[str] | None = None,
 ) -> PlanEngine:
     """Make an engine of worker processes of this machine, for ``engine=`` of verbs.
@@ -177,9 +174,9 @@ def processes(
 def ray(
     address: str | None = None,
     *,
-    workers: int | None = None,
-    threads: int | None = None,
-    retries: int = 2,
+    workers: Size | None = None,
+    threads: Threads = None,
+    retries: Count = 2,
     folder: str | os.PathLike[str] | None = None,
 ) -> PlanEngine:
     """Make an engine of tasks on a Ray cluster, for ``engine=`` of verbs.

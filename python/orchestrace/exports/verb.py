@@ -6,13 +6,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final, Literal
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Whole
-from ..base.checks import check_numbers
+from ..base.arguments import Count, Threads
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.progress import Progress, reporting
@@ -21,10 +20,9 @@ from ..base.schema import unknown_name
 from ..base.text import plain
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus
 from ..corpus.joined_ids import joined_ids
 from ..corpus.parts import sizes_of, stored_table
-from ..schedules.scheduling import Durations, timing_options
+from ..schedules.scheduling import Durations
 from . import EXPORTS
 from .format import VIEWER_BYTES, Export, Request, Sink, check_folder
 
@@ -67,9 +65,9 @@ def export(
     durations: Durations = "auto",
     program_order: bool = False,
     memory: int | str = "2GiB",
-    max_bytes: Annotated[int | None, Whole()] = None,
+    max_bytes: Count | None = None,
     overwrite: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> int:
     """Write recordings for another tool.
@@ -191,7 +189,7 @@ def export_size(
     per: Literal["turn", "token"] = "turn",
     durations: Durations = "auto",
     program_order: bool = False,
-    threads: int | None = None,
+    threads: Threads = None,
 ) -> ExportSize:
     """Estimate how large an export would be, before it is written.
 
@@ -299,7 +297,6 @@ def _judged(
     corpus: Corpus, format: object, trace_id: str | Iterable[str] | None, given: dict[str, Any]
 ) -> tuple[Export, Corpus, Request]:
     """What a call asks for, refused if it cannot be done."""
-    check_corpus(corpus)
     kind = EXPORTS.get(format) if isinstance(format, str) else None
     if kind is None:
         raise ParameterError(unknown_name("format", str(format), list(EXPORTS)))
@@ -310,8 +307,6 @@ def _judged(
             raise ParameterError(
                 f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
             )
-    check_numbers(threads=given.get("threads"))
-    timing_options(given["durations"], None, given["program_order"])
     window = given.get("window")
     request = Request(**{**given, "window": None if window is None else _times(window)})
     return kind, _chosen(corpus, kind, trace_id), request

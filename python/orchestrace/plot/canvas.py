@@ -13,7 +13,7 @@ from polars import selectors
 
 from ..base.errors import ParameterError
 from ..base.extras import install
-from ..base.text import briefly, plain
+from ..base.text import plain
 from .palette import Theme, ink, looks
 
 _LINE: Final = 100
@@ -52,13 +52,6 @@ def extent(*numbers: pl.Series) -> tuple[float, float]:
     """The least and the greatest of some numbers, of which there is at least one."""
     known = np.concatenate([one.drop_nulls().to_numpy() for one in numbers])
     return float(known.min()), float(known.max())
-
-
-def heading(title: object, otherwise: str) -> str:
-    """What a caller wants over a plot, or what is there otherwise."""
-    if not isinstance(title, str):
-        raise ParameterError(f"title is {briefly(title)}, expected text")
-    return title or otherwise
 
 
 class Canvas:

@@ -5,6 +5,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from ..base.arguments import Top
 from ..base.errors import ParameterError
 from ..base.text import counted
 from ..base.verbs import verb
@@ -22,7 +23,7 @@ _RESAMPLES: Final = 1_000
 
 
 @verb
-def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: int = 20, theme: Theme = "auto") -> Any:
+def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: Top = 20, theme: Theme = "auto") -> Any:
     """Draw the credit of units: means over runs with 95 % intervals, the largest first, the others as one.
 
     Parameters
@@ -61,8 +62,6 @@ def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: int = 20, theme: Theme 
     >>> ot.plot.credit(credits).to_dict()["title"]["subtitle"]
     ['mean over all runs (20), 95 % interval over runs']
     """
-    if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= 60:
-        raise ParameterError(f"top is {top!r}, expected a whole number from 1 to 60")
     canvas = Canvas(theme)
     rows = collected(credits, "credits", _NEEDED)
     unit = _only(rows, "unit")

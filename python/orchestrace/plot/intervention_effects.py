@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.errors import ParameterError
+from ..base.arguments import Top
 from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.frames import collected
@@ -28,7 +28,7 @@ _OF: Final = {"outcome": "change of the outcome", "makespan": "change of the mak
 
 
 @verb
-def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: int = 30, theme: Theme = "auto") -> Any:
+def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: Top = 30, theme: Theme = "auto") -> Any:
     """Draw what interventions do: the effect of each with its bounds, colored by the tier of the answer.
 
     Parameters
@@ -65,8 +65,6 @@ def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: int = 30, theme: Theme =
     >>> ot.plot.effects(found).to_dict()["title"]["text"]
     ['Effects of interventions']
     """
-    if isinstance(top, bool) or not isinstance(top, int) or not 1 <= top <= 60:
-        raise ParameterError(f"top is {top!r}, expected a whole number from 1 to 60")
     canvas = Canvas(theme)
     title = "Effects of interventions"
     rows = collected(frame, "frame", _NEEDED)

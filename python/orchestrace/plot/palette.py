@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from ..base.errors import ParameterError
-from ..base.schema import unknown_name
-
 Theme = Literal["auto", "light", "dark"]
 
 BLUE: Final = "#0072b2"
@@ -51,8 +48,6 @@ FONT: Final = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 def ink(theme: Theme) -> str:
     """The color of text and of marks that must be seen on the page of a theme."""
-    if theme not in _INK:
-        raise ParameterError(unknown_name("theme", str(theme), list(_INK)))
     return _INK[theme][0]
 
 

@@ -2,8 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+from ..base.arguments import Number
 from ..base.errors import ParameterError
 from ..base.extras import install
 from ..base.publication import published_file, target_of
@@ -13,7 +14,13 @@ _KINDS: Final = (".svg", ".png", ".html")
 
 
 @verb
-def save(chart: Any, path: str | os.PathLike[str], *, scale: float = 2.0, overwrite: bool = False) -> Path:
+def save(
+    chart: Any,
+    path: str | os.PathLike[str],
+    *,
+    scale: Annotated[float, Number(above=0, high=8)] = 2.0,
+    overwrite: bool = False,
+) -> Path:
     """Write a chart as a file, whole or not at all: ``.svg``, ``.png``, or ``.html`` that opens offline.
 
     Parameters
@@ -58,8 +65,6 @@ def save(chart: Any, path: str | os.PathLike[str], *, scale: float = 2.0, overwr
         raise ParameterError(f"path '{target}' must end in one of {', '.join(_KINDS)}")
     if not (hasattr(chart, "to_json") and hasattr(chart, "properties")):
         raise ParameterError(f"chart is of type {type(chart).__name__}, expected a chart")
-    if isinstance(scale, bool) or not isinstance(scale, int | float) or not 0 < scale <= 8:
-        raise ParameterError(f"scale is {scale!r}, expected a number above 0 and at most 8")
     try:
         import vl_convert
     except ImportError:

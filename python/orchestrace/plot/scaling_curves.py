@@ -9,7 +9,7 @@ from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.frames import collected
 from ..schedules.speedup_fits import NEEDED, speedups
-from .canvas import Canvas, heading, number
+from .canvas import Canvas, number
 from .palette import BLUE, GREY, SKY, VERMILION, Theme
 
 _BOUNDS: Final = ("work", "span", "lower", "upper")
@@ -52,7 +52,7 @@ def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme
     """
     canvas = Canvas(theme)
     alt = canvas.alt
-    told_title = heading(title, "Speed-up against slots")
+    told_title = title or "Speed-up against slots"
     curve = collected(curve, "curve", (*NEEDED, *_BOUNDS))
     if curve.is_empty():
         return canvas.empty(told_title, "The curve has no rows.")

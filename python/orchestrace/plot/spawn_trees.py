@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..base.arguments import TraceName
 from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
@@ -34,7 +35,7 @@ class _Node:
 
 
 @verb
-def spawn_tree(corpus: Corpus, trace: int | str, *, theme: Theme = "auto") -> Any:
+def spawn_tree(corpus: Corpus, trace: TraceName, *, theme: Theme = "auto") -> Any:
     """Draw who spawned whom in a run: a circle for each agent, as large as the tokens that it took.
 
     Users and tools are no part of it, unless they spawned somebody.

@@ -8,7 +8,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.frames import collected
-from .canvas import PLAINLY, Canvas, finite, heading, legend_columns, name_axis, number, shown_names
+from .canvas import PLAINLY, Canvas, finite, legend_columns, name_axis, number, shown_names
 from .palette import BLUE, GREY, Theme, colors_of
 
 _NEEDED: Final = ("method", "quality", "cost", "n_runs", "n_tasks")
@@ -62,8 +62,8 @@ def stopping(frame: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Them
     )
     if not is_frontier:
         rows = collected(frame, "frame", ("method", "value", "lower", "upper", "n_runs", "n_tasks"))
-        return _values(canvas, rows, heading(title, "Value of rules of stopping"))
-    over = heading(title, "Quality over cost")
+        return _values(canvas, rows, title or "Value of rules of stopping")
+    over = title or "Quality over cost"
     rows = collected(frame, "frame", (*_NEEDED, "price"))
     if rows.is_empty():
         return canvas.empty(over, "The frontier has no rows.")

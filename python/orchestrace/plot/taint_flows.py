@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..base.arguments import TraceName
 from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
@@ -21,7 +22,7 @@ _CUT: Final = "cut"
 @verb
 def taint(
     corpus: Corpus,
-    trace: int | str,
+    trace: TraceName,
     *,
     events: pl.DataFrame | pl.LazyFrame | None = None,
     cut: pl.DataFrame | pl.LazyFrame | None = None,
@@ -113,7 +114,7 @@ def taint(
     return canvas.finished(chart, title, said, about)
 
 
-def _of_trace(rows: pl.DataFrame, trace_id: str, trace: int | str) -> pl.DataFrame:
+def _of_trace(rows: pl.DataFrame, trace_id: str, trace: TraceName) -> pl.DataFrame:
     if "trace_id" in rows.columns:
         return rows.filter(pl.col("trace_id").cast(pl.String) == trace_id)
     return rows.filter(pl.col("trace") == trace) if "trace" in rows.columns else rows

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from ..base.arguments import TraceName
 from ..base.errors import ParameterError
 from ..base.sums import total
 from ..base.text import counted
@@ -33,7 +34,7 @@ _LANES: Final = 4
 @verb
 def timeline(
     corpus: Corpus,
-    trace: int | str,
+    trace: TraceName,
     *,
     credit: pl.DataFrame | pl.LazyFrame | None = None,
     max_gap: MaxGap = "auto",
@@ -186,7 +187,7 @@ def in_lanes(bars: pl.DataFrame, height: int) -> pl.DataFrame:
 
 
 def _with_credit(
-    events: pl.DataFrame, credit: pl.DataFrame | pl.LazyFrame, trace: int | str, trace_id: str
+    events: pl.DataFrame, credit: pl.DataFrame | pl.LazyFrame, trace: TraceName, trace_id: str
 ) -> pl.DataFrame:
     rows = collected(credit, "credit", ("trace", "seq", "credit"))
     if "trace_id" in rows.columns:

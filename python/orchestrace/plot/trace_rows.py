@@ -5,8 +5,9 @@ from typing import Final
 
 import polars as pl
 
+from ..base.arguments import TraceName
 from ..corpus.corpus import Corpus
-from ..corpus.frames import check_corpus, one_trace
+from ..corpus.frames import one_trace
 from ..corpus.owners import owners
 from ..schedules.scheduling import MaxGap, schedule
 from .canvas import duration, shown_names, time_scale
@@ -60,9 +61,8 @@ class TraceRows:
         return duration(time * self.scale, self.unit)
 
 
-def trace_rows(corpus: Corpus, trace: int | str, max_gap: MaxGap = "auto") -> TraceRows:
+def trace_rows(corpus: Corpus, trace: TraceName, max_gap: MaxGap = "auto") -> TraceRows:
     """The rows of a trace, with recorded times and the critical path of what its events wait for."""
-    check_corpus(corpus)
     (one,) = one_trace(corpus, trace).slices()
     trace_id = one.traces.select("trace_id").collect().item()
     texts = pl.col("type", "agent", "tool").cast(pl.String)

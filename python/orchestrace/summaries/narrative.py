@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from ..base.arguments import Count
+from ..base.arguments import Count, Threads
 from ..base.progress import Progress
 from ..base.text import counted, plain
 from ..base.verbs import verb
@@ -379,7 +379,7 @@ def story(
     trusted_tools: Iterable[str] = (),
     privileged_tools: Iterable[str] = (),
     prices: Prices = "package",
-    threads: int | None = None,
+    threads: Threads = None,
     progress: Progress = None,
 ) -> Story:
     """Show what is worth knowing first about a corpus, on one screen.
