@@ -2,17 +2,19 @@
 
 import hashlib
 import json
-import operator
 import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from operator import index
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
 from .. import _core
-from ..base.checks import check_numbers
+from ..base.arguments import Confidence, Number, Seed, Whole
+from ..base.checks import expect_each
 from ..base.errors import InputError, ParameterError
+from ..base.misfits import fields_fit
 from ..base.paths import expanded, expect_an_end
 from ..base.schema import unknown_name
 from ..base.verbs import verb
@@ -50,6 +52,9 @@ PRESET_OPTIONS: Final = (
 """Options of `synthetic.planted` that a preset sets; team and length are the ladder's, seeds are drawn."""
 
 
+_Some = Annotated[int, Whole(1)]
+
+
 @dataclass(frozen=True)
 class Size:
     """A rung of the ladder.
@@ -62,10 +67,10 @@ class Size:
         How many there are, and how many of them are rollouts of one task.
     """
 
-    events: int
-    agents: int
-    traces: int = 64
-    group_size: int = 8
+    events: _Some
+    agents: _Some
+    traces: _Some = 64
+    group_size: _Some = 8
 
     @property
     def label(self) -> str:
@@ -136,10 +141,10 @@ class StudyConfig:
     queues: tuple[str, ...] = ("recorded",)
     rewards: tuple[MethodRun, ...] = ()
     stopping: tuple[str, ...] = ()
-    seed: int = 0
-    replicates: int = 1
-    budget_s: float = 60.0
-    confidence: float = 0.95
+    seed: Seed = 0
+    replicates: _Some = 1
+    budget_s: Annotated[float, Number(above=0, below=2**63)] = 60.0
+    confidence: Confidence = 0.95
 
     def text(self) -> str:
         """All of it as one line of JSON."""
@@ -249,8 +254,9 @@ def begun_config(given: Mapping[str, Any]) -> StudyConfig:
     if not isinstance(given, Mapping):
         raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
     _known("key", given, [one.name for one in fields(StudyConfig)])
-    scalars = {name: given[name] for name in ("budget_s", "confidence") if name in given}
-    counts = {name: _whole(name, given[name]) for name in ("seed", "replicates") if name in given}
+    fields_fit(StudyConfig, given)
+    scalars: dict[str, Any] = {name: index(given[name]) for name in ("seed", "replicates") if name in given}
+    scalars |= {name: _real(given[name]) for name in ("budget_s", "confidence") if name in given}
     made = StudyConfig(
         sizes=_sizes(given.get("sizes")),
         presets=_presets(given.get("presets")),
@@ -260,10 +266,12 @@ def begun_config(given: Mapping[str, Any]) -> StudyConfig:
         queues=_words("queues", given.get("queues", ["recorded"]), get_args(Queue)),
         rewards=_rewards(given.get("rewards", [])),
         stopping=_words("stopping", given.get("stopping", []), tuple(stopping_rules()["method"])),
-        **counts,
         **scalars,
     )
-    _check_scalars(made)
+    if not made.units:
+        raise ParameterError("units is empty: give 'event', 'agent' or both")
+    if made.slots and not made.queues:
+        raise ParameterError("queues is empty: give 'recorded', 'critical_path' or both, or no slots")
     _check_presets(made)
     return made
 
@@ -282,11 +290,9 @@ def _tables(what: str, given: object, instead: str) -> list[Any]:
     return list(given)
 
 
-def _whole(what: str, given: object) -> int:
-    if given is None or isinstance(given, bool):
-        raise ParameterError(f"{what} is {given!r}, expected a whole number")
-    check_numbers(**{what: given})
-    return operator.index(given)  # type: ignore[arg-type]  # judged: one of NumPy is written as any other
+def _real(given: float) -> float:
+    """A number as JSON has it, which writes none of NumPy."""
+    return given if isinstance(given, int | float) else float(given)
 
 
 def _settings(what: str, given: Mapping[Any, Any]) -> dict[str, Any]:
@@ -310,12 +316,8 @@ def _sizes(given: object) -> tuple[Size, ...]:
         if not isinstance(one, Mapping) or not {"events", "agents"} <= one.keys():
             raise ParameterError(f"size {one!r}, expected a table with events and agents")
         _known("key of sizes", one, [f.name for f in fields(Size)])
-        for name, value in one.items():
-            if value is None or isinstance(value, bool):
-                raise ParameterError(f"{name} of a size is {value!r}, expected a whole number")
-            if _whole(name, value) < 1:
-                raise ParameterError(f"{name} of a size is {value}, expected at least 1")
-        made.append(Size(**{name: operator.index(value) for name, value in one.items()}))
+        fields_fit(Size, one)
+        made.append(Size(**{name: index(value) for name, value in one.items()}))
     made.sort(key=lambda size: (size.events, size.agents))
     if twice := _twice([size.label for size in made]):
         raise ParameterError(f"size {twice} is given twice")
@@ -402,29 +404,12 @@ def _words(what: str, given: object, known: tuple[str, ...]) -> tuple[str, ...]:
 def _slots(given: object) -> tuple[int, ...]:
     if not isinstance(given, list | tuple):
         raise ParameterError(f"slots is {given!r}, expected a list of whole numbers")
-    for k in given:
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k < 2**31:
-            raise ParameterError(f"slots has {k!r}, expected whole numbers of at least 1")
-    return tuple(sorted(set(given)))
+    expect_each("slots", given, Whole(1, 2**31 - 1))
+    return tuple(sorted(set(map(index, given))))
 
 
 def _twice(names: list[str]) -> str | None:
     return next((name for name in names if names.count(name) > 1), None)
-
-
-def _check_scalars(made: StudyConfig) -> None:
-    if made.replicates < 1:
-        raise ParameterError("replicates is at least 1")
-    if not made.units:
-        raise ParameterError("units is empty: give 'event', 'agent' or both")
-    if made.slots and not made.queues:
-        raise ParameterError("queues is empty: give 'recorded', 'critical_path' or both, or no slots")
-    budget = made.budget_s
-    number = isinstance(budget, int | float) and not isinstance(budget, bool)
-    if not number or not 0 < budget < 2.0**63:
-        raise ParameterError(f"budget_s is {budget!r}, expected seconds above 0")
-    if not isinstance(made.confidence, float) or not 0.0 < made.confidence < 1.0:
-        raise ParameterError(f"confidence is {made.confidence!r}, expected a number between 0 and 1")
 
 
 def _check_presets(made: StudyConfig) -> None:

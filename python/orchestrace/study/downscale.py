@@ -1,16 +1,16 @@
 """Prefixes of long recordings that keep every cause, on which estimators run again."""
 
 from collections.abc import Sequence
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Count, Seed, Threads
+from ..base.arguments import Confidence, Count, Number, PositiveShare, Seed, Threads
+from ..base.checks import expect_each
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS, Unit, unknown_name
-from ..base.text import briefly
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import tasks_of
@@ -43,7 +43,7 @@ _SCHEMA: Final[dict[str, Any]] = {
 
 
 @verb
-def prefixes(corpus: Corpus, share: float, *, min_events: Count = 1) -> Corpus:
+def prefixes(corpus: Corpus, share: PositiveShare, *, min_events: Count = 1) -> Corpus:
     """Cut every trace to its beginning, as if the recording had stopped there.
 
     Parameters
@@ -85,8 +85,6 @@ def prefixes(corpus: Corpus, share: float, *, min_events: Count = 1) -> Corpus:
     """
     if isinstance(corpus, PartitionedCorpus):
         raise ParameterError("prefixes need a corpus in memory: read_traces, or one of corpus.pieces()")
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0.0 < share <= 1.0:
-        raise ParameterError(f"share is {share!r}, expected a number above 0 and at most 1")
     traces = corpus.traces.filter(pl.col("n_events") >= min_events).collect()
     wanted = traces.select("trace", most=(pl.col("n_events") * share - 1e-9).ceil())
     events = corpus.events.collect().join(wanted, on="trace", maintain_order="left")
@@ -129,7 +127,7 @@ def downscale(
     shares: Sequence[float] = (0.125, 0.25, 0.5, 0.75),
     unit: Unit = "agent",
     reward: Rewards = "team",
-    min_events: int = 16,
+    min_events: Count = 16,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
     threads: Threads = None,
@@ -186,10 +184,8 @@ def downscale(
     >>> trend.filter(metric="spearman", share=1.0)["value"].to_list()
     [1.0]
     """
-    known = get_args(Unit)
-    if not isinstance(unit, str) or unit not in known:
-        raise ParameterError(unknown_name("unit", briefly(unit), list(known)))
-    steps = sorted({float(one) for one in _shares(shares)} | {1.0})
+    expect_each("shares", shares, Number(above=0, high=1))
+    steps = sorted({*map(float, shares), 1.0})
     runs = _runs(methods)
     options: dict[str, Any] = {"unit": unit, "reward": reward, "seed": seed, "threads": threads}
     cut = {share: prefixes(corpus, share, min_events=min_events) for share in steps}
@@ -265,13 +261,6 @@ def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[s
         "n_tasks": mean.n_clusters,
         "interval_reason": mean.around.reason,
     }
-
-
-def _shares(given: Sequence[float]) -> Sequence[float]:
-    for one in given:
-        if isinstance(one, bool) or not isinstance(one, int | float) or not 0.0 < one <= 1.0:
-            raise ParameterError(f"share is {one!r}, expected a number above 0 and at most 1")
-    return given
 
 
 def _runs(given: Sequence[Method]) -> list[tuple[str, dict[str, Any]]]:

@@ -5,9 +5,7 @@ from typing import Any, Final, Literal
 
 import polars as pl
 
-from ..base.errors import ParameterError
 from ..base.publication import write_parquet
-from ..base.schema import unknown_name
 from ..base.verbs import verb
 from .cells import CREDIT, REWARD, SCHEDULE, STOP, Cell
 from .folder import StudyFolder
@@ -183,8 +181,6 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
     >>> ot.study.load(folder, "schedules").select("k", "in_bounds").rows()
     [(1, 1.0), (2, 1.0)]
     """
-    if table not in ("study", *TABLES):
-        raise ParameterError(unknown_name("table", str(table), ["study", *TABLES]))
     made = tables(StudyFolder.opened(folder))
     if table != "study":
         return made[table]

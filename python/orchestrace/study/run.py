@@ -35,7 +35,7 @@ def run(
     config: StudyConfig | Mapping[str, Any] | str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    workers: Annotated[int | None, Whole()] = None,
+    workers: Annotated[int | None, Whole(0, 256)] = None,
     engine: RunBy = None,
     threads: Threads = None,
     progress: Progress = None,
@@ -109,8 +109,6 @@ def run(
     >>> table.height, table["status"].unique().to_list()
     (8, ['ok'])
     """
-    if workers is not None and workers > 256:
-        raise ParameterError(f"workers is {workers}, expected at most 256")
     made = None if engine is None else _engine(engine, threads, workers)
     if isinstance(config, Mapping):
         config = parse_config(config)
