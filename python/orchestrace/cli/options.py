@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_type_hint
 
 import typer
 
+from ..base import arguments
+from ..base.arguments import Flag, Whole
 from ..base.deferred import Deferred
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
     from ..schedules.scheduling import MaxGap
 else:
     distributed = Deferred("orchestrace.distributed")
+
+
+def option(concept: Any) -> Any:
+    """The option of a concept of `base.arguments`: its flag, range and help. The verb judges real numbers."""
+    flag = next(one for one in get_args(concept) if isinstance(one, Flag))
+    least, most = next(
+        ((one.least, one.most) for one in get_args(concept) if isinstance(one, Whole)), (None, None)
+    )
+    return typer.Option(flag.name, min=least, max=most, help=flag.help or None)
+
 
 Paths = Annotated[
     list[str],
@@ -35,11 +47,11 @@ Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
 House = Annotated[
     Path | None, typer.Option("--mapping", help="TOML or JSON file that maps the fields of a house format.")
 ]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, max=1024, help="Default: all cores.")]
+Threads = Annotated[int | None, option(arguments.Threads)]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 3 if records were quarantined.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
-Seed = Annotated[int, typer.Option("--seed", min=0, max=2**63 - 1)]
+Seed = Annotated[int, option(arguments.Seed)]
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 LongestGap = Annotated[
     str,
