@@ -26,7 +26,7 @@ _OWN: Final = {
 
 @verb
 def laws(
-    fit: pl.DataFrame,
+    fit: pl.DataFrame | pl.LazyFrame,
     data: pl.DataFrame | pl.LazyFrame | None = None,
     *,
     x: str = "",
