@@ -32,7 +32,7 @@ def expect_each(name: str, values: Iterable[object], within: Range) -> None:
             raise ParameterError(f"{name} has {briefly(value)}, expected {within.expected(value)}")
 
 
-def held_within(
+def expect_within(
     bounds: tuple[float, float], low: float, high: float, what: str = "rewards"
 ) -> tuple[float, float]:
     """Bounds as floats, once values from `low` to `high` are within them.

@@ -89,7 +89,7 @@ def checks_of(verb: Callable[..., Any]) -> Checks:
     return Checks(tuple(one.name for one in known if one.kind in by_place), checks)
 
 
-def fields_fit(kind: type, values: Mapping[str, Any]) -> None:
+def judge_fields(kind: type, values: Mapping[str, Any]) -> None:
     """Refuse the first value that a field of a dataclass, or an option of a typed dict, does not allow.
 
     Raises

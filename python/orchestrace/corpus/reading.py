@@ -15,7 +15,7 @@ import polars as pl
 from .. import _core
 from ..base.arguments import Count, Share, Threads
 from ..base.errors import InputError, ParameterError, QuarantineError
-from ..base.misfits import fields_fit
+from ..base.misfits import judge_fields
 from ..base.paths import expanded, expect_an_end
 from ..base.progress import Progress, reporting
 from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
@@ -263,7 +263,7 @@ def checked_options(given: ReadOptions) -> dict[str, Any]:
     _core.check_process()
     if unknown := sorted(given.keys() - ReadOptions.__annotations__.keys()):
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
-    fields_fit(ReadOptions, given)
+    judge_fields(ReadOptions, given)
     options: dict[str, Any] = {
         **given,
         "fields": _kinds(given.get("fields") or {}),

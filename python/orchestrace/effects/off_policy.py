@@ -22,7 +22,7 @@ from ..base.arguments import (
     Size,
 )
 from ..base.arrays import Floats
-from ..base.checks import held_within
+from ..base.checks import expect_within
 from ..base.errors import ParameterError
 from ..base.text import briefly
 from ..base.verbs import verb
@@ -290,7 +290,7 @@ def _limits(log: Log, bounds: Bounds | None, setting: Setting) -> tuple[float, f
         return None
     _, total = returns(log, setting.discount)
     low, high = (float(total.min()), float(total.max())) if len(log) else (math.inf, -math.inf)
-    return held_within(bounds, low, high, "returns")
+    return expect_within(bounds, low, high, "returns")
 
 
 def _renumbered(log: Log, names: tuple[str, ...]) -> Log:

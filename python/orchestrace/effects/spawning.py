@@ -9,7 +9,7 @@ import polars as pl
 
 from ..base.arguments import Bounds, Confidence, Folds, Number, Penalty, PositiveShare, Seed
 from ..base.arrays import Bools, Floats, Ints
-from ..base.checks import held_within
+from ..base.checks import expect_within
 from ..base.errors import ParameterError
 from ..base.taxonomy import concerns
 from ..base.verbs import verb
@@ -258,7 +258,7 @@ def reward_limits(rows: pl.DataFrame, bounds: Bounds | None) -> tuple[float, flo
     assert isinstance(low, float) and isinstance(high, float)
     if bounds is None:
         return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else None
-    return held_within(bounds, low, high)
+    return expect_within(bounds, low, high)
 
 
 @dataclass(frozen=True)

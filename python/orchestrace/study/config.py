@@ -14,7 +14,7 @@ from .. import _core
 from ..base.arguments import Confidence, Number, Seed, Whole
 from ..base.checks import expect_each
 from ..base.errors import InputError, ParameterError
-from ..base.misfits import fields_fit
+from ..base.misfits import judge_fields
 from ..base.paths import expanded, expect_an_end
 from ..base.schema import unknown_name
 from ..base.verbs import verb
@@ -254,7 +254,7 @@ def begun_config(given: Mapping[str, Any]) -> StudyConfig:
     if not isinstance(given, Mapping):
         raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
     _known("key", given, [one.name for one in fields(StudyConfig)])
-    fields_fit(StudyConfig, given)
+    judge_fields(StudyConfig, given)
     scalars: dict[str, Any] = {name: index(given[name]) for name in ("seed", "replicates") if name in given}
     scalars |= {name: _real(given[name]) for name in ("budget_s", "confidence") if name in given}
     made = StudyConfig(
@@ -316,7 +316,7 @@ def _sizes(given: object) -> tuple[Size, ...]:
         if not isinstance(one, Mapping) or not {"events", "agents"} <= one.keys():
             raise ParameterError(f"size {one!r}, expected a table with events and agents")
         _known("key of sizes", one, [f.name for f in fields(Size)])
-        fields_fit(Size, one)
+        judge_fields(Size, one)
         made.append(Size(**{name: index(value) for name, value in one.items()}))
     made.sort(key=lambda size: (size.events, size.agents))
     if twice := _twice([size.label for size in made]):
