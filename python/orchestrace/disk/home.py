@@ -69,9 +69,9 @@ class Home:
         InputError
             It cannot be read.
         """
-        found = content(self.address.below(MANIFEST), self.store)
-        self._version = None if found is None else found[1]
-        return None if found is None else found[0]
+        current = content(self.address.below(MANIFEST), self.store)
+        self._version = None if current is None else current[1]
+        return None if current is None else current[0]
 
     def publish(self, data: bytes) -> None:
         """Put a manifest in place of the one that was read or published last.
@@ -98,7 +98,7 @@ class Home:
             They cannot be listed.
         """
         depth = len(self.address.key) + 1 if self.address.key else 0
-        return {one.address.key[depth:]: one for one in listed(self.address, self.store)}
+        return {remote.address.key[depth:]: remote for remote in listed(self.address, self.store)}
 
     def upload(self, files: Sequence[tuple[Path, str]]) -> list[str | None]:
         """Write files as objects of these names; their tags.
@@ -121,9 +121,9 @@ class Home:
         remove([self.address.below(name) for name in names], self.store)
 
     def fetch(self, files: Iterable[Wanted], *, anew: bool = False) -> None:
-        """Have copies of files; those that are there in their size are not fetched again, but `anew`.
+        """Copy files to this machine. A copy of the right size is not fetched again, unless `anew`.
 
-        What is fetched is not compared with checksums here.
+        Copies are not compared with checksums here.
 
         Raises
         ------
@@ -133,33 +133,33 @@ class Home:
             It cannot be read, or there is no room for a copy.
         """
         with _LOCK:
-            wanted = {one.name: one for one in files}
-            absent = [one for one in wanted.values() if anew or not self._is_here(one)]
+            wanted = {file.name: file for file in files}
+            absent = [file for file in wanted.values() if anew or not self._is_here(file)]
             if not absent:
                 return
-            objects = [(one, self._object(one)) for one in absent]
-            paths = {one.name: self.folder / one.name for one in absent}
+            objects = [(file, self._object(file)) for file in absent]
+            paths = {file.name: self.folder / file.name for file in absent}
             make_room(
                 self.folder,
-                sum(found.size for _, found in objects),
+                sum(remote.size for _, remote in objects),
                 {self.folder / name for name in wanted},
             )
-            fetch([(found, temporary(paths[one.name])) for one, found in objects])
+            fetch([(remote, temporary(paths[file.name])) for file, remote in objects])
             for path in paths.values():
                 os.replace(temporary(path), path)
 
-    def _is_here(self, one: Wanted) -> bool:
+    def _is_here(self, file: Wanted) -> bool:
         try:
-            size = (self.folder / one.name).stat().st_size
+            size = (self.folder / file.name).stat().st_size
         except OSError:
             return False
-        return one.size is None or one.size == size
+        return file.size is None or file.size == size
 
-    def _object(self, one: Wanted) -> RemoteObject:
-        address = self.address.below(one.name)
-        if one.size is not None:
-            return RemoteObject(address, one.size, datetime.fromtimestamp(0, UTC), None)
-        found = look_up(address, self.store)
-        if found is None:
+    def _object(self, file: Wanted) -> RemoteObject:
+        address = self.address.below(file.name)
+        if file.size is not None:
+            return RemoteObject(address, file.size, datetime.fromtimestamp(0, UTC), None)
+        remote = look_up(address, self.store)
+        if remote is None:
             raise InputError(f"no such object: '{address.url}', which the manifest of the corpus lists")
-        return found
+        return remote

@@ -26,7 +26,7 @@ from .home import Home
 from .inputs import InputFiles, opened_inputs
 from .manifest import Input, Manifest, load, load_home
 from .memory import bounded, memory_bytes, partitions_of
-from .shards import told
+from .shards import translate_write_errors
 from .work import IngestWork
 
 _EXPANSION: Final = 8
@@ -53,9 +53,9 @@ class IngestReport:
     """Files of the corpus that were damaged, and whose rows were read again."""
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count:,} {what}" for what, count in self.records.items())
+        counts = ", ".join(f"{count:,} {outcome}" for outcome, count in self.records.items())
         status = self.inputs.group_by("status").len().sort("status").rows()
-        inputs = ", ".join(f"{count:,} {what}" for what, count in status)
+        inputs = ", ".join(f"{count:,} {word}" for word, count in status)
         skipped = f"\n{self.skipped:,} other files of folders were skipped" if self.skipped else ""
         repaired = f"\ndamaged files, rebuilt: {', '.join(self.repaired)}" if self.repaired else ""
         return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
@@ -178,10 +178,10 @@ def ingest(
             f"the name of the folder {str(folder)!r} is not UTF-8, and Parquet files need one that is"
         ) from None
     named, skipped = named_files(source, folder, home)
-    objects = [one for one in named if isinstance(one, RemoteObject)]
+    objects = [file for file in named if isinstance(file, RemoteObject)]
     with owned(folder, home), opened_inputs(objects) as files:
         manifest = load(folder) if home is None else load_home(home)
-        names = [one.url if isinstance(one, RemoteObject) else one for one in named]
+        names = [file.url if isinstance(file, RemoteObject) else file for file in named]
         if manifest is None:
             count = partitions or fitting_partitions(names, files, room)
             manifest = begin(folder, home, count, key or ["group_id"], room, read_options)
@@ -200,15 +200,15 @@ def ingest(
     rows = [manifest.inputs[number] for number in numbers]
     inputs = pl.DataFrame(
         {
-            "input": [one.name for one in rows],
-            "importer": [one.importer for one in rows],
+            "input": [row.name for row in rows],
+            "importer": [row.importer for row in rows],
             "status": [status[number] for number in numbers],
-            "size": [one.size for one in rows],
-            "records": [one.records for one in rows],
-            "used": [one.used for one in rows],
-            "ignored": [one.ignored for one in rows],
-            "duplicate": [one.duplicates for one in rows],
-            "quarantined": [one.quarantined for one in rows],
+            "size": [row.size for row in rows],
+            "records": [row.records for row in rows],
+            "used": [row.used for row in rows],
+            "ignored": [row.ignored for row in rows],
+            "duplicate": [row.duplicates for row in rows],
+            "quarantined": [row.quarantined for row in rows],
         },
         schema_overrides={"input": pl.String, "importer": pl.String, "status": pl.String},
     )
@@ -240,25 +240,25 @@ def named_files(
     source: Source | Iterable[Source], folder: Path, home: Home | None
 ) -> tuple[list[str | RemoteObject], int]:
     """Paths of the inputs, each once, the corpus itself excepted; how many files of folders are none."""
-    own = os.path.realpath(folder) + os.sep
+    prefix = os.path.realpath(folder) + os.sep
     with ExitStack() as opened:
-        found = input_files(source, opened)
+        listing = input_files(source, opened)
     files: dict[str, str | RemoteObject] = {}
-    for one in found.inputs:
-        if isinstance(one, RemoteObject):
-            if home is None or not f"{one.url}/".startswith(f"{home.url}/"):
-                files.setdefault(one.url, one)
+    for file in listing.inputs:
+        if isinstance(file, RemoteObject):
+            if home is None or not f"{file.url}/".startswith(f"{home.url}/"):
+                files.setdefault(file.url, file)
             continue
-        if not isinstance(one, str):
+        if not isinstance(file, str):
             raise ParameterError(
                 "ingest reads files that it can come back to; read_traces takes streams and pipes"
             )
-        path = os.path.realpath(one)
-        if not path.startswith(own):
-            files.setdefault(os.path.abspath(one), one)
+        path = os.path.realpath(file)
+        if not path.startswith(prefix):
+            files.setdefault(os.path.abspath(file), file)
     if not files:
         raise InputError("no recording beside the corpus itself")
-    return list(files.values()), found.skipped
+    return list(files.values()), listing.skipped
 
 
 @contextmanager
@@ -267,7 +267,7 @@ def owned(folder: Path, home: Home | None) -> Iterator[None]:
     if folder.exists() and not folder.is_dir():
         raise InputError(f"'{folder}' is a file, expected a folder for the corpus")
     try:
-        with told(folder):
+        with translate_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             handle = open_folder(folder)
     except InputError as error:
@@ -301,11 +301,11 @@ def begin(
     inputs: Sequence[Input] = (),
 ) -> Manifest:
     """The manifest of a new corpus with these inputs to read, in a folder that has nothing else in it."""
-    there = strangers(folder, home)
-    if there:
+    names = strangers(folder, home)
+    if names:
         raise ParameterError(
             f"folder '{home.url if home else folder}' is not empty and is not a corpus: "
-            f"it has '{there[0]}' and no {NAME}"
+            f"it has '{names[0]}' and no {NAME}"
         )
     fields = options.get("fields") or {}
     trace_by, scores = options.get("trace_by") or "trace", options["reward_scores"]
@@ -322,7 +322,7 @@ def begin(
     _settle_mapping(folder, manifest, options)
     # Names of columns are judged before anything is written.
     _core.Partition(_core.read([]), key, partitions)
-    with told(folder):
+    with translate_write_errors(folder):
         manifest.save(folder)
     return manifest
 
@@ -358,16 +358,16 @@ def _check_settled(
         # recordings that are there already are recognized by the index, which an export lacks
         raise ParameterError(f"the corpus in '{place}' was written by export: ingest into another folder")
     fields = dict(options.get("fields") or {})
-    for what, given, settled in (
+    for name, value, settled in (
         ("group", key, manifest.key),
         ("partitions", partitions, manifest.partitions),
         ("fields", fields or None, manifest.fields),
         ("trace_by", options.get("trace_by"), manifest.trace_by),
         ("reward_scores", options["reward_scores"] or None, manifest.reward_scores),
     ):
-        if given is not None and given != settled:
+        if value is not None and value != settled:
             raise ParameterError(
-                f"{what} is {given!r}, but the corpus in '{place}' was made with {settled!r}"
+                f"{name} is {value!r}, but the corpus in '{place}' was made with {settled!r}"
             )
     # What is not given is as before.
     options |= {
@@ -381,14 +381,14 @@ def _check_settled(
 def _settle_mapping(folder: Path, manifest: Manifest, options: dict[str, Any]) -> None:
     """One mapping for all of a corpus: its fields are read for later inputs too, whatever that call says."""
     place = manifest.shown(folder)
-    given: tuple[str, str] | None = options.get("mapping")
-    if given is None:
+    mapping: tuple[str, str] | None = options.get("mapping")
+    if mapping is None:
         if manifest.mapping is not None:
             options["mapping"] = (manifest.mapping, f"the mapping in {place}/{NAME}")
     elif manifest.mapping is None:
-        manifest.mapping = given[0]
-    elif manifest.mapping != given[0]:
+        manifest.mapping = mapping[0]
+    elif manifest.mapping != mapping[0]:
         raise ParameterError(
-            f"{given[1]} is not the mapping that the corpus in '{place}' was made with: use that one, "
+            f"{mapping[1]} is not the mapping that the corpus in '{place}' was made with: use that one, "
             "or ingest into another folder"
         )

@@ -29,8 +29,8 @@ class InputFiles:
     """
 
     def __init__(self, objects: Iterable[RemoteObject], folder: Path) -> None:
-        self._objects: dict[str, RemoteObject | None] = {one.url: one for one in objects}
-        self._addresses: dict[str, Address] = {one.url: one.address for one in objects}
+        self._objects: dict[str, RemoteObject | None] = {remote.url: remote for remote in objects}
+        self._addresses: dict[str, Address] = {remote.url: remote.address for remote in objects}
         self._folder = folder
         self._copies: dict[str, Path] = {}
 
@@ -51,19 +51,19 @@ class InputFiles:
             It is not there.
         """
         if is_address(name):
-            one = self._object(name)
-            if one is None:
+            remote = self._object(name)
+            if remote is None:
                 raise InputError(f"no such object: '{name}'")
-            return Content(one.size, one.version)
+            return Content(remote.size, remote.version)
         try:
             stat = os.stat(name)
         except OSError as error:
             raise InputError(f"{name}: {error.strerror or error}") from error
         return Content(stat.st_size, stat.st_mtime_ns)
 
-    def is_as_read(self, one: Input) -> bool:
+    def is_as_read(self, entry: Input) -> bool:
         """Whether an input is still there as it was when reading began."""
-        return self.is_there(one.path) and self.content(one.path) == (one.size, one.mtime_ns)
+        return self.is_there(entry.path) and self.content(entry.path) == (entry.size, entry.mtime_ns)
 
     def local(self, path: str) -> str:
         """A file to read an input from.
@@ -89,15 +89,15 @@ class InputFiles:
         absent = [path for path in dict.fromkeys(paths) if is_address(path) and path not in self._copies]
         if not absent:
             return
-        objects = [one for one in map(self._object, absent) if one is not None]
+        objects = [remote for remote in map(self._object, absent) if remote is not None]
         if len(objects) < len(absent):
             gone = next(path for path in absent if self._object(path) is None)
             raise InputError(f"no such object: '{gone}'")
-        with scratch(sum(one.size for one in objects), "the inputs"):
+        with scratch(sum(remote.size for remote in objects), "the inputs"):
             pass  # there is room
         targets = copies(objects, self._folder / f"{len(self._copies):06}")
         fetch(targets)
-        self._copies |= {one.url: path for one, path in targets}
+        self._copies |= {remote.url: path for remote, path in targets}
 
     def _object(self, url: str) -> RemoteObject | None:
         if url not in self._objects:

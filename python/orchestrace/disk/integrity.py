@@ -21,7 +21,7 @@ from .manifest import Fingerprint, Manifest, StoredFile
 
 
 class Damage(NamedTuple):
-    """A file that is not what it was."""
+    """A file that differs from what the manifest lists."""
 
     file: StoredFile
     fault: str
@@ -29,13 +29,13 @@ class Damage(NamedTuple):
 
 
 def fingerprint(path: Path) -> Fingerprint:
-    """What a file is now."""
+    """Size and checksum of a file as it is now."""
     size = path.stat().st_size
     return Fingerprint(size, _core.fingerprint(os.fspath(path), size))
 
 
 def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> None:
-    """Compare files with the manifest, those that were compared before by what the system says of them.
+    """Compare files with the manifest. One that was compared before is hashed again only if it was touched.
 
     Raises
     ------
@@ -45,24 +45,24 @@ def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Non
     new, states = [], {}
     files = list(files)
     copied(folder, manifest, files)
-    for one in files:
-        found = _state(folder / one.name)
-        if found is None or manifest.verified.get(one.name) != found:
-            new.append(one)
-            states[one.name] = found
+    for file in files:
+        state = _state(folder / file.name)
+        if state is None or manifest.verified.get(file.name) != state:
+            new.append(file)
+            states[file.name] = state
     faults = _compared(folder, new, content=manifest.verify)
     if faults and manifest.home is not None:
         # A copy may be damaged where the object is not.
         copied(folder, manifest, [damage.file for damage in faults], anew=True)
         faults = _compared(folder, [damage.file for damage in faults], content=manifest.verify)
-        states = {one.name: _state(folder / one.name) for one in new}
+        states = {file.name: _state(folder / file.name) for file in new}
     for damage in faults:
         raise damaged(folder, manifest, damage)
     manifest.verified |= {name: state for name, state in states.items() if state is not None}
 
 
 def note_written(manifest: Manifest, name: str, path: Path, columns: pl.Schema) -> None:
-    """Note a file that this process has just written: as long as nobody touches it, it is what it was.
+    """Note a file that this process has just written: until somebody touches it, it is not compared again.
 
     An ingest has tens of thousands of small files, which merging would otherwise hash and open once more.
     """
@@ -75,7 +75,7 @@ def note_written(manifest: Manifest, name: str, path: Path, columns: pl.Schema) 
 
 
 def copied(folder: Path, manifest: Manifest, files: list[StoredFile], *, anew: bool = False) -> None:
-    """Have copies of files of a corpus in object storage; of one on disk there is nothing to do.
+    """Copy files of a corpus in object storage to this machine; does nothing for a corpus on disk.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def copied(folder: Path, manifest: Manifest, files: list[StoredFile], *, anew: b
     """
     if manifest.home is None:
         return
-    wanted = [Wanted(one.name, None if one.expected is None else one.expected.size) for one in files]
+    wanted = [Wanted(file.name, None if file.expected is None else file.expected.size) for file in files]
     try:
         manifest.home.fetch(wanted, anew=anew)
     except Unlike:
@@ -96,73 +96,77 @@ def copied(folder: Path, manifest: Manifest, files: list[StoredFile], *, anew: b
 def _unlisted(manifest: Manifest, files: list[StoredFile]) -> list[Damage]:
     """Files whose objects are gone or have another size."""
     assert manifest.home is not None
-    there, found = manifest.home.listing(), []
-    for one in files:
-        expected = "" if one.expected is None else f", expected {one.expected.size:,} bytes"
-        if one.name not in there:
-            found.append(Damage(one, "it is gone" + expected))
-        elif one.expected is not None and there[one.name].size != one.expected.size:
-            found.append(Damage(one, f"it has {there[one.name].size:,} bytes{expected}"))
-    return found
+    objects, damages = manifest.home.listing(), []
+    for file in files:
+        expected = "" if file.expected is None else f", expected {file.expected.size:,} bytes"
+        if file.name not in objects:
+            damages.append(Damage(file, "it is gone" + expected))
+        elif file.expected is not None and objects[file.name].size != file.expected.size:
+            damages.append(Damage(file, f"it has {objects[file.name].size:,} bytes{expected}"))
+    return damages
 
 
 def _find_in_storage(folder: Path, manifest: Manifest, content: bool) -> list[Damage]:
-    """The same for objects; fetches and compares only those whose tags do not prove them equal."""
+    """`find_damage` in object storage: copies are compared only where tags do not prove objects equal."""
     assert manifest.home is not None
     files = list(manifest.stored())
-    there = manifest.home.listing()
-    found = _unlisted(manifest, files)
-    gone = {damage.file.name for damage in found}
+    objects = manifest.home.listing()
+    damages = _unlisted(manifest, files)
+    gone = {damage.file.name for damage in damages}
     doubtful = [
-        one
-        for one in files
-        if one.name not in gone
-        and (one.expected is None or one.expected.etag is None or there[one.name].e_tag != one.expected.etag)
+        file
+        for file in files
+        if file.name not in gone
+        and (
+            file.expected is None
+            or file.expected.etag is None
+            or objects[file.name].e_tag != file.expected.etag
+        )
     ]
     if not content:
-        doubtful = [one for one in doubtful if one.expected is None]
-    for one in doubtful:  # one by one, so that no more copies are held than there is room for
-        copied(folder, manifest, [one], anew=True)
-        path = folder / one.name
-        fault = _fault(path, one.expected, content=True)
-        if fault is None and one.expected is None:
-            fault = _unreadable(path, one)
+        doubtful = [file for file in doubtful if file.expected is None]
+    for file in doubtful:  # one by one, so that no more copies are held than there is room for
+        copied(folder, manifest, [file], anew=True)
+        path = folder / file.name
+        fault = _fault(path, file.expected, content=True)
+        if fault is None and file.expected is None:
+            fault = _unreadable(path, file)
         if fault is not None:
-            found.append(Damage(one, fault))
+            damages.append(Damage(file, fault))
             continue
-        made = one.expected or one.part.files.setdefault(one.table, fingerprint(path))
-        made.etag = there[one.name].e_tag
-    return found
+        expected = file.expected or file.part.files.setdefault(file.table, fingerprint(path))
+        expected.etag = objects[file.name].e_tag
+    return damages
 
 
 def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> list[Damage]:
-    """All files that are not what the manifest lists; those that it has no checksum of are given one.
+    """All files that differ from the manifest; a sound file without a checksum is given one.
 
-    Without `content` the sizes of those that have one are compared, no more. A file without a checksum has
-    to be readable, every page of it, with as many rows as are listed.
+    Without `content`, files with a checksum are compared by size only. A file without a checksum has to be
+    readable, every page of it, with as many rows as are listed.
     """
     if manifest.home is not None:
         return _find_in_storage(folder, manifest, content)
-    known = [one for one in manifest.stored() if one.expected is not None]
-    unknown = [one for one in manifest.stored() if one.expected is None]
-    states = {one.name: _state(folder / one.name) for one in known}
-    found = _compared(folder, known, content=content)
+    hashed = [file for file in manifest.stored() if file.expected is not None]
+    unhashed = [file for file in manifest.stored() if file.expected is None]
+    states = {file.name: _state(folder / file.name) for file in hashed}
+    damages = _compared(folder, hashed, content=content)
     if content:
-        gone = {damage.file.name for damage in found}
+        gone = {damage.file.name for damage in damages}
         manifest.verified |= {
             name: state for name, state in states.items() if state is not None and name not in gone
         }
-    for one in unknown:
-        path = folder / one.name
-        if (fault := _fault(path, None, content=False) or _unreadable(path, one)) is not None:
-            found.append(Damage(one, fault))
+    for file in unhashed:
+        path = folder / file.name
+        if (fault := _fault(path, None, content=False) or _unreadable(path, file)) is not None:
+            damages.append(Damage(file, fault))
         else:
-            one.part.files[one.table] = fingerprint(path)
-    return found
+            file.part.files[file.table] = fingerprint(path)
+    return damages
 
 
 def damaged(folder: Path, manifest: Manifest, damage: Damage, hindrance: str | None = None) -> InputError:
-    """The one line about a file that is not what it was; `hindrance` is why an ingest does not repair it."""
+    """The error for a damaged file; `hindrance` is why an ingest does not repair it."""
     if hindrance is not None:
         fix = f"{hindrance}, or restore the file; nothing was changed"
     elif manifest.is_exported:
@@ -178,10 +182,10 @@ def damaged(folder: Path, manifest: Manifest, damage: Damage, hindrance: str | N
 
 @contextmanager
 def reading(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Iterator[None]:
-    """Turns what Polars makes of a damaged file into the one line about it.
+    """Turn an error of Polars about a damaged file into the error that names the file.
 
-    That happens where nothing was compared: the caller skips it, the manifest has no checksums, or the file
-    changed after it was compared.
+    Polars meets one where nothing was compared: the caller skips it, the manifest has no checksums, or the
+    file changed after it was compared.
     """
     try:
         yield
@@ -191,9 +195,9 @@ def reading(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> It
         files = list(files)
         for damage in _compared(folder, files, content=True):
             raise damaged(folder, manifest, damage) from error
-        for one in files:
-            if (fault := _unreadable(folder / one.name, one)) is not None:
-                raise damaged(folder, manifest, Damage(one, fault)) from error
+        for file in files:
+            if (fault := _unreadable(folder / file.name, file)) is not None:
+                raise damaged(folder, manifest, Damage(file, fault)) from error
         if manifest.is_newer:
             raise SchemaError(
                 f"'{manifest.shown(folder)}' has schema version {manifest.schema_version!r}, newer than "
@@ -204,10 +208,10 @@ def reading(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> It
 
 
 def _compared(folder: Path, files: list[StoredFile], *, content: bool) -> list[Damage]:
-    """Those that differ, in order; of several the contents are hashed side by side."""
+    """The files that differ from the manifest, in order; several are hashed in parallel."""
 
-    def fault(one: StoredFile) -> str | None:
-        return _fault(folder / one.name, one.expected, content=content)
+    def fault(file: StoredFile) -> str | None:
+        return _fault(folder / file.name, file.expected, content=content)
 
     threads = min(len(files), os.cpu_count() or 1, 8)
     if threads > 1 and content:
@@ -215,30 +219,30 @@ def _compared(folder: Path, files: list[StoredFile], *, content: bool) -> list[D
             faults = list(pool.map(fault, files))
     else:
         faults = list(map(fault, files))
-    return [Damage(one, what) for one, what in zip(files, faults, strict=True) if what is not None]
+    return [Damage(file, reason) for file, reason in zip(files, faults, strict=True) if reason is not None]
 
 
 def _state(path: Path) -> tuple[int, ...] | None:
-    """What the system says of a file that changes whenever somebody writes to it."""
+    """Inode, size and times of a file, which change whenever somebody writes to it."""
     try:
-        known = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | None:
     """What is wrong with a file, if anything is."""
     try:
-        known = path.stat()
-        if not stat.S_ISREG(known.st_mode):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
             return "it is not a file"
         if expected is None:
             return None
-        if known.st_size != expected.size:
-            return f"it has {known.st_size:,} bytes, expected {expected.size:,}"
-        if content and (found := fingerprint(path).blake3) != expected.blake3:
-            return f"its BLAKE3 is {found[:16]}…, expected {expected.blake3[:16]}… (of 64 digits)"
+        if status.st_size != expected.size:
+            return f"it has {status.st_size:,} bytes, expected {expected.size:,}"
+        if content and (digest := fingerprint(path).blake3) != expected.blake3:
+            return f"its BLAKE3 is {digest[:16]}…, expected {expected.blake3[:16]}… (of 64 digits)"
     except FileNotFoundError:
         return "it is gone" + ("" if expected is None else f", expected {expected.size:,} bytes")
     except OSError as error:
@@ -246,15 +250,15 @@ def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | 
     return None
 
 
-def _unreadable(path: Path, one: StoredFile) -> str | None:
+def _unreadable(path: Path, file: StoredFile) -> str | None:
     """Why a file without a checksum cannot be what was written, as far as decoding it shows."""
     try:
         scanned = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         rows = scanned.select(pl.len()).collect().item()
-        if rows == one.part.rows[one.table]:
+        if rows == file.part.rows[file.table]:
             scanned.select(pl.all().count()).collect(engine="streaming")
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         return f"it is not a Parquet file that can be read ({str(error).partition(chr(10))[0]})"
-    if rows != one.part.rows[one.table]:
-        return f"it has {rows:,} rows, expected {one.part.rows[one.table]:,}"
+    if rows != file.part.rows[file.table]:
+        return f"it has {rows:,} rows, expected {file.part.rows[file.table]:,}"
     return None

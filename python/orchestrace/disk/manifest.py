@@ -79,9 +79,9 @@ class Input:
 
     def restarted(self, since: int, size: int, mtime_ns: int) -> "Input":
         """The same input with other content, not read yet."""
-        made = Input(self.name, self.path, size, mtime_ns, since=since)
-        made.importer, made.gathered = self.importer, self.gathered
-        return made
+        fresh = Input(self.name, self.path, size, mtime_ns, since=since)
+        fresh.importer, fresh.gathered = self.importer, self.gathered
+        return fresh
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Gathering:
 
 @dataclass
 class Fingerprint:
-    """What a file is, byte for byte."""
+    """Size and checksum of the bytes of a file."""
 
     size: int
     blake3: str
@@ -150,7 +150,7 @@ class StoredFile(NamedTuple):
 
     @property
     def expected(self) -> Fingerprint | None:
-        """What it is, as far as that was written down."""
+        """Its fingerprint, if the manifest has one."""
         return self.part.files.get(self.table)
 
 
@@ -163,7 +163,7 @@ def stored(table: str, partition: str | None, part: Part) -> StoredFile:
 
 @dataclass
 class Manifest:
-    """The whole of it."""
+    """What a corpus on disk consists of."""
 
     partitions: int
     key: list[str]
@@ -195,7 +195,7 @@ class Manifest:
     """Scores that became rewards."""
 
     def __post_init__(self) -> None:
-        # Of the one who opened it, not of the folder: neither saved nor compared.
+        # These belong to the process that opened it, not to the folder: they are neither saved nor compared.
         self.verify = True
         """Whether files are compared with their checksums when they are first scanned."""
         self.verified: dict[str, tuple[int, ...]] = {}
@@ -217,7 +217,7 @@ class Manifest:
 
     def files(self) -> Iterator[str]:
         """Paths of all files below the folder, the manifest itself excepted."""
-        return (one.name for one in self.stored())
+        return (file.name for file in self.stored())
 
     @property
     def is_newer(self) -> bool:
@@ -227,26 +227,26 @@ class Manifest:
     @property
     def is_exported(self) -> bool:
         """Whether `export` wrote it, so that no ingest can add to it."""
-        return any(one.name == EXPORTED for one in self.inputs)
+        return any(entry.name == EXPORTED for entry in self.inputs)
 
     def restart(self) -> None:
-        """Hold nothing any more, and have all inputs still to read; names of files are not given again."""
+        """Drop all rows, and mark all inputs unread; names of files are not used again."""
         self.parts, self.gathering, self.mapping_counts = {}, None, []
         for table in SIDE:
             setattr(self, table, [])
         self.next_trace, self.complete = 0, False
-        self.inputs = [one.restarted(self.next_shard, one.size, one.mtime_ns) for one in self.inputs]
+        self.inputs = [entry.restarted(self.next_shard, entry.size, entry.mtime_ns) for entry in self.inputs]
 
     def drop(self, parts: list[StoredFile]) -> None:
-        """Cease to list the parts that these files are of, whole."""
-        gone = {id(one.part) for one in parts}
+        """Stop listing the parts that these files belong to."""
+        gone = {id(file.part) for file in parts}
         left = {name: [part for part in of if id(part) not in gone] for name, of in self.parts.items()}
         self.parts = {name: of for name, of in left.items() if of}
         for table in SIDE:
             setattr(self, table, [part for part in self.side(table) if id(part) not in gone])
 
     def forget(self, name: str) -> None:
-        """Cease to know of a file what it was when it was written or compared."""
+        """Forget what a file was when it was written or compared."""
         self.verified.pop(name, None)
         self.columns.pop(name, None)
 
@@ -263,25 +263,25 @@ class Manifest:
     def records(self) -> dict[str, int]:
         """Counts over all inputs: what was read is the sum of the others."""
         return {
-            "read": sum(one.records for one in self.inputs),
-            "used": sum(one.used for one in self.inputs),
-            "ignored": sum(one.ignored for one in self.inputs),
-            "duplicate": sum(one.duplicates for one in self.inputs),
-            "quarantined": sum(one.quarantined for one in self.inputs),
+            "read": sum(entry.records for entry in self.inputs),
+            "used": sum(entry.used for entry in self.inputs),
+            "ignored": sum(entry.ignored for entry in self.inputs),
+            "duplicate": sum(entry.duplicates for entry in self.inputs),
+            "quarantined": sum(entry.quarantined for entry in self.inputs),
         }
 
     def since(self) -> dict[int, int]:
         """Of each input the shard with which its present content begins."""
-        found = {number: one.since for number, one in enumerate(self.inputs)}
-        return found if self.gathering is None else found | {GATHERED: self.gathering.since}
+        shards = {number: entry.since for number, entry in enumerate(self.inputs)}
+        return shards if self.gathering is None else shards | {GATHERED: self.gathering.since}
 
     def outdated(self, part: Part) -> list[int]:
         """Inputs whose rows in this part are no longer valid, by number."""
         return [number for number, since in self.since().items() if part.shard < since]
 
     def save(self, folder: Path) -> None:
-        """Put it in place of the one that is there."""
-        # Object by object: of many inputs a copy of all would take more than reading them.
+        """Write it in place of the manifest that is there."""
+        # Object by object: with many inputs, a copy of all would take more memory than reading them.
         text = json.dumps(self, default=_members, ensure_ascii=False, separators=(",", ":"))
         body = text.removesuffix("}")
         sealed = f'{body},"blake2b":"{_digest(body.encode("utf-8", "surrogateescape"))}"}}\n'
@@ -298,11 +298,11 @@ class Manifest:
 
 
 def _members(value: Any) -> dict[str, object]:
-    """What is saved of an object of ours; what belongs to who opened it is no field."""
-    kept = {one.name: getattr(value, one.name) for one in fields(value)}
+    """The fields of an object, which are saved; what belongs to the process is not a field."""
+    members = {member.name: getattr(value, member.name) for member in fields(value)}
     if isinstance(value, Fingerprint) and value.etag is None:
-        del kept["etag"]  # on disk there are none
-    return kept
+        del members["etag"]  # on disk there are none
+    return members
 
 
 def _digest(raw: bytes) -> str:
@@ -338,9 +338,9 @@ def load_home(home: Home) -> Manifest | None:
     raw = home.manifest()
     if raw is None:
         return None
-    made = _sealed(raw, home.address.below(MANIFEST).url)
-    made.home = home
-    return made
+    manifest = _sealed(raw, home.address.below(MANIFEST).url)
+    manifest.home = home
+    return manifest
 
 
 def load(folder: Path) -> Manifest | None:
@@ -368,14 +368,14 @@ def load(folder: Path) -> Manifest | None:
 
 def _sealed(raw: bytes, place: str) -> Manifest:
     """A manifest from its bytes, which have to be what was written."""
-    made = parse(raw.decode("utf-8", errors="surrogateescape"), place)
+    manifest = parse(raw.decode("utf-8", errors="surrogateescape"), place)
     seal = _SEAL.search(raw)
     if seal is not None and _digest(raw[: seal.start()]) != seal[1].decode():
         raise SchemaError(
             f"{place} is damaged: its text is not what its checksum says; restore it, or ingest the "
             "recordings into another folder"
         )
-    return made
+    return manifest
 
 
 def parse(text: str, place: str) -> Manifest:
@@ -396,13 +396,13 @@ def parse(text: str, place: str) -> Manifest:
     if refused := _refused_version(version):
         raise SchemaError(f"{place} has schema version {version!r}, {refused}")
     try:
-        made = _typed(value, Manifest, "")
+        manifest = _typed(value, Manifest, "")
     except _Mismatch as error:
         raise SchemaError(f"{place}: {error}") from None
-    assert isinstance(made, Manifest)
-    if wrong := next(_faults(made), None):
+    assert isinstance(manifest, Manifest)
+    if wrong := next(_faults(manifest), None):
         raise SchemaError(f"{place}: {wrong}")
-    return made
+    return manifest
 
 
 def _numbers(version: str) -> list[int]:
@@ -416,45 +416,47 @@ def _refused_version(version: str) -> str | None:
     anew = "ingest the recordings into another folder"
     if not _VERSION.fullmatch(version):
         return f"which no engine has; this one reads {ours!r}: {anew}"
-    theirs, own = _numbers(version)[0], _numbers(ours)[0]
-    if theirs == own:
+    their_major, our_major = _numbers(version)[0], _numbers(ours)[0]
+    if their_major == our_major:
         return None
-    if theirs > own:
+    if their_major > our_major:
         return f"newer than {ours!r}, which this engine reads: upgrade orchestrace, or {anew}"
     return f"older than {ours!r}, and this engine does not read it: {anew}"
 
 
-def _faults(made: Manifest) -> Iterator[str]:
-    """What types alone do not check, so that no later step trips over it."""
-    if made.partitions == 0 or not made.key:
+def _faults(manifest: Manifest) -> Iterator[str]:
+    """Faults that types alone do not show, so that no later step fails because of them."""
+    if manifest.partitions == 0 or not manifest.key:
         yield "a corpus has at least one partition and a column that divides it"
-    for name, kind in made.fields.items():
+    for name, kind in manifest.fields.items():
         if kind not in LIFTED:
             yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
-    if made.trace_by not in get_args(TraceBy):
-        yield f"trace_by is {made.trace_by!r}, expected one of {', '.join(get_args(TraceBy))}"
-    for number, one in enumerate(made.inputs):
-        told = one.used + one.ignored + one.duplicates + one.quarantined
-        if one.records != told:
+    if manifest.trace_by not in get_args(TraceBy):
+        yield f"trace_by is {manifest.trace_by!r}, expected one of {', '.join(get_args(TraceBy))}"
+    for number, entry in enumerate(manifest.inputs):
+        accounted = entry.used + entry.ignored + entry.duplicates + entry.quarantined
+        if entry.records != accounted:
             yield (
-                f"inputs[{number}] has {one.records} records and says of {told} what became of them: "
+                f"inputs[{number}] has {entry.records} records and says of {accounted} what became of them: "
                 "ingest the recordings again"
             )
-    for name in made.files():
+    for name in manifest.files():
         if not _FILE.fullmatch(name):
             yield f"it names a file that is none of a corpus: {name!r}"
-    side = [(table, part) for table in SIDE for part in made.side(table)]
-    parts = [*itertools.chain.from_iterable(made.parts.values()), *(part for _, part in side)]
-    numbers = [made.next_shard, made.next_trace, *made.since().values()]
+    side = [(table, part) for table in SIDE for part in manifest.side(table)]
+    parts = [*itertools.chain.from_iterable(manifest.parts.values()), *(part for _, part in side)]
+    numbers = [manifest.next_shard, manifest.next_trace, *manifest.since().values()]
     if max(numbers + [n for part in parts for n in (part.shard, part.first, part.last)]) >= 2**32:
         yield "it has a number of a shard or of a trace that no corpus can have"
-    for file in made.stored():
+    for file in manifest.stored():
         if file.expected is not None and not _BLAKE3.fullmatch(file.expected.blake3):
             yield f"the checksum of '{file.name}' is {file.expected.blake3!r}, expected 64 hexadecimal digits"
     for table, part in side:
         if part.rows.keys() != {table}:
             yield f"the rows of part '{part.name}' are not those of {table}"
-    if made.gathering is not None and max(made.gathering.inputs, default=0) >= max(len(made.inputs), 1):
+    if manifest.gathering is not None and max(manifest.gathering.inputs, default=0) >= max(
+        len(manifest.inputs), 1
+    ):
         yield "it puts traces together from inputs that it does not list"
 
 
@@ -471,32 +473,32 @@ T = TypeVar("T")
 
 
 def _typed(value: object, kind: Any, at: str) -> Any:
-    """A value of JSON as the type that a field declares; unknown keys are of a later minor version and let
-    be."""
+    """A value of JSON as the type that a field declares. Unknown keys are of a later minor version and are
+    ignored."""
     where = at or "the manifest"
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        inner = [one for one in get_args(kind) if one is not type(None)]
+        inner = [member for member in get_args(kind) if member is not type(None)]
         return None if value is None else _typed(value, inner[0], at)
     if origin is list:
         if not isinstance(value, list):
             raise _Mismatch(f"{where} is not a list")
-        return [_typed(one, get_args(kind)[0], f"{at}[{i}]") for i, one in enumerate(value)]
+        return [_typed(item, get_args(kind)[0], f"{at}[{i}]") for i, item in enumerate(value)]
     if origin is dict:
         if not isinstance(value, dict):
             raise _Mismatch(f"{where} is not an object")
-        return {key: _typed(one, get_args(kind)[1], f"{at}.{_shown(key)}") for key, one in value.items()}
+        return {key: _typed(item, get_args(kind)[1], f"{at}.{_shown(key)}") for key, item in value.items()}
     if hasattr(kind, "__dataclass_fields__"):
         if not isinstance(value, dict):
             raise _Mismatch(f"{where} is not an object")
         hints = get_type_hints(kind)
-        given = {
-            one.name: _typed(value[one.name], hints[one.name], f"{at}.{one.name}".lstrip("."))
-            for one in fields(kind)
-            if one.name in value
+        values = {
+            member.name: _typed(value[member.name], hints[member.name], f"{at}.{member.name}".lstrip("."))
+            for member in fields(kind)
+            if member.name in value
         }
         try:
-            return kind(**given)
+            return kind(**values)
         except TypeError as error:
             raise _Mismatch(f"{where}: {str(error).partition(') ')[2]}") from None
     if kind is int and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):

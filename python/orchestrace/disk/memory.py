@@ -44,13 +44,13 @@ PARTITION_SHARE: Final = 0.125
 def memory_bytes(memory: int | str) -> int:
     """A budget in bytes, given as a number or as ``"1GiB"``."""
     if isinstance(memory, str):
-        found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", memory)
-        unit = _UNITS.get(found[2].upper()) if found else None
-        if found is None or unit is None:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", memory)
+        unit = _UNITS.get(match[2].upper()) if match else None
+        if match is None or unit is None:
             raise ParameterError(
                 f"memory is '{memory}', expected a number of bytes or one like '512MiB', '2GiB'"
             )
-        memory = int(min(float(found[1]) * unit, 2.0**63))
+        memory = int(min(float(match[1]) * unit, 2.0**63))
     expect("memory", memory, Whole())
     room = int(memory)
     if room < LEAST:
@@ -73,14 +73,14 @@ def bounded(options: dict[str, Any], room: int) -> dict[str, Any]:
         ("max_record", 512 << 20, RECORD_SHARE, LEAST_RECORD),
         ("max_string", 64 << 20, STRING_SHARE, LEAST_STRING),
     ):
-        most, given = max(int(room * share), least), options.get(name)
-        if given is not None and given > most:
-            needed = f"'{-(-int(given / share) >> 20)}MiB'"
+        most, value = max(int(room * share), least), options.get(name)
+        if value is not None and value > most:
+            needed = f"'{-(-int(value / share) >> 20)}MiB'"
             raise ParameterError(
-                f"{name} is {given}, and memory={memory} has room for at most {most}: "
+                f"{name} is {value}, and memory={memory} has room for at most {most}: "
                 f"give memory={needed}, or a smaller {name}"
             )
-        if given is None and most < usual:
+        if value is None and most < usual:
             limits[name] = most
     set_by_memory = (memory, list(limits)) if limits else None
     gathered = max(int(room * GATHER_SHARE), LEAST_BATCH)

@@ -60,12 +60,12 @@ def _merge_partitions(
     folder: Path, manifest: Manifest, waiting: list[tuple[str, list[Part]]], target: int
 ) -> None:
     """Some partitions, published together: each time the whole manifest is written."""
-    made: dict[str, list[Part]] = {}
+    merged: dict[str, list[Part]] = {}
     with staging(folder, manifest.home) as files:
         for shard, (partition, parts) in enumerate(waiting, manifest.next_shard):
-            made[partition] = _merged(files, folder, manifest, partition, parts, shard, target)
+            merged[partition] = _merged(files, folder, manifest, partition, parts, shard, target)
         files.publish(manifest)
-        for partition, parts in made.items():
+        for partition, parts in merged.items():
             if parts:
                 manifest.parts[partition] = parts
             else:
@@ -97,12 +97,12 @@ def _merged(
     named = [(partition, part) for part in parts]
     sizes = scan(folder, manifest, "traces", named, SCHEMAS["traces"]).select("trace", "n_events").collect()
     sizes = sizes.sort("trace").with_columns(events=pl.col("n_events").cast(pl.Int64).cum_sum())
-    made = []
+    merged = []
     for window, numbers in enumerate(_windows(sizes, target)):
         name = f"{shard:06}-{window:03}"
         frames = ((table, _collect_window(folder, manifest, table, named, numbers)) for table in PARTITIONED)
-        made.append(stage(files, partition, name, shard, frames))
-    return made
+        merged.append(stage(files, partition, name, shard, frames))
+    return merged
 
 
 def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
@@ -120,7 +120,7 @@ def _collect_window(
 ) -> pl.DataFrame:
     # A label may lie in another part than the first trace with its id.
     labels = table == "labels"
-    here = [one for one in parts if labels or (one[1].first <= numbers[1] and one[1].last >= numbers[0])]
+    here = [pair for pair in parts if labels or (pair[1].first <= numbers[1] and pair[1].last >= numbers[0])]
     frame = scan(folder, manifest, table, here, present_schema(folder, manifest, table, here))
     window = pl.col("trace").is_between(*numbers)
     if table == "labels":
@@ -130,9 +130,9 @@ def _collect_window(
         frame = frame.join(first, on="trace_id", how="inner", maintain_order="left")
     else:
         frame = frame.filter(window)
-    made = frame.collect(engine="streaming")
-    made = made if made["trace"].is_sorted() else made.sort("trace", maintain_order=True)
-    return made.drop("trace") if table == "labels" else made
+    rows = frame.collect(engine="streaming")
+    rows = rows if rows["trace"].is_sorted() else rows.sort("trace", maintain_order=True)
+    return rows.drop("trace") if table == "labels" else rows
 
 
 def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame) -> None:
@@ -140,9 +140,9 @@ def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame
     old = [side_file(table, part.name) for part in manifest.side(table)]
     with staging(folder, manifest.home) as files:
         frame = rows.collect(engine="streaming")
-        made = [stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []
+        parts = [stage_side(files, table, f"{shard:06}", shard, frame)] if frame.height else []
         files.publish(manifest)
-        setattr(manifest, table, made)
+        setattr(manifest, table, parts)
         manifest.next_shard = shard + 1
         manifest.save(folder)
     _remove(folder, manifest, old)

@@ -41,15 +41,15 @@ Step = Callable[[Corpus], Corpus]
 
 @dataclass(frozen=True)
 class OnDisk:
-    """Where a corpus on disk lies, and as what it was opened: what plans, sinks and exports go by.
+    """Folder, files, budget and filter of a corpus on disk, for plans, sinks and exports.
 
     Parameters
     ----------
     folder, manifest
-        Its folder, or where a corpus in object storage has its copies; what its files are.
+        Its folder, or the folder of copies of a corpus in object storage; the list of its files.
     memory
         The budget in bytes.
-    kept
+    chosen
         The traces that a filter has left, ascending; None for all.
     is_changed
         Whether tables differ from the files.
@@ -58,7 +58,7 @@ class OnDisk:
     folder: Path
     manifest: Manifest
     memory: int
-    kept: pl.Series | None
+    chosen: pl.Series | None
     is_changed: bool
 
 
@@ -75,14 +75,14 @@ class PartitionedCorpus(Corpus):
         manifest: Manifest,
         memory: int,
         *,
-        kept: pl.Series | None = None,
+        chosen: pl.Series | None = None,
         steps: tuple[Step, ...] = (),
         computed: frozenset[str] = frozenset(),
     ) -> None:
         self._folder = folder
         self._manifest = manifest
         self._memory = memory
-        self._kept = kept  # traces, ascending; None for all
+        self._chosen = chosen  # traces, ascending; None for all
         self._steps = steps  # what each slice goes through when it is loaded
         self._computed = computed  # tables that differ after the steps
         self._counted: dict[str, int] | None = None
@@ -94,7 +94,8 @@ class PartitionedCorpus(Corpus):
     @property
     def mapping_counts(self) -> pl.DataFrame:
         rows = [
-            (one.key, one.pointer, one.matched, one.of, one.type) for one in self._manifest.mapping_counts
+            (count.key, count.pointer, count.matched, count.of, count.type)
+            for count in self._manifest.mapping_counts
         ]
         return pl.DataFrame(rows, schema=MAPPING_COUNTS, orient="row")
 
@@ -124,24 +125,24 @@ class PartitionedCorpus(Corpus):
 
     @verb
     def filter(self, *predicates: pl.Expr | bool | list[bool]) -> "PartitionedCorpus":
-        kept = self._collected(self.traces.filter(*predicates).select("trace"))["trace"]
-        return self._changed(kept=kept.sort())
+        traces = self._collected(self.traces.filter(*predicates).select("trace"))["trace"]
+        return self._changed(chosen=traces.sort())
 
     @verb
     def with_measures(self, frame: Measures) -> "PartitionedCorpus":
-        # What is wrong with names and values is said now, not when the first slice is made.
-        given = measures_of(self, frame)
-        return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(given, corpus)))
+        # Names and values are checked now, not when the first slice is made.
+        measures = measures_of(self, frame)
+        return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(measures, corpus)))
 
     @verb
     def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
-        given = self._located(frame_of(frame, "fields"), "fields")
-        if "group_id" in given.columns:
+        fields = self._located(frame_of(frame, "fields"), "fields")
+        if "group_id" in fields.columns:
             raise ParameterError(
                 "a corpus on disk is divided by group already: ingest with group=, or use read_traces"
             )
         changed = {"events", "agents", "findings"}
-        return self._with(changed, lambda corpus: corpus.with_fields(_of(given, corpus)))
+        return self._with(changed, lambda corpus: corpus.with_fields(_of(fields, corpus)))
 
     @verb
     def write_jsonl(
@@ -158,14 +159,14 @@ class PartitionedCorpus(Corpus):
             )
 
     def _input(self, file: str) -> tuple[str, str]:
-        for one in self._manifest.inputs:
-            if file != one.name and not file.startswith(f"{one.name}/"):
+        for entry in self._manifest.inputs:
+            if file != entry.name and not file.startswith(f"{entry.name}/"):
                 continue
-            path, place = super()._input(one.path)
+            path, place = super()._input(entry.path)
             now = _content(path, place)
-            if now != (one.size, one.mtime_ns):
+            if now != (entry.size, entry.mtime_ns):
                 raise InputError(f"'{place}' has changed since it was read: ingest it again")
-            return path, one.name
+            return path, entry.name
         return super()._input(file)
 
     def _read_options(self) -> dict[str, Any]:
@@ -186,8 +187,8 @@ class PartitionedCorpus(Corpus):
             partition: [[part.name, sorted(part.rows.items()), part.first, part.last] for part in parts]
             for partition, parts in self._manifest.parts.items()
         }
-        kept = None if self._kept is None else self._kept.to_list()
-        state = json.dumps([parts, list(self._manifest.since().values()), kept], sort_keys=True)
+        traces = None if self._chosen is None else self._chosen.to_list()
+        state = json.dumps([parts, list(self._manifest.since().values()), traces], sort_keys=True)
         return {"corpus": hashlib.blake2b(state.encode(), digest_size=16).hexdigest(), "memory": self._memory}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -197,8 +198,8 @@ class PartitionedCorpus(Corpus):
                 "a corpus on disk changed by with_measures or with_fields cannot be pickled: hand over what"
                 " read_corpus opens, and change it in the other process"
             )
-        kept = None if self._kept is None else self._kept.to_list()
-        return _opened, (self._folder.absolute(), self._manifest, self._memory, kept)
+        traces = None if self._chosen is None else self._chosen.to_list()
+        return _opened, (self._folder.absolute(), self._manifest, self._memory, traces)
 
     def __len__(self) -> int:
         return self._sizes()["traces"]
@@ -207,7 +208,7 @@ class PartitionedCorpus(Corpus):
         return self._changed(steps=(*self._steps, step), computed=self._computed | changed)
 
     def _changed(self, **changes: Any) -> "PartitionedCorpus":
-        state = {"kept": self._kept, "steps": self._steps, "computed": self._computed, **changes}
+        state = {"chosen": self._chosen, "steps": self._steps, "computed": self._computed, **changes}
         return PartitionedCorpus(self._folder, self._manifest, self._memory, **state)
 
     def _sizes(self) -> dict[str, int]:
@@ -218,7 +219,7 @@ class PartitionedCorpus(Corpus):
             valid = not any(manifest.outdated(part) for part in parts)
             counts = {}
             for name in SCHEMAS:
-                if valid and self._kept is None and name not in self._computed:
+                if valid and self._chosen is None and name not in self._computed:
                     counts[name] = manifest.rows(name)
                 else:
                     counts[name] = int(self._collected(self._table(name).select(pl.len())).item())
@@ -229,18 +230,18 @@ class PartitionedCorpus(Corpus):
         if name not in SIDE:
             return [store_of(piece).table(name) for piece in self.slices()]
         # No piece has it, or not all of it.
-        given = {name: self._table(name).collect(engine="streaming")}
-        return [_core.Store.from_arrow(empty_tables() | given).table(name)]
+        tables = {name: self._table(name).collect(engine="streaming")}
+        return [_core.Store.from_arrow(empty_tables() | tables).table(name)]
 
     def _lifted(self) -> Mapping[str, str]:
         return self._manifest.fields
 
     def _stored(self, name: str) -> pl.DataFrame:
-        """Only the keys of traces are held, since joining by them needs all."""
+        """The keys of all traces; no other table is held in memory."""
         return self._collected(self._table(name).select("trace", "trace_id"))
 
     def _collected(self, frame: pl.LazyFrame) -> pl.DataFrame:
-        """What a scan of our files holds now."""
+        """The rows of a scan of the corpus's files."""
         with reading(self._folder, self._manifest, self._manifest.stored()):
             return frame.collect(engine="streaming")
 
@@ -262,7 +263,7 @@ class PartitionedCorpus(Corpus):
         frame = self._scan(name, sorted(self._manifest.parts))
         if name == "labels" and self._manifest.labels:
             frame = pl.concat([frame, current_side(self._folder, self._manifest, name)])
-        if self._kept is None or name in TRACE_TABLES:
+        if self._chosen is None or name in TRACE_TABLES:
             return frame
         return frame.join(
             self._table("traces").select("trace_id"), on="trace_id", how="semi", maintain_order="left"
@@ -273,9 +274,9 @@ class PartitionedCorpus(Corpus):
         parts = [(partition, part) for partition in partitions for part in self._manifest.parts[partition]]
         with reading(self._folder, self._manifest, self._manifest.stored()):
             frame = scan(self._folder, self._manifest, name, parts, self._schema(name))
-        if self._kept is None or name not in TRACE_TABLES:
+        if self._chosen is None or name not in TRACE_TABLES:
             return frame
-        return frame.filter(pl.col("trace").is_in(self._kept.implode()))
+        return frame.filter(pl.col("trace").is_in(self._chosen.implode()))
 
     def _divisions(self, name: str) -> Iterator[pl.LazyFrame]:
         if name in self._computed:
@@ -284,7 +285,7 @@ class PartitionedCorpus(Corpus):
         yield from (self._scan(name, [partition]) for partition in sorted(self._manifest.parts))
 
     def _computing(self, name: str) -> pl.LazyFrame:
-        """A table of what the slices are after all steps."""
+        """A table of the slices after all steps."""
         schema = self._schema(name)
 
         def batches(
@@ -309,13 +310,13 @@ class PartitionedCorpus(Corpus):
         # A step makes a corpus anew, beside the one that it changes.
         event_bytes = EVENT_BYTES * (2 if self._steps else 1)
         room = max(self._memory // event_bytes, 1)
-        if self._kept is None and sum(part.rows.get("events", 0) for _, part in parts) <= room:
+        if self._chosen is None and sum(part.rows.get("events", 0) for _, part in parts) <= room:
             yield None
             return
         columns = ["trace", *self._manifest.key, "n_events"]
         traces = scan(self._folder, self._manifest, "traces", parts, SCHEMAS["traces"]).select(columns)
-        if self._kept is not None:
-            traces = traces.filter(pl.col("trace").is_in(self._kept.implode()))
+        if self._chosen is not None:
+            traces = traces.filter(pl.col("trace").is_in(self._chosen.implode()))
         groups = (
             self._collected(traces.sort("trace"))
             .group_by(self._manifest.key, maintain_order=True)
@@ -347,7 +348,7 @@ class PartitionedCorpus(Corpus):
             tables = self._load_tables(parts, numbers)
         store = _core.Store.from_arrow(tables, judged=True, set_aside=True)
         if store.set_aside:
-            self._tell_aside(store.set_aside)
+            self._warn_set_aside(store.set_aside)
         corpus = Corpus(store)
         for step in self._steps:
             corpus = step(corpus)
@@ -356,44 +357,44 @@ class PartitionedCorpus(Corpus):
     def _loaded_files(self, parts: list[tuple[str, Part]]) -> list[StoredFile]:
         """Files that traces of some parts are loaded from."""
         tables = [name for name in PARTITIONED if name != "agents"]
-        own = [stored(name, *one) for one in parts for name in tables if name in one[1].rows]
-        return own + [stored("labels", None, part) for part in self._manifest.labels]
+        files = [stored(name, *pair) for pair in parts for name in tables if name in pair[1].rows]
+        return files + [stored("labels", None, part) for part in self._manifest.labels]
 
     def _load_tables(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> dict[str, object]:
         tables: dict[str, object] = {}
-        kept: pl.LazyFrame | None = None
+        trace_ids: pl.LazyFrame | None = None
         for name in PARTITIONED:
             if name == "agents":
                 continue  # derived
             schema = present_schema(self._folder, self._manifest, name, parts)
             frame = scan(self._folder, self._manifest, name, parts, schema)
-            if name == "labels" and self._manifest.labels and kept is not None:
+            if name == "labels" and self._manifest.labels and trace_ids is not None:
                 loose = current_side(self._folder, self._manifest, name)
-                loose = loose.join(kept.unique(), on="trace_id", how="semi", maintain_order="left")
+                loose = loose.join(trace_ids.unique(), on="trace_id", how="semi", maintain_order="left")
                 frame = pl.concat([frame, loose])
             if numbers is not None and name in TRACE_TABLES:
                 low, high = numbers[0], numbers[-1]
                 frame = frame.filter(
                     pl.col("trace").is_between(low, high), pl.col("trace").is_in(numbers.implode())
                 )
-            if numbers is not None and name == "labels" and kept is not None:
-                frame = frame.join(kept, on="trace_id", how="semi", maintain_order="left")
-            made = frame.collect(engine="streaming")
-            if "trace" in made.columns and not made["trace"].is_sorted():
-                made = made.sort("trace", maintain_order=True)
+            if numbers is not None and name == "labels" and trace_ids is not None:
+                frame = frame.join(trace_ids, on="trace_id", how="semi", maintain_order="left")
+            rows = frame.collect(engine="streaming")
+            if "trace" in rows.columns and not rows["trace"].is_sorted():
+                rows = rows.sort("trace", maintain_order=True)
             if name == "traces":
-                kept = made.lazy().select("trace_id")
-            tables[name] = made
+                trace_ids = rows.lazy().select("trace_id")
+            tables[name] = rows
         return tables
 
-    def _tell_aside(self, aside: list[tuple[int | None, str]]) -> None:
-        """Warn of what results go without."""
+    def _warn_set_aside(self, aside: list[tuple[int | None, str]]) -> None:
+        """Warn of traces and labels that results leave out."""
         trace, message = aside[0]
-        what = "a label" if trace is None else f"trace {trace}"
+        subject = "a label" if trace is None else f"trace {trace}"
         more = f", and {len(aside) - 1:,} more" if len(aside) > 1 else ""
         warnings.warn(
             f"the corpus in '{self._manifest.shown(self._folder)}' holds what no result can be computed "
-            f"from; {what} is left out{more}: {plain(message)}. Ingest its recording again, or name the "
+            f"from; {subject} is left out{more}: {plain(message)}. Ingest its recording again, or name the "
             "traces to use with filter",
             UserWarning,
             stacklevel=2,
@@ -459,25 +460,25 @@ def read_corpus(
     return PartitionedCorpus(folder, manifest, room)
 
 
-def _opened(folder: Path, manifest: Manifest, memory: int, kept: list[int] | None) -> PartitionedCorpus:
+def _opened(folder: Path, manifest: Manifest, memory: int, numbers: list[int] | None) -> PartitionedCorpus:
     """A corpus on disk as another process had it open."""
-    traces = None if kept is None else pl.Series("trace", kept, pl.UInt32)
+    traces = None if numbers is None else pl.Series("trace", numbers, pl.UInt32)
     if manifest.home is not None:
         folder = manifest.home.folder  # the copies of that process
-    return PartitionedCorpus(folder, manifest, memory, kept=traces)
+    return PartitionedCorpus(folder, manifest, memory, chosen=traces)
 
 
 def _content(path: str, place: str) -> tuple[int, int]:
-    """Size and time of an input, or of an object what stands for its time."""
-    if is_address(place) and (found := look_up(address_of(place))) is not None:
-        return found.size, found.version
+    """Size and time of an input; for an object, its size and version."""
+    if is_address(place) and (remote := look_up(address_of(place))) is not None:
+        return remote.size, remote.version
     stat = os.stat(path)
     return stat.st_size, stat.st_mtime_ns
 
 
 def on_disk(corpus: PartitionedCorpus) -> OnDisk:
-    """Where a corpus on disk lies, and as what it was opened."""
-    return OnDisk(corpus._folder, corpus._manifest, corpus._memory, corpus._kept, bool(corpus._steps))
+    """Folder, files, budget and filter of a corpus on disk."""
+    return OnDisk(corpus._folder, corpus._manifest, corpus._memory, corpus._chosen, bool(corpus._steps))
 
 
 def check_groups(corpus: Corpus) -> None:
@@ -494,8 +495,8 @@ def check_groups(corpus: Corpus) -> None:
     for partition, parts in sorted(corpus._manifest.parts.items()):
         named = [(partition, part) for part in parts]
         traces = scan(corpus._folder, corpus._manifest, "traces", named, SCHEMAS["traces"])
-        for number, kept in enumerate(corpus._plan(partition, named)):
-            here = traces if kept is None else traces.filter(pl.col("trace").is_in(kept.implode()))
+        for number, members in enumerate(corpus._plan(partition, named)):
+            here = traces if members is None else traces.filter(pl.col("trace").is_in(members.implode()))
             for group in corpus._collected(here.select("group_id").unique())["group_id"]:
                 if home.setdefault(group, (partition, number)) != (partition, number):
                     key = ", ".join(corpus._manifest.key)
@@ -506,13 +507,13 @@ def check_groups(corpus: Corpus) -> None:
 
 def _in_schema(frame: pl.LazyFrame, schema: pl.Schema) -> pl.LazyFrame:
     """With the columns that other slices have."""
-    there = frame.collect_schema()
-    absent = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in there]
+    present = frame.collect_schema()
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in schema.items() if name not in present]
     return frame.with_columns(absent).select(list(schema))
 
 
-def _of(given: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
-    """What of a frame is about the traces of a slice."""
-    return given.join(
+def _of(rows: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
+    """The rows of a frame that are about the traces of a slice."""
+    return rows.join(
         stored_table(corpus, "traces").select("trace"), on="trace", how="semi", maintain_order="left"
     )

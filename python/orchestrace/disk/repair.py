@@ -18,11 +18,11 @@ from .shards import scan, scan_index
 
 
 def inputs_to_repeat(
-    folder: Path, manifest: Manifest, damage: list[Damage], given: set[str], files: InputFiles
+    folder: Path, manifest: Manifest, damages: list[Damage], paths: set[str], files: InputFiles
 ) -> set[int]:
     """Numbers of the inputs that have to be read anew, so that what damaged files held is there again.
 
-    `given` are the paths of the inputs of this call.
+    `paths` are those of the inputs of this call.
 
     Raises
     ------
@@ -30,67 +30,67 @@ def inputs_to_repeat(
         One of them cannot give its rows again; names it and a damaged file.
     """
     gathered = set() if manifest.gathering is None else set(manifest.gathering.inputs)
-    read = {number for number, one in enumerate(manifest.inputs) if one.records}
+    read = {number for number, entry in enumerate(manifest.inputs) if entry.records}
     again: set[int] = set()
-    for one in damage:
-        if one.file.table == "index":
-            found = read
-        elif one.file.table == "quarantine":
-            found = {number for number in read if manifest.inputs[number].quarantined}
-        elif one.file.table == "record_counts" or (one.file.partition is None and not gathered):
-            found = read
-        elif one.file.partition is None:
-            found = gathered  # labels of no partition come from traces that are put together
+    for damage in damages:
+        if damage.file.table == "index":
+            sources = read
+        elif damage.file.table == "quarantine":
+            sources = {number for number in read if manifest.inputs[number].quarantined}
+        elif damage.file.table == "record_counts" or (damage.file.partition is None and not gathered):
+            sources = read
+        elif damage.file.partition is None:
+            sources = gathered  # labels of no partition come from traces that are put together
         else:
             continue
-        _refuse_lost(folder, manifest, one, found, given, files)
-        again |= found
-    divided = [one for one in damage if one.file.partition is not None]
-    if divided and not any(one.file.table == "index" for one in damage):
-        found = _inputs_of_parts(folder, manifest, divided)
-        _refuse_lost(folder, manifest, divided[0], found - {GATHERED}, given, files)
-        again |= found
+        _refuse_lost(folder, manifest, damage, sources, paths, files)
+        again |= sources
+    divided = [damage for damage in damages if damage.file.partition is not None]
+    if divided and not any(damage.file.table == "index" for damage in damages):
+        sources = _inputs_of_parts(folder, manifest, divided)
+        _refuse_lost(folder, manifest, divided[0], sources - {GATHERED}, paths, files)
+        again |= sources
     if GATHERED in again or again & gathered:
         # They are put together anew from all or from none.
-        _refuse_lost(folder, manifest, damage[0], gathered, given, files)
+        _refuse_lost(folder, manifest, damages[0], gathered, paths, files)
         again = (again - {GATHERED}) | gathered
     return again
 
 
-def _inputs_of_parts(folder: Path, manifest: Manifest, damage: list[Damage]) -> set[int]:
+def _inputs_of_parts(folder: Path, manifest: Manifest, damages: list[Damage]) -> set[int]:
     """The inputs of the traces that the index lists and no sound part has."""
-    broken = {id(one.file.part) for one in damage}
+    broken = {id(damage.file.part) for damage in damages}
     sound = [
         (partition, part) for partition, of in manifest.parts.items() for part in of if id(part) not in broken
     ]
     index = scan_index(folder, manifest, manifest.index).filter(~pl.col("duplicate"))
     rows = index.select("trace", "id", "input", valid=pl.col("shard") >= pl.col("since"))
-    known = rows.collect(engine="streaming")
-    there = scan(folder, manifest, "traces", sound, SCHEMAS["traces"]).select("trace")
-    lost = known.filter("valid").join(there.collect(engine="streaming"), on="trace", how="anti")
+    listed = rows.collect(engine="streaming")
+    sound_traces = scan(folder, manifest, "traces", sound, SCHEMAS["traces"]).select("trace")
+    lost = listed.filter("valid").join(sound_traces.collect(engine="streaming"), on="trace", how="anti")
     # A repair that was cut short has read some of its inputs in part.
-    begun = [number for number, one in enumerate(manifest.inputs) if one.since and not one.done]
-    found = pl.concat([lost["input"], pl.Series(begun, dtype=pl.UInt32)]).unique()
+    begun = [number for number, entry in enumerate(manifest.inputs) if entry.since and not entry.done]
+    numbers = pl.concat([lost["input"], pl.Series(begun, dtype=pl.UInt32)]).unique()
     while True:
         # What is said of a trace, and where its labels lie, depends on which of those with its id came first.
-        ids = known.filter(pl.col("input").is_in(found.implode()))["id"].unique()
-        wider = known.filter(pl.col("id").is_in(ids.implode()))["input"].unique()
-        if wider.len() == found.len():
-            return set(found)
-        found = wider
+        ids = listed.filter(pl.col("input").is_in(numbers.implode()))["id"].unique()
+        wider = listed.filter(pl.col("id").is_in(ids.implode()))["input"].unique()
+        if wider.len() == numbers.len():
+            return set(numbers)
+        numbers = wider
 
 
 def _refuse_lost(
-    folder: Path, manifest: Manifest, damage: Damage, numbers: set[int], given: set[str], files: InputFiles
+    folder: Path, manifest: Manifest, damage: Damage, numbers: set[int], paths: set[str], files: InputFiles
 ) -> None:
     """Refuse to go on where an input cannot give its rows again."""
     for number in sorted(numbers):
-        one = manifest.inputs[number]
-        if not files.is_there(one.path):
-            why = f"its rows came from '{one.path}' too, which is gone: put it back"
-        elif one.path not in given and not _is_same(one, files):
+        entry = manifest.inputs[number]
+        if not files.is_there(entry.path):
+            why = f"its rows came from '{entry.path}' too, which is gone: put it back"
+        elif entry.path not in paths and not _is_same(entry, files):
             why = (
-                f"its rows came from '{one.path}' too, which has changed since and is not among the inputs "
+                f"its rows came from '{entry.path}' too, which has changed since and is not among the inputs "
                 "of this call: name it, and its rows become those that it has now"
             )
         else:
@@ -98,12 +98,12 @@ def _refuse_lost(
         raise damaged(folder, manifest, damage, why)
 
 
-def _is_same(one: Input, files: InputFiles) -> bool:
+def _is_same(entry: Input, files: InputFiles) -> bool:
     """Whether an input has the content that it had when it was read."""
-    now = files.content(one.path)
-    if now.size != one.size:
+    now = files.content(entry.path)
+    if now.size != entry.size:
         return False
-    same_time = now.mtime_ns == one.mtime_ns
+    same_time = now.mtime_ns == entry.mtime_ns
     return same_time or (
-        one.blake3 is not None and _core.fingerprint(files.local(one.path), one.size) == one.blake3
+        entry.blake3 is not None and _core.fingerprint(files.local(entry.path), entry.size) == entry.blake3
     )

@@ -56,16 +56,15 @@ INDEX: Final = pl.Schema(
         "shard": pl.UInt32,
     }
 )
-"""What is known of each trace beside its rows: the input and the shard it came with, and what it is known
-by."""
+"""For each trace: its input, its shard, and the hashes of its id and content."""
 
 EVENT_BYTES: Final = 1_000
 """Memory for an event while a slice is worked on: its row in a frame, in a store, and in a result."""
 
 
 @contextmanager
-def told(folder: Path) -> Iterator[None]:
-    """Turns what the system refuses into one line that says what to do."""
+def translate_write_errors(folder: Path) -> Iterator[None]:
+    """Turn an error of writing into an `InputError` that says what to do."""
     try:
         yield
     except InputError:
@@ -91,17 +90,17 @@ class Staging:
         self._written: dict[Path, tuple[Fingerprint, pl.Schema]] = {}
 
     def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
-        """Write a frame aside; what the file is, derived from what the system still holds in memory."""
+        """Write a frame to a temporary file; its fingerprint, computed while the system has it in memory."""
         path = self._folder / name
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
-        made = temporary(path)
+        aside = temporary(path)
         self._files.append(path)
-        with written(made, "xb") as file:
+        with written(aside, "xb") as file:
             frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
-        found = fingerprint(made)
-        self._written[path] = found, frame.schema
-        return found
+        identity = fingerprint(aside)
+        self._written[path] = identity, frame.schema
+        return identity
 
     def publish(self, manifest: Manifest | None = None) -> None:
         """Make all files durable under their names; `manifest` notes what need not be looked up again."""
@@ -135,7 +134,7 @@ def staging(folder: Path, home: Home | None = None) -> Iterator[Staging]:
     """Files that are published together or not at all; with a `home` there too."""
     files = Staging(folder, home)
     try:
-        with told(folder):
+        with translate_write_errors(folder):
             yield files
     except BaseException:
         with suppress(OSError):  # what stays is removed by the next ingest
@@ -202,16 +201,16 @@ def stage_side(files: Staging, table: str, name: str, shard: int, frame: pl.Data
 def clear_leftovers(folder: Path, manifest: Manifest) -> None:
     """Remove the files of ours that the manifest does not list: those of a step that was cut short."""
     listed = set(manifest.files())
-    found = [*folder.glob("part=*/*/*"), *folder.glob("part=*/*/.*"), *folder.glob(".*.tmp")]
+    paths = [*folder.glob("part=*/*/*"), *folder.glob("part=*/*/.*"), *folder.glob(".*.tmp")]
     for table in SIDE:
-        found += [*folder.glob(f"{table}/*"), *folder.glob(f"{table}/.*")]
-    for path in found:
+        paths += [*folder.glob(f"{table}/*"), *folder.glob(f"{table}/.*")]
+    for path in paths:
         ours = path.suffix == ".parquet" or path.name.endswith(".tmp")
         if ours and path.relative_to(folder).as_posix() not in listed and path.is_file():
             path.unlink()
     if manifest.home is not None:
-        there = manifest.home.listing()
-        manifest.home.remove(name for name in there if is_of_corpus(name) and name not in listed)
+        objects = manifest.home.listing()
+        manifest.home.remove(name for name in objects if is_of_corpus(name) and name not in listed)
 
 
 def scan(
@@ -226,7 +225,7 @@ def scan(
     if counted:
         schema = pl.Schema({**SCHEMAS["events"], **schema})
     here = [(partition, part) for partition, part in parts if table in part.rows]
-    plain = [stored(table, *one) for one in here if not manifest.outdated(one[1])]
+    plain = [stored(table, *pair) for pair in here if not manifest.outdated(pair[1])]
     frames = []
     if plain:
         frames.append(_scan_files(folder, manifest, plain, schema))
@@ -252,10 +251,10 @@ def _with_counts(events: pl.LazyFrame) -> pl.LazyFrame:
         for name in ("tokens_cached", "tokens_cache_write", "tokens_reasoning")
     }
     cache = pl.sum_horizontal("tokens_cached", "tokens_cache_write")
-    told = pl.any_horizontal(pl.col("tokens_in", "tokens_out").is_not_null())
+    has_tokens = pl.any_horizontal(pl.col("tokens_in", "tokens_out").is_not_null())
     return events.with_columns(**in_extras).with_columns(
         tokens_fresh=pl.coalesce("tokens_fresh", (pl.col("tokens_in") - cache).clip(0)),
-        tokens=pl.coalesce("tokens", pl.when(told).then(pl.sum_horizontal("tokens_in", "tokens_out"))),
+        tokens=pl.coalesce("tokens", pl.when(has_tokens).then(pl.sum_horizontal("tokens_in", "tokens_out"))),
     )
 
 
@@ -263,13 +262,13 @@ def _scan_files(
     folder: Path, manifest: Manifest, listed: list[StoredFile], schema: pl.Schema
 ) -> pl.LazyFrame:
     verify(folder, manifest, listed)
-    files = [folder / one.name for one in listed]
+    files = [folder / file.name for file in listed]
     if "code" not in schema:
         return _scan_alike(files, schema)
     # The vocabularies of codes grow: files of an earlier version have fewer words.
     frames = []
-    for known, alike in itertools.groupby(files, _codes_of):
-        frame = _scan_alike(list(alike), pl.Schema({**schema, "code": known}))
+    for codes, alike in itertools.groupby(files, _codes_of):
+        frame = _scan_alike(list(alike), pl.Schema({**schema, "code": codes}))
         frames.append(frame.with_columns(pl.col("code").cast(schema["code"])))
     return frames[0] if len(frames) == 1 else pl.concat(frames)
 
@@ -297,27 +296,26 @@ def _valid(
     if table != "labels":
         return frame.filter(~pl.col("trace").is_in(stale.implode()))
     traces = _scan_files(folder, manifest, [stored("traces", partition, part)], SCHEMAS["traces"])
-    kept = traces.filter(~pl.col("trace").is_in(stale.implode())).select("trace_id")
-    return frame.join(kept, on="trace_id", how="semi", maintain_order="left")
+    trace_ids = traces.filter(~pl.col("trace").is_in(stale.implode())).select("trace_id")
+    return frame.join(trace_ids, on="trace_id", how="semi", maintain_order="left")
 
 
 def replaced(folder: Path, manifest: Manifest, part: Part) -> pl.Series:
     """Numbers of the traces whose rows in a part are no longer valid."""
-    known = scan_index(folder, manifest, manifest.index).filter(
+    rows = scan_index(folder, manifest, manifest.index).filter(
         ~pl.col("duplicate"),
         pl.col("trace").is_between(part.first, part.last),
         pl.col("shard") < pl.col("since"),
         pl.col("since") > part.shard,
     )
-    return known.select("trace").collect()["trace"]
+    return rows.select("trace").collect()["trace"]
 
 
 def scan_index(folder: Path, manifest: Manifest, parts: list[Part]) -> pl.LazyFrame:
-    """Rows of the index with the shard `since` which their input is what it is; before it they are no longer
-    valid."""
-    known = manifest.since()
+    """Rows of the index with `since`, the shard from which rows of their input are valid."""
+    first_shards = manifest.since()
     since = pl.LazyFrame(
-        {"input": list(known), "since": list(known.values())},
+        {"input": list(first_shards), "since": list(first_shards.values())},
         schema={"input": pl.UInt32, "since": pl.UInt32},
     )
     files = [stored("index", None, part) for part in parts]
@@ -347,32 +345,33 @@ def current_side(folder: Path, manifest: Manifest, table: str) -> pl.LazyFrame:
 def _without(frame: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
     """The rows whose file is none of these nor, of an archive, an entry of one."""
     file = pl.col("file").cast(pl.String)
-    there = frame.select(file.unique()).collect()["file"].drop_nulls().to_list()
-    steps = (itertools.accumulate(name.split("/"), lambda a, b: f"{a}/{b}") for name in there)
-    stale = [name for name, paths in zip(there, steps, strict=True) if not names.isdisjoint(paths)]
+    present = frame.select(file.unique()).collect()["file"].drop_nulls().to_list()
+    steps = (itertools.accumulate(name.split("/"), lambda a, b: f"{a}/{b}") for name in present)
+    stale = [name for name, paths in zip(present, steps, strict=True) if not names.isdisjoint(paths)]
     return frame.filter(file.is_in(stale).not_().fill_null(True))
 
 
 def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]]) -> pl.Schema:
     """The columns of a table that some of the parts have, in order."""
-    found: dict[str, pl.DataType] = {}
+    dtypes: dict[str, pl.DataType] = {}
     listed = [stored(table, partition, part) for partition, part in parts if table in part.rows]
     verify(folder, manifest, listed)
-    for columns in {id(one): one for one in (columns_of(folder, manifest, file) for file in listed)}.values():
-        found |= columns
-    known = [name for name in SCHEMAS[table] if name in found]
-    lifted = sorted(set(found) - set(SCHEMAS[table]))
-    required = {} if found else dict(SCHEMAS[table])
-    return pl.Schema(required or {name: found[name] for name in [*known, *lifted]})
+    schemas = [columns_of(folder, manifest, file) for file in listed]
+    for schema in {id(schema): schema for schema in schemas}.values():
+        dtypes |= schema
+    standard = [name for name in SCHEMAS[table] if name in dtypes]
+    lifted = sorted(set(dtypes) - set(SCHEMAS[table]))
+    required = {} if dtypes else dict(SCHEMAS[table])
+    return pl.Schema(required or {name: dtypes[name] for name in [*standard, *lifted]})
 
 
 def columns_of(folder: Path, manifest: Manifest, file: StoredFile) -> pl.Schema:
     """The columns of a file; of one that this process wrote, as it wrote them."""
-    known = manifest.columns.get(file.name)
-    if known is None:
+    schema = manifest.columns.get(file.name)
+    if schema is None:
         # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
-        known = pl.scan_parquet(folder / file.name, glob=False, hive_partitioning=False).collect_schema()
-    return known
+        schema = pl.scan_parquet(folder / file.name, glob=False, hive_partitioning=False).collect_schema()
+    return schema
 
 
 def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:

@@ -17,7 +17,15 @@ from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
 from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
 from .merging import merge
 from .repair import inputs_to_repeat
-from .shards import INDEX, clear_leftovers, current_index, scan_index, staging, told, write_shard
+from .shards import (
+    INDEX,
+    clear_leftovers,
+    current_index,
+    scan_index,
+    staging,
+    translate_write_errors,
+    write_shard,
+)
 
 _Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
 """Records of a batch: read, used, ignored, quarantined, duplicates; and where the input is taken up again."""
@@ -51,62 +59,64 @@ class IngestWork:
         self._along: set[int] = set()  # inputs that this call does not name
         self._seen, self._rejected = 0, 0  # records of this call
         self.repaired: list[str] = []
-        #: `lossy_counts` of each batch.
-        self.skipped: list[pl.DataFrame] = []
         """Files that were damaged, and whose rows are in others now."""
+        self.skipped: list[pl.DataFrame] = []
+        """`lossy_counts` of each batch."""
 
     def run(self, files: list[str]) -> dict[int, str]:
-        """Bring the corpus up to the files; what became of each input, by its number."""
+        """Read the files into the corpus; the status of each input, by its number."""
         manifest = self._manifest
-        with told(self._folder):
+        with translate_write_errors(self._folder):
             clear_leftovers(self._folder, manifest)
         before = hash(repr(manifest))  # a copy of it would be held as long as the call lasts
         manifest.memory = self._room
-        damage = find_damage(self._folder, manifest, content=self._verify)
-        given = {self._files.identity(name) for name in files}
-        again = inputs_to_repeat(self._folder, manifest, damage, given, self._files)
-        if any(one.file.table == "index" for one in damage):
+        damages = find_damage(self._folder, manifest, content=self._verify)
+        paths = {self._files.identity(name) for name in files}
+        again = inputs_to_repeat(self._folder, manifest, damages, paths, self._files)
+        if any(damage.file.table == "index" for damage in damages):
             manifest.restart()
-            with told(self._folder):
+            with translate_write_errors(self._folder):
                 manifest.save(self._folder)
         status = self._status(files)
         status |= {number: "repaired" for number in again if status.get(number) != "replaced"}
         # Inputs that are known come first, so that a trace stays theirs when a new one repeats it.
         todo = sorted(number for number, word in status.items() if word not in ("unchanged", "missing"))
-        if todo or damage or not manifest.complete:
+        if todo or damages or not manifest.complete:
             fresh = {number for number in todo if status[number] in ("replaced", "repaired")}
             if todo:
                 self._read(todo, fresh)
-            # What repeats a trace that is gone was left out, and has to come back.
+            # Records that repeat a trace that is gone were left out, and are read now.
             while repeating := self._repeating():
-                gone = [one for one in repeating if not self._files.is_there(manifest.inputs[one].path)]
+                gone = [
+                    number for number in repeating if not self._files.is_there(manifest.inputs[number].path)
+                ]
                 status |= dict.fromkeys(gone, "missing")
                 for number in gone:
                     # Not taken for unchanged when it comes back.
                     manifest.inputs[number].size, manifest.inputs[number].blake3 = 0, None
-                todo = [one for one in repeating if one not in gone]
+                todo = [number for number in repeating if number not in gone]
                 if not todo:
                     break
                 status |= dict.fromkeys(todo, "replaced")
                 self._read(todo, set(todo))
             self._fingerprint()
             # All of their rows are in other parts now, or are of no trace any more.
-            manifest.drop([one.file for one in damage])
-            with told(self._folder):
+            manifest.drop([damage.file for damage in damages])
+            with translate_write_errors(self._folder):
                 merge(self._folder, manifest)
                 manifest.complete = True
         if hash(repr(manifest)) != before:
-            with told(self._folder):
+            with translate_write_errors(self._folder):
                 manifest.save(self._folder)
-        if damage:
-            self.repaired = [one.file.name for one in damage]
-            with told(self._folder):
+        if damages:
+            self.repaired = [damage.file.name for damage in damages]
+            with translate_write_errors(self._folder):
                 clear_leftovers(self._folder, manifest)
         return status
 
     def _is_settled(self, number: int) -> bool:
-        """Whether an input is of the format that it was of, whatever this call says: it only comes along, or
-        the mapping of the corpus gave it, which the call need not name again."""
+        """Whether an input keeps its format, whatever this call says: the call does not name the input, or
+        the mapping of the corpus gave the format, and the call need not name that again."""
         importer = self._manifest.inputs[number].importer
         detected = self._options.get("format", "auto") == "auto"
         return importer is not None and (number in self._along or (importer == "mapping" and detected))
@@ -114,11 +124,11 @@ class IngestWork:
     def _formats(self, todo: list[int]) -> None:
         """Note which formats inputs are of."""
         inputs = [self._manifest.inputs[number] for number in todo if not self._is_settled(number)]
-        self._files.copy(one.path for one in inputs)
-        named = [(self._files.local(one.path), one.name) for one in inputs]
-        found = _core.formats(named, threads=self._threads, **self._options)
-        for one, (importer, gathered) in zip(inputs, found, strict=True):
-            one.importer, one.gathered = importer, gathered
+        self._files.copy(entry.path for entry in inputs)
+        named = [(self._files.local(entry.path), entry.name) for entry in inputs]
+        formats = _core.formats(named, threads=self._threads, **self._options)
+        for entry, (importer, gathered) in zip(inputs, formats, strict=True):
+            entry.importer, entry.gathered = importer, gathered
 
     def _gathering(self, todo: list[int], fresh: set[int]) -> Gathering | None:
         """The inputs that traces have to be put together from, and how far that is done; null where there is
@@ -128,17 +138,17 @@ class IngestWork:
         touched = any(manifest.inputs[number].gathered or number in now.inputs for number in todo)
         if not touched and (now.done or not now.inputs):
             return None
-        members = [number for number, one in enumerate(manifest.inputs) if one.gathered]
+        members = [number for number, entry in enumerate(manifest.inputs) if entry.gathered]
         # In order of their paths: a trace is the same whichever of its files came first to the corpus.
         members.sort(key=lambda number: manifest.inputs[number].path)
         for number in members:
-            one = manifest.inputs[number]
-            if not self._files.is_there(one.path):
+            entry = manifest.inputs[number]
+            if not self._files.is_there(entry.path):
                 raise InputError(
-                    f"{one.path}: the file is gone, but its traces have to be gathered again with those of "
+                    f"{entry.path}: the file is gone, but its traces have to be gathered again with those of "
                     "the new inputs: restore it, or ingest into another folder"
                 )
-            if number not in todo and not self._files.is_as_read(one):
+            if number not in todo and not self._files.is_as_read(entry):
                 fresh.add(number)
         begun = now.taken > 0 or now.done
         if members == now.inputs and not now.done and fresh.isdisjoint(members):
@@ -148,43 +158,43 @@ class IngestWork:
         return Gathering(members, now.since)
 
     def _status(self, files: list[str]) -> dict[int, str]:
-        """What has to be done with each file; files that the corpus does not know become inputs of it."""
+        """The status of each file, which says what is to be done with it; new files become inputs."""
         manifest = self._manifest
-        known = {one.path: number for number, one in enumerate(manifest.inputs)}
+        numbers = {entry.path: number for number, entry in enumerate(manifest.inputs)}
         status = {}
-        taken = {one.name for one in manifest.inputs}
+        taken = {entry.name for entry in manifest.inputs}
         named = {self._files.identity(name): name for name in files}
-        for one in manifest.inputs:
+        for entry in manifest.inputs:
             # Reading it anew was cut short: it lacks traces that it had, whether this call names it or not.
-            if one.since and not one.done:
-                named.setdefault(one.path, one.path)
-        given = {self._files.identity(name) for name in files}
-        self._along = {number for number, one in enumerate(manifest.inputs) if one.path not in given}
+            if entry.since and not entry.done:
+                named.setdefault(entry.path, entry.path)
+        paths = {self._files.identity(name) for name in files}
+        self._along = {number for number, entry in enumerate(manifest.inputs) if entry.path not in paths}
         for path, name in named.items():
-            if path in known and not self._files.is_there(path):
-                status[known[path]] = "missing"
+            if path in numbers and not self._files.is_there(path):
+                status[numbers[path]] = "missing"
                 continue
             now = self._files.content(name)
-            if path not in known:
-                known[path] = len(manifest.inputs)
+            if path not in numbers:
+                numbers[path] = len(manifest.inputs)
                 manifest.inputs.append(Input(unique_name(name, path, taken), path, *now))
                 taken.add(manifest.inputs[-1].name)
-                status[known[path]] = "new"
+                status[numbers[path]] = "new"
                 continue
-            number = known[path]
-            one = manifest.inputs[number]
-            same = (one.size, one.mtime_ns) == now
-            if not same and one.size == now.size and one.done and one.blake3 is not None:
-                same = _core.fingerprint(self._files.local(path), one.size) == one.blake3
-                one.mtime_ns = now.mtime_ns if same else one.mtime_ns
-            left = manifest.gathering is not None and manifest.gathering.taken and one.gathered
-            begun = one.offset or one.records or one.done or left
+            number = numbers[path]
+            entry = manifest.inputs[number]
+            same = (entry.size, entry.mtime_ns) == now
+            if not same and entry.size == now.size and entry.done and entry.blake3 is not None:
+                same = _core.fingerprint(self._files.local(path), entry.size) == entry.blake3
+                entry.mtime_ns = now.mtime_ns if same else entry.mtime_ns
+            left = manifest.gathering is not None and manifest.gathering.taken and entry.gathered
+            begun = entry.offset or entry.records or entry.done or left
             if same:
-                status[number] = "unchanged" if one.done else "resumed" if begun else "new"
+                status[number] = "unchanged" if entry.done else "resumed" if begun else "new"
             elif begun:
                 status[number] = "replaced"
             else:
-                manifest.inputs[number] = Input(one.name, path, *now)
+                manifest.inputs[number] = Input(entry.name, path, *now)
                 status[number] = "new"
         return status
 
@@ -194,7 +204,7 @@ class IngestWork:
         self._formats(todo)
         gathering = self._gathering(todo, fresh)
         members = [] if gathering is None else gathering.inputs
-        # Of those that only come along the format is known, whatever this call says of its own inputs.
+        # Inputs that this call does not name keep their format, whatever it says of those that it names.
         named = {number for number in todo if not self._is_settled(number)}
         todo = [number for number in todo if not manifest.inputs[number].gathered]
         todo += members
@@ -204,15 +214,15 @@ class IngestWork:
         for place, number in enumerate(todo):
             if number in fresh:
                 inputs[place] = inputs[place].restarted(0, *self._files.content(inputs[place].path))
-        self._files.copy(one.path for one in inputs)
+        self._files.copy(entry.path for entry in inputs)
         reader = _core.TraceReader(
-            [(self._files.local(one.path), one.name, one.place) for one in inputs],
+            [(self._files.local(entry.path), entry.name, entry.place) for entry in inputs],
             gathered=0 if gathering is None else gathering.taken,
             formats=formats,
             **self._options,
         )
         numbers = pl.Series("input", [*todo, GATHERED], pl.UInt32)
-        total, before = sum(one.size for one in inputs), 0
+        total, before = sum(entry.size for entry in inputs), 0
         while True:
             left = self._room - OVERHEAD - self._index.nbytes
             limit = max(int(left * BATCH_SHARE), LEAST_BATCH)
@@ -235,8 +245,8 @@ class IngestWork:
             with staging(folder, manifest.home) as files:
                 self._enter(todo, fresh, inputs, parts[:-1])
                 if gathering is not None:
-                    known = dict(zip(todo, inputs, strict=True))
-                    self._enter_gathered(gathering, fresh, known, parts[-1][-1])
+                    entries = dict(zip(todo, inputs, strict=True))
+                    self._enter_gathered(gathering, fresh, entries, parts[-1][-1])
                 self._seen += sum(part[0] for part in parts)
                 self._rejected += sum(part[3] for part in parts)
                 self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
@@ -252,20 +262,20 @@ class IngestWork:
         """Count what a batch has of each input; an input that is read anew takes the place of what it was."""
         manifest = self._manifest
         manifest.complete = False
-        for number, one, (records, used, ignored, quarantined, duplicates, place) in zip(
+        for number, entry, (records, used, ignored, quarantined, duplicates, place) in zip(
             todo, inputs, parts, strict=True
         ):
-            if number in fresh and (place != one.place or records):
+            if number in fresh and (place != entry.place or records):
                 fresh.discard(number)
-                one.since = manifest.next_shard
+                entry.since = manifest.next_shard
             if number not in fresh:
-                one.records += records
-                one.used += used
-                one.ignored += ignored
-                one.quarantined += quarantined
-                one.duplicates += duplicates
-                one.offset, one.lines, one.blocks, one.done = place
-                manifest.inputs[number] = one
+                entry.records += records
+                entry.used += used
+                entry.ignored += ignored
+                entry.quarantined += quarantined
+                entry.duplicates += duplicates
+                entry.offset, entry.lines, entry.blocks, entry.done = place
+                manifest.inputs[number] = entry
 
     def _enter_gathered(
         self,
@@ -319,33 +329,33 @@ class IngestWork:
         if not any(self._manifest.outdated(part) for part in self._manifest.index):
             return []
         rows = current_index(self._folder, self._manifest)
-        known = ["id", "content"]
-        repeats = rows.filter("duplicate").select("input", *known).collect(engine="streaming")
-        originals = rows.filter(~pl.col("duplicate")).select(known)
-        there = originals.join(repeats.lazy(), on=known, how="semi").collect(engine="streaming")
-        found = repeats.join(there, on=known, how="anti")["input"].unique().to_list()
+        keys = ["id", "content"]
+        repeats = rows.filter("duplicate").select("input", *keys).collect(engine="streaming")
+        originals = rows.filter(~pl.col("duplicate")).select(keys)
+        present = originals.join(repeats.lazy(), on=keys, how="semi").collect(engine="streaming")
+        numbers = repeats.join(present, on=keys, how="anti")["input"].unique().to_list()
         # Traces that are put together repeat none: they are known by more than their bytes.
-        return sorted(number for number in found if number != GATHERED)
+        return sorted(number for number in numbers if number != GATHERED)
 
     def _fingerprint(self) -> None:
-        """Note what the inputs were, byte for byte, once they are read."""
-        manifest, made = self._manifest, False
-        for one in manifest.inputs:
-            if one.done and one.blake3 is None and self._files.is_as_read(one):
-                digest = _core.fingerprint(self._files.local(one.path), one.size)
-                # Of a file that changes meanwhile nothing is known but that it is another one.
-                one.blake3 = digest if self._files.is_as_read(one) else None
-                made = True
-        if made:
-            with told(self._folder):
+        """Note the checksums of inputs that were read to their end."""
+        manifest, is_changed = self._manifest, False
+        for entry in manifest.inputs:
+            if entry.done and entry.blake3 is None and self._files.is_as_read(entry):
+                digest = _core.fingerprint(self._files.local(entry.path), entry.size)
+                # A file that changes meanwhile gets no checksum.
+                entry.blake3 = digest if self._files.is_as_read(entry) else None
+                is_changed = True
+        if is_changed:
+            with translate_write_errors(self._folder):
                 manifest.save(self._folder)
 
 
 def unique_name(name: str, path: str, taken: set[str]) -> str:
-    """What the tables call a new input: as the caller does, unless that is the name of another one."""
+    """The name of a new input in the tables: that of the caller, unless another input has it."""
     # A name need not be UTF-8, the tables are.
-    for one, errors in ((name, "replace"), (path, "replace"), (path, "backslashreplace")):
-        text = os.fsencode(one).decode("utf-8", errors)
+    for candidate, errors in ((name, "replace"), (path, "replace"), (path, "backslashreplace")):
+        text = os.fsencode(candidate).decode("utf-8", errors)
         if text not in taken:
             break
     return text

@@ -23,7 +23,7 @@ from ..disk.shards import (
     stage,
     stage_side,
     staging,
-    told,
+    translate_write_errors,
 )
 from .ingest_plan import Settings, input_of, settings_of
 from .ingest_task import begun, check_unchanged, corpus_folder, read_inputs, sound, told_inputs
@@ -51,7 +51,7 @@ def joined(plan: Plan) -> pl.DataFrame:
         _check_same(out, manifest, [one.path for one in inputs])
         if manifest.complete and all(one.done for one in manifest.inputs):
             return told_inputs(manifest.inputs)
-        with told(out):
+        with translate_write_errors(out):
             clear_leftovers(out, manifest)
         for task in plan.tasks:
             _join(out, manifest, settings, task)
@@ -84,7 +84,7 @@ def _join(out: Path, manifest: Manifest, settings: Settings, task: Task) -> None
         check_unchanged(planned)
         read_inputs(out, manifest, settings, [one.path for one in planned], None)
     else:
-        with told(out):
+        with translate_write_errors(out):
             _append(out, manifest, folder, own, numbers)
 
 

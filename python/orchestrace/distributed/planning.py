@@ -131,7 +131,7 @@ def divided_call(
         given,
         Pieces(
             lambda: sum(1 for _ in whole.divided()) > 1,
-            on_disk(whole).kept is not None,
+            on_disk(whole).chosen is not None,
             lambda: in_pieces(whole),
         ),
     )

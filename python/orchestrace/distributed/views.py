@@ -22,7 +22,7 @@ class PlannedCorpus(PartitionedCorpus):
 
     def __init__(self, corpus: PartitionedCorpus) -> None:
         opened = on_disk(corpus)
-        super().__init__(opened.folder, opened.manifest, opened.memory, kept=opened.kept)
+        super().__init__(opened.folder, opened.manifest, opened.memory, chosen=opened.chosen)
         self.channels: tuple[str, ...] = ()
         """The rewards that the verb has asked for; none if it has not."""
 
@@ -45,7 +45,7 @@ class PlannedCorpus(PartitionedCorpus):
 
     def kept_of(self, partitions: set[str]) -> Runs | None:
         """The traces of some partitions that the corpus was filtered to; None for all."""
-        if self._kept is None:
+        if self._chosen is None:
             return None
         chosen = [traces for one in partitions for _, traces, _ in self.pieces_of(one) if traces is not None]
         return runs_of(pl.concat(chosen).sort().to_list()) if chosen else ()
@@ -54,7 +54,7 @@ class PlannedCorpus(PartitionedCorpus):
 def filtered(corpus: PartitionedCorpus, kept: Runs) -> PartitionedCorpus:
     """The corpus with some of its traces."""
     opened = on_disk(corpus)
-    return PartitionedCorpus(opened.folder, opened.manifest, opened.memory, kept=_numbers(kept))
+    return PartitionedCorpus(opened.folder, opened.manifest, opened.memory, chosen=_numbers(kept))
 
 
 def _numbers(kept: Runs) -> pl.Series:
@@ -84,7 +84,7 @@ class TaskCorpus(PartitionedCorpus):
         manifest.home = whole.home
         self._whole = corpus
         traces = None if kept is None else _numbers(kept)
-        super().__init__(opened.folder, manifest, opened.memory, kept=traces)
+        super().__init__(opened.folder, manifest, opened.memory, chosen=traces)
         self._wanted = wanted
         self._channels = channels
         self._absent = absent

@@ -13,7 +13,7 @@ from ..disk.manifest import EXPORTED, Input, Manifest
 from ..disk.memory import memory_bytes, partitions_of
 from ..disk.merging import merge
 from ..disk.partitioned import PartitionedCorpus, on_disk
-from ..disk.shards import EVENT_BYTES, INDEX, staging, told, write_shard
+from ..disk.shards import EVENT_BYTES, INDEX, staging, translate_write_errors, write_shard
 from .format import Export, Request
 
 
@@ -37,7 +37,7 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     one = Input(EXPORTED, "", 0, 0, done=True)
     one.records, one.used, one.ignored, one.duplicates, one.quarantined = corpus.records.values()
     manifest.inputs.append(one)
-    with told(folder):
+    with translate_write_errors(folder):
         merge(folder, manifest)
         manifest.complete = True
         manifest.save(folder)
