@@ -81,31 +81,35 @@ def agreement(
     if not 2 <= len(credits) <= _MOST:
         raise ParameterError(f"credits has {counted(len(credits), 'frame')}, expected 2 to {_MOST}")
     frames = [
-        collected(one, f"credits[{at}]", ("trace", "unit", "unit_id", "credit"))
-        for at, one in enumerate(credits)
+        collected(frame, f"credits[{at}]", ("trace", "unit", "unit_id", "credit"))
+        for at, frame in enumerate(credits)
     ]
-    names = shown_names([_method(one, at) for at, one in enumerate(frames)])
+    names = shown_names([_method(frame, at) for at, frame in enumerate(frames)])
     title = "Agreement of credit methods"
-    if any(one.is_empty() for one in frames):
+    if any(frame.is_empty() for frame in frames):
         return canvas.empty(title, "A frame of credits has no rows.")
     rows = []
     for first, name in enumerate(names):
         for second in range(first + 1, len(names)):
-            found = compared(corpus, frames[first], frames[second]).filter(metric=metric).row(0, named=True)
+            pair = compared(corpus, frames[first], frames[second]).filter(metric=metric).row(0, named=True)
             for a, b in ((name, names[second]), (names[second], name)):
                 rows.append(
-                    {"a": a, "b": b, **{one: found[one] for one in ("value", "lower", "upper", "n_traces")}}
+                    {
+                        "a": a,
+                        "b": b,
+                        **{column: pair[column] for column in ("value", "lower", "upper", "n_traces")},
+                    }
                 )
     types = {"a": pl.String, "b": pl.String, "value": pl.Float64, "lower": pl.Float64, "upper": pl.Float64}
     cells = pl.DataFrame(rows, schema={**types, "n_traces": pl.UInt32})
     low = -1.0 if metric in ("spearman", "kendall") else 0.0
     unit = str(frames[0]["unit"].cast(pl.String)[0])
     runs = max(cells["n_traces"].to_list())
-    said = [f"{_METRICS[metric]} within runs, by {unit}; at most {runs:,} runs have a value"]
+    notes = [f"{_METRICS[metric]} within runs, by {unit}; at most {runs:,} runs have a value"]
     if (cells["lower"] <= 0).any() and low < 0:
-        said.append("in brackets: the interval includes 0")
-    told = _described(cells, names, metric)
-    return canvas.finished(_chart(canvas, cells, names, low), title, said, told)
+        notes.append("in brackets: the interval includes 0")
+    description = _described(cells, names, metric)
+    return canvas.finished(_chart(canvas, cells, names, low), title, notes, description)
 
 
 def _method(frame: pl.DataFrame, at: int) -> str:
@@ -137,18 +141,18 @@ def _chart(canvas: Canvas, cells: pl.DataFrame, names: list[str], low: float) ->
         .axis(labelAngle=-_ANGLE, orient="bottom", minExtent=below, **labels)
     )
     y = alt.Y("a:N", title=None, sort=names).scale(domain=names).axis(minExtent=least, **labels)
-    known = canvas.chart(cells.drop_nulls("value")).mark_rect(cornerRadius=3)
+    colored = canvas.chart(cells.drop_nulls("value")).mark_rect(cornerRadius=3)
     tooltip = [
         "a:N",
         "b:N",
-        *(alt.Tooltip(f"{one}:Q", format=".3f") for one in ("value", "lower", "upper")),
+        *(alt.Tooltip(f"{column}:Q", format=".3f") for column in ("value", "lower", "upper")),
         "n_traces:Q",
     ]
-    layers = [known.encode(x=x, y=y, color=color, tooltip=tooltip)]
+    layers = [colored.encode(x=x, y=y, color=color, tooltip=tooltip)]
     for low_end, ink in ((True, "#1f2328"), (False, "white")):
-        own = cells.filter((pl.col("value") < -0.35) == low_end)
-        if own.height:
-            written = canvas.chart(own.select("a", "b", "text"))
+        texts = cells.filter((pl.col("value") < -0.35) == low_end)
+        if texts.height:
+            written = canvas.chart(texts.select("a", "b", "text"))
             written = written.mark_text(fontSize=11, color=ink, fontWeight="bold")
             layers.append(written.encode(x=x, y=y, text="text:N"))
     absent = canvas.chart(cells.filter(pl.col("value").is_null()).select("a", "b", "text"))
@@ -159,11 +163,11 @@ def _chart(canvas: Canvas, cells: pl.DataFrame, names: list[str], low: float) ->
 
 def _described(cells: pl.DataFrame, names: list[str], metric: str) -> str:
     once = cells.filter(pl.col("a") < pl.col("b")).drop_nulls("value").sort("value", "a", "b")
-    what = f"Agreement of {counted(len(names), 'credit method')}, {_METRICS[metric].partition(chr(39))[0]}"
+    subject = f"Agreement of {counted(len(names), 'credit method')}, {_METRICS[metric].partition(chr(39))[0]}"
     if once.is_empty():
-        return f"{what}: no pair has a value."
+        return f"{subject}: no pair has a value."
     least, most = once.row(0, named=True), once.row(-1, named=True)
     return (
-        f"{what}: most for {most['a']} and {most['b']}, {number(most['value'])}; least for {least['a']} and"
-        f" {least['b']}, {number(least['value'])}."
+        f"{subject}: most for {most['a']} and {most['b']}, {number(most['value'])}; least for {least['a']}"
+        f" and {least['b']}, {number(least['value'])}."
     )

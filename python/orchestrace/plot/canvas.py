@@ -29,7 +29,7 @@ NAME: Final = 28
 
 
 def drawing() -> Any:
-    """Altair, or what to install."""
+    """Altair; where it is not installed, the error says what to install."""
     try:
         import altair as alt
     except ImportError:
@@ -43,15 +43,15 @@ def labeled(frame: pl.DataFrame) -> bool:
 
 
 def finite(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The rows with nulls in place of numbers that are none."""
+    """The rows with nulls in place of NaN and infinities."""
     numbers = pl.col(columns).cast(pl.Float64)
     return rows.with_columns(pl.when(numbers.is_finite()).then(numbers))
 
 
 def extent(*numbers: pl.Series) -> tuple[float, float]:
     """The least and the greatest of some numbers, of which there is at least one."""
-    known = np.concatenate([one.drop_nulls().to_numpy() for one in numbers])
-    return float(known.min()), float(known.max())
+    values = np.concatenate([column.drop_nulls().to_numpy() for column in numbers])
+    return float(values.min()), float(values.max())
 
 
 class Canvas:
@@ -77,10 +77,10 @@ class Canvas:
         ).to_dicts()
         return self.alt.Chart(self.alt.NamedData(name=name))
 
-    def finished(self, chart: Any, title: str, said: Iterable[str], description: str) -> Any:
+    def finished(self, chart: Any, title: str, notes: Iterable[str], description: str) -> Any:
         """The chart with its rows, look, title, the lines below that, and its text for screen readers."""
         heads = _title_lines(title)
-        lines = [line for one in said if one for line in _title_lines(one)]
+        lines = [line for note in notes if note for line in _title_lines(note)]
         heading = self.alt.TitleParams(heads or "", subtitle=lines)
         chart = chart.properties(title=heading, description=plain(description), datasets=self._rows)
         config = looks(self._theme)
@@ -229,12 +229,12 @@ def duration(value: float, unit: str) -> str:
 
 
 def time_scale(span: float, unit: str) -> tuple[float, str]:
-    """How many of a unit are one of the unit that suits a span, and what that is called."""
+    """The unit that suits a span: its length in the given unit, and its name."""
     if unit != "seconds":
         return 1.0, unit
     if span < 1:
         return 1e-3, "milliseconds"
-    return next((found for found in _SCALES if span < 3 * found[0] * 60), (86400.0, "days"))
+    return next((step for step in _SCALES if span < 3 * step[0] * 60), (86400.0, "days"))
 
 
 _SCALES: Final = ((1.0, "seconds"), (60.0, "minutes"), (3600.0, "hours"))

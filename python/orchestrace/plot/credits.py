@@ -67,25 +67,25 @@ def credit(credits: pl.DataFrame | pl.LazyFrame, *, top: Top = 20, theme: Theme 
     unit = _only(rows, "unit")
     _only(rows, "reward")
     title = f"Credit by {unit}" if unit else "Credit"
-    known = rows.filter(pl.col("credit").is_not_null() & pl.col("credit").is_finite())
-    if known.is_empty():
+    credited = rows.filter(pl.col("credit").is_not_null() & pl.col("credit").is_finite())
+    if credited.is_empty():
         reasons: list[str] = []
         if "reason" in rows.columns:
             reasons = rows["reason"].drop_nulls().cast(pl.String).unique().sort().to_list()
         why = f" ({', '.join(reasons)})" if reasons else ""
         return canvas.empty(title, f"None of {counted(rows.height, 'row')} has a credit{why}.")
-    if "method" not in known.columns:
-        known = known.with_columns(method=pl.lit(""))
-    known = known.with_columns(pl.col("method").cast(pl.String), unit=_unit_names(known, unit))
-    methods = known["method"].unique(maintain_order=True).to_list()
+    if "method" not in credited.columns:
+        credited = credited.with_columns(method=pl.lit(""))
+    credited = credited.with_columns(pl.col("method").cast(pl.String), unit=_unit_names(credited, unit))
+    methods = credited["method"].unique(maintain_order=True).to_list()
     if len(methods) > len(SERIES):
         raise ParameterError(f"credits have {len(methods)} methods, expected at most {len(SERIES)}")
-    drawn, said = _intervals(known, methods, top)
-    dropped = rows.height - known.height
+    drawn, notes = _intervals(credited, methods, top)
+    dropped = rows.height - credited.height
     if dropped:
-        said.append(f"{dropped:,} of {counted(rows.height, 'row')} have no credit")
+        notes.append(f"{dropped:,} of {counted(rows.height, 'row')} have no credit")
     chart = _chart(canvas, drawn, methods)
-    return canvas.finished(chart, title, said, _described(title, drawn, said))
+    return canvas.finished(chart, title, notes, _described(title, drawn, notes))
 
 
 def _only(rows: pl.DataFrame, column: str) -> str:
@@ -100,25 +100,27 @@ def _only(rows: pl.DataFrame, column: str) -> str:
     return words[0] if words else ""
 
 
-def _unit_names(known: pl.DataFrame, unit: str) -> pl.Expr:
+def _unit_names(rows: pl.DataFrame, unit: str) -> pl.Expr:
     name = pl.col("unit_id").cast(pl.String).fill_null("(no unit)")
-    if unit not in _WITHIN or known["trace"].n_unique() == 1:
+    if unit not in _WITHIN or rows["trace"].n_unique() == 1:
         return name
-    trace = pl.col("trace_id" if "trace_id" in known.columns else "trace").cast(pl.String)
+    trace = pl.col("trace_id" if "trace_id" in rows.columns else "trace").cast(pl.String)
     return pl.concat_str(trace, pl.lit(" "), name)
 
 
-def _intervals(known: pl.DataFrame, methods: list[str], top: int) -> tuple[pl.DataFrame, list[str]]:
-    """``name method credit lower upper`` of the largest units, and what the intervals are."""
-    cluster = "task_id" if "task_id" in known.columns else "trace"
-    clusters = known[cluster].cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1
+def _intervals(credited: pl.DataFrame, methods: list[str], top: int) -> tuple[pl.DataFrame, list[str]]:
+    """``name method credit lower upper`` of the largest units, and notes on the intervals."""
+    cluster = "task_id" if "task_id" in credited.columns else "trace"
+    clusters = credited[cluster].cast(pl.String).rank("dense").to_numpy().astype(np.int64) - 1
     n_clusters = int(clusters.max()) + 1
-    runs = known.select("trace", cluster=clusters).unique()
+    runs = credited.select("trace", cluster=clusters).unique()
     runs_of = np.bincount(runs["cluster"].to_numpy(), minlength=n_clusters).astype(np.float64)
-    is_share = "quantity" not in known.columns or (known["quantity"].cast(pl.String) == "share").all()
-    total = known.group_by("unit", maintain_order=True).agg(pl.col("credit").sum().abs().alias("size"))
+    is_share = "quantity" not in credited.columns or (credited["quantity"].cast(pl.String) == "share").all()
+    total = credited.group_by("unit", maintain_order=True).agg(pl.col("credit").sum().abs().alias("size"))
     if not is_share:
-        total = known.group_by("unit", maintain_order=True).agg(pl.col("credit").mean().abs().alias("size"))
+        total = credited.group_by("unit", maintain_order=True).agg(
+            pl.col("credit").mean().abs().alias("size")
+        )
     ranked = total.sort("size", descending=True, maintain_order=True)["unit"].to_list()
     named = ranked[:top] if len(ranked) > top + 1 else ranked
     rest = len(ranked) - len(named)
@@ -128,48 +130,48 @@ def _intervals(known: pl.DataFrame, methods: list[str], top: int) -> tuple[pl.Da
         others = f"({others})"
     order = [*shown, *([others] if rest else [])]
     place = {name: at for at, name in enumerate(named)}
-    at = known["unit"].replace_strict(place, default=len(named), return_dtype=pl.Int64).to_numpy()
+    at = credited["unit"].replace_strict(place, default=len(named), return_dtype=pl.Int64).to_numpy()
     rows = []
     for method in methods:
-        own = (known["method"] == method).to_numpy()
-        key = clusters[own] * len(order) + at[own]
+        of_method = (credited["method"] == method).to_numpy()
+        key = clusters[of_method] * len(order) + at[of_method]
         cells = n_clusters * len(order)
-        sums = np.bincount(key, weights=known["credit"].to_numpy()[own], minlength=cells)
+        sums = np.bincount(key, weights=credited["credit"].to_numpy()[of_method], minlength=cells)
         counts = np.bincount(key, minlength=cells).astype(np.float64)
         sums, counts = sums.reshape(n_clusters, -1), counts.reshape(n_clusters, -1)
-        whole = np.repeat(runs_of[:, None], len(order), axis=1) if is_share else counts
-        ends = _ends(sums, whole)
+        divisors = np.repeat(runs_of[:, None], len(order), axis=1) if is_share else counts
+        ends = _ends(sums, divisors)
         for number_, name in enumerate(order):
             if counts[:, number_].sum():
-                mean = sums[:, number_].sum() / whole[:, number_].sum()
+                mean = sums[:, number_].sum() / divisors[:, number_].sum()
                 lower, upper = ends[number_]
                 rows.append((name, method, float(mean), lower, upper, int(counts[:, number_].sum())))
     types = {"name": pl.String, "method": pl.String, "credit": pl.Float64, "lower": pl.Float64}
     drawn = pl.DataFrame(rows, {**types, "upper": pl.Float64, "n": pl.UInt32}, orient="row")
     if n_clusters == 1:
-        drawn = _of_one_run(drawn, known)
-    return drawn, _told(known, drawn, cluster, is_share, rest)
+        drawn = _of_one_run(drawn, credited)
+    return drawn, _notes(credited, drawn, cluster, is_share, rest)
 
 
-def _ends(sums: Any, whole: Any) -> list[tuple[float | None, float | None]]:
-    """Of each unit the interval of a ratio of sums over resampled clusters."""
+def _ends(sums: Any, divisors: Any) -> list[tuple[float | None, float | None]]:
+    """The interval of each unit: percentiles of a ratio of sums over resampled clusters."""
     n_clusters = len(sums)
     if n_clusters < FEWEST_CLUSTERS:
         return [(None, None)] * sums.shape[1]
     drawn = []
     for times in draws(n_clusters, _RESAMPLES, 0):
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn.append((times @ sums) / (times @ whole))
+            drawn.append((times @ sums) / (times @ divisors))
     resamples = np.concatenate(drawn)
     return [percentiles(column, n_clusters, 0.95) for column in resamples.T]
 
 
-def _of_one_run(drawn: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """Of a single run the intervals of the method, where it samples."""
-    if "stderr" not in known.columns:
+def _of_one_run(drawn: pl.DataFrame, credited: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a single run, with intervals from the standard errors of the method where it has them."""
+    if "stderr" not in credited.columns:
         return drawn
-    errors = known.select("method", "unit", "stderr").with_columns(
-        name=pl.Series(_shown_units(known["unit"].to_list()), dtype=pl.String)
+    errors = credited.select("method", "unit", "stderr").with_columns(
+        name=pl.Series(_shown_units(credited["unit"].to_list()), dtype=pl.String)
     )
     joined = drawn.join(errors.select("method", "name", "stderr"), on=["method", "name"], how="left")
     reach = t_quantile(0.975, 1e9) * pl.col("stderr")
@@ -182,19 +184,19 @@ def _shown_units(units: list[str]) -> list[str]:
     return [shown[name] for name in units]
 
 
-def _told(known: pl.DataFrame, drawn: pl.DataFrame, cluster: str, is_share: bool, rest: int) -> list[str]:
-    runs = known["trace"].n_unique()
+def _notes(credited: pl.DataFrame, drawn: pl.DataFrame, cluster: str, is_share: bool, rest: int) -> list[str]:
+    runs = credited["trace"].n_unique()
     mean = "mean over all runs" if is_share else "mean over rows"
     over = "tasks" if cluster == "task_id" else "runs"
     if runs == 1:
-        said = "one run: " + ("1.96 standard errors" if drawn["lower"].count() else "no interval")
+        note = "one run: " + ("1.96 standard errors" if drawn["lower"].count() else "no interval")
     elif drawn["lower"].count():
-        said = f"{mean} ({runs:,}), 95 % interval over {over}"
+        note = f"{mean} ({runs:,}), 95 % interval over {over}"
     else:
-        said = f"{mean} ({runs:,}); fewer than {FEWEST_CLUSTERS} {over}: no interval"
-    units = known["unit"].n_unique()
+        note = f"{mean} ({runs:,}); fewer than {FEWEST_CLUSTERS} {over}: no interval"
+    units = credited["unit"].n_unique()
     more = f"{counted(units, 'unit')}, {units - rest:,} by name" if rest else ""
-    return [said, more] if more else [said]
+    return [note, more] if more else [note]
 
 
 def _chart(canvas: Canvas, drawn: pl.DataFrame, methods: list[str]) -> Any:
@@ -214,7 +216,7 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, methods: list[str]) -> Any:
     tooltip = [
         "name:N",
         "method:N",
-        *(alt.Tooltip(f"{one}:Q", format=".4~g") for one in ("credit", "lower", "upper")),
+        *(alt.Tooltip(f"{column}:Q", format=".4~g") for column in ("credit", "lower", "upper")),
     ]
 
     def x(name: str) -> Any:
@@ -232,12 +234,12 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, methods: list[str]) -> Any:
     return alt.layer(*layers).properties(width=_WIDTH, height=step * len(order))
 
 
-def _described(title: str, drawn: pl.DataFrame, said: list[str]) -> str:
+def _described(title: str, drawn: pl.DataFrame, notes: list[str]) -> str:
     first = drawn.sort(pl.col("credit").abs(), descending=True, maintain_order=True).head(3)
     parts = [
         f"{row['name']} {number(row['credit'])}"
         + (f" ({number(row['lower'])} to {number(row['upper'])})" if row["lower"] is not None else "")
         for row in first.iter_rows(named=True)
     ]
-    runs = said[0]
+    runs = notes[0]
     return f"{title}: {', '.join(parts)}; {runs}."

@@ -70,30 +70,30 @@ def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: Top = 30, theme: Theme =
     rows = collected(frame, "frame", _NEEDED)
     of, values = _values(rows)
     values = finite(values, "effect", "lower", "upper")
-    known = values.filter(pl.col("lower").is_not_null() | pl.col("effect").is_not_null())
-    if known.is_empty():
+    answered = values.filter(pl.col("lower").is_not_null() | pl.col("effect").is_not_null())
+    if answered.is_empty():
         reasons = rows["reason"].drop_nulls().cast(pl.String).unique().sort()
         why = f" ({', '.join(reasons)})" if len(reasons) else ""
         return canvas.empty(title, f"None of {counted(rows.height, 'row')} has an effect{why}.")
-    table = _table(known)
+    table = _table(answered)
     ranked = table.sort("size", descending=True, maintain_order=True)
     drawn = ranked.head(top)
     names = shown_names(drawn["name"].to_list(), 44)
     drawn = drawn.with_columns(name=pl.Series(names, dtype=pl.String))
     runs = rows["trace"].n_unique()
     how = {"outcome": "points are answers of the outcome model", "makespan": "points are schedules"}[of]
-    said = [f"{counted(runs, 'run')}; {how}, bars their bounds"]
+    notes = [f"{counted(runs, 'run')}; {how}, bars their bounds"]
     if (drawn["certain"] < drawn["n"]).any():
-        said.append("no point, or a hollow one: bounds alone in all, or in some runs")
+        notes.append("no point, or a hollow one: bounds alone in all, or in some runs")
     if table.height > drawn.height:
-        said.append(f"{table.height:,} interventions, the {drawn.height:,} largest shown")
-    if lost := values.height - known.height:
-        said.append(f"{lost:,} of {counted(rows.height, 'row')} have neither an effect nor bounds")
-    return canvas.finished(_chart(canvas, drawn, of), title, said, _described(drawn, of, said))
+        notes.append(f"{table.height:,} interventions, the {drawn.height:,} largest shown")
+    if lost := values.height - answered.height:
+        notes.append(f"{lost:,} of {counted(rows.height, 'row')} have neither an effect nor bounds")
+    return canvas.finished(_chart(canvas, drawn, of), title, notes, _described(drawn, of, notes))
 
 
 def _values(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
-    """What the effects are of; and ``label effect lower upper tier``, a row for each of the frame."""
+    """``outcome`` or ``makespan``, whichever the effects are on, and ``label effect lower upper tier``."""
     unit = pl.when(pl.col("unit_id").is_not_null()).then(pl.format("{}: {}", "intervention", "unit_id"))
     label = unit.otherwise(pl.col("intervention").cast(pl.String))
     tier = pl.col("tier").cast(pl.String)
@@ -108,8 +108,8 @@ def _values(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
     return "makespan", rows.select("trace", tier=tier, label=label, **change)
 
 
-def _table(known: pl.DataFrame) -> pl.DataFrame:
-    table = known.group_by("label", maintain_order=True).agg(
+def _table(values: pl.DataFrame) -> pl.DataFrame:
+    table = values.group_by("label", maintain_order=True).agg(
         pl.col("effect", "lower", "upper").mean(),
         pl.col("tier").drop_nulls().first(),
         certain=pl.col("effect").count(),
@@ -142,7 +142,7 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, of: str) -> Any:
         "tier:N",
         "certain:Q",
         "n:Q",
-        *(alt.Tooltip(f"{one}:Q", format=".4~g") for one in ("effect", "lower", "upper")),
+        *(alt.Tooltip(f"{column}:Q", format=".4~g") for column in ("effect", "lower", "upper")),
     ]
     if ends.height:
         bar = canvas.chart(ends).mark_rule(strokeWidth=4, opacity=0.45, strokeCap="round")
@@ -155,10 +155,10 @@ def _chart(canvas: Canvas, drawn: pl.DataFrame, of: str) -> Any:
     return alt.layer(*layers).properties(width=420, height=20 * drawn.height)
 
 
-def _described(drawn: pl.DataFrame, of: str, said: list[str]) -> str:
+def _described(drawn: pl.DataFrame, of: str, notes: list[str]) -> str:
     parts = []
     for row in drawn.head(3).iter_rows(named=True):
         point = "no answer" if row["effect"] is None else number(row["effect"])
         ends = f" ({number(row['lower'])} to {number(row['upper'])})" if row["lower"] is not None else ""
         parts.append(f"{row['name']} {point}{ends}")
-    return f"Effects of {counted(drawn.height, 'intervention')}, {_OF[of]}: {'; '.join(parts)}. {said[0]}."
+    return f"Effects of {counted(drawn.height, 'intervention')}, {_OF[of]}: {'; '.join(parts)}. {notes[0]}."

@@ -17,7 +17,7 @@ MOST_POINTS: Final = 2_000
 _WIDTH: Final = 420
 _POINTS: Final = 60
 _BINS: Final = 40
-_OWN: Final = {
+_COLUMNS: Final = {
     *("model", "parameter", "estimate", "lower", "upper", "heldout_error", "chosen", "errors", "n", "n_null"),
     *("n_x", "n_clusters", "x_lower", "x_upper", "reason", "draws"),
 }
@@ -77,7 +77,7 @@ def laws(
     canvas = Canvas(theme)
     fit = collected(fit, "fit", ("model", "parameter", "estimate", "chosen", "x_lower", "x_upper", "draws"))
     title = f"Scaling law of {y or 'y'} over {x or 'x'}"
-    groups = [name for name in fit.columns if name not in _OWN]
+    groups = [name for name in fit.columns if name not in _COLUMNS]
     if fit.is_empty():
         return canvas.empty(title, "The fit has no rows.")
     if data is not None and not (x and y):
@@ -94,13 +94,13 @@ def laws(
             fit["reason"].drop_nulls().cast(pl.String).unique().to_list() if "reason" in fit.columns else []
         )
         return canvas.empty(title, f"No law was chosen ({', '.join(reasons) or 'no estimate'}).")
-    said = [_chosen(fit, shown)]
+    notes = [_chosen(fit, shown)]
     points, joined = _observations(data, x, y, label, shown) if data is not None else (None, "")
     if joined:
-        said.append(joined)
-    said.append("band: 95 % interval of the law; dashed: beyond the sizes seen")
+        notes.append(joined)
+    notes.append("band: 95 % interval of the law; dashed: beyond the sizes seen")
     chart = _chart(canvas, curves, points, list(shown.values()), (x or "x", y or "y"))
-    return canvas.finished(chart, title, said, f"{title}: {said[0]}.")
+    return canvas.finished(chart, title, notes, f"{title}: {notes[0]}.")
 
 
 def _label(groups: list[str]) -> pl.Expr:
@@ -111,24 +111,26 @@ def _label(groups: list[str]) -> pl.Expr:
 
 def _chosen(fit: pl.DataFrame, shown: dict[str, str]) -> str:
     parts = []
-    for (group,), own in fit.filter(pl.col("chosen").fill_null(False)).group_by("group", maintain_order=True):
+    for (group,), rows in fit.filter(pl.col("chosen").fill_null(False)).group_by(
+        "group", maintain_order=True
+    ):
         params = ", ".join(
             f"{row['parameter']} {number(row['estimate'])}"
             + (f" ({number(row['lower'])} to {number(row['upper'])})" if row["lower"] is not None else "")
-            for row in own.iter_rows(named=True)
+            for row in rows.iter_rows(named=True)
             if row["estimate"] is not None
         )
         who = f"{shown[group]}: " if len(shown) > 1 else ""
-        parts.append(f"{who}{str(own['model'][0]).replace('_', ' ')}, {params}")
+        parts.append(f"{who}{str(rows['model'][0]).replace('_', ' ')}, {params}")
     return "; ".join(parts[:4]) + (f"; {len(parts) - 4:,} more" if len(parts) > 4 else "")
 
 
 def _curves(fit: pl.DataFrame, groups: list[str], shown: dict[str, str]) -> pl.DataFrame:
     """``group x estimate lower upper beyond`` of the chosen laws, at sizes that are even in logarithm."""
-    made = []
-    for (group,), own in fit.group_by("group", maintain_order=True):
-        seen = own.drop_nulls(["x_lower", "x_upper"])
-        if seen.is_empty() or not own["chosen"].fill_null(False).any():
+    curves = []
+    for (group,), rows in fit.group_by("group", maintain_order=True):
+        seen = rows.drop_nulls(["x_lower", "x_upper"])
+        if seen.is_empty() or not rows["chosen"].fill_null(False).any():
             continue
         low, high = float(seen["x_lower"][0]), float(seen["x_upper"][0])
         ends = np.log10(low), np.log10(high)
@@ -137,15 +139,15 @@ def _curves(fit: pl.DataFrame, groups: list[str], shown: dict[str, str]) -> pl.D
         beyond = np.logspace(ends[1], ends[1] + half, _POINTS // 3)
         inside[0], inside[-1] = low, high
         for sizes, out in ((inside, False), (beyond, True)):
-            told = predict_law(own.drop("group"), sizes.tolist())
-            made.append(
-                told.select(
+            curve = predict_law(rows.drop("group"), sizes.tolist())
+            curves.append(
+                curve.select(
                     "x", "estimate", "lower", "upper", group=pl.lit(shown[str(group)]), beyond=pl.lit(out)
                 )
             )
     types = {"x": pl.Float64, "estimate": pl.Float64, "lower": pl.Float64, "upper": pl.Float64}
     empty = pl.DataFrame(schema={**types, "group": pl.String, "beyond": pl.Boolean})
-    return pl.concat([empty, *made]).drop_nulls("estimate")
+    return pl.concat([empty, *curves]).drop_nulls("estimate")
 
 
 def _observations(
@@ -174,7 +176,7 @@ def _chart(
 ) -> Any:
     alt = canvas.alt
     values = [curves["estimate"], *([points["y"]] if points is not None else [])]
-    is_log = all((one.drop_nulls() > 0).all() for one in values)
+    is_log = all((column.drop_nulls() > 0).all() for column in values)
     if is_log:
         curves = curves.with_columns(lower=pl.when(pl.col("lower") > 0).then("lower"))
     drawn = [
@@ -214,8 +216,8 @@ def _chart(
         )
         layers.append(mark.encode(x=x(), y=y("y"), color=color, tooltip=["group:N", "x:Q", "y:Q", "n:Q"]))
     for out, dash in ((False, [1, 0]), (True, [5, 4])):
-        own = curves.filter(beyond=out)
-        if own.height:
-            line = canvas.chart(own).mark_line(strokeWidth=2, strokeDash=dash)
+        part = curves.filter(beyond=out)
+        if part.height:
+            line = canvas.chart(part).mark_line(strokeWidth=2, strokeDash=dash)
             layers.append(line.encode(x=x(), y=y("estimate"), color=color, detail="group:N"))
     return alt.layer(*layers).properties(width=_WIDTH, height=280)

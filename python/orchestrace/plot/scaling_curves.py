@@ -52,19 +52,19 @@ def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme
     """
     canvas = Canvas(theme)
     alt = canvas.alt
-    told_title = title or "Speed-up against slots"
+    full_title = title or "Speed-up against slots"
     curve = collected(curve, "curve", (*NEEDED, *_BOUNDS))
     if curve.is_empty():
-        return canvas.empty(told_title, "The curve has no rows.")
+        return canvas.empty(full_title, "The curve has no rows.")
     points = speedups(curve, None)
-    known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
-    sums = known.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
+    scheduled = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
+    sums = scheduled.group_by("k").agg(pl.col(_BOUNDS).sum()).sort("k")
     drawn = points.join(sums, on="k").with_columns(
         best=pl.col("work") / pl.col("lower"), worst=pl.col("work") / pl.col("upper")
     )
     drawn = drawn.filter(pl.all_horizontal(pl.col("speedup", "best", "worst").is_finite()))
     if drawn.is_empty():
-        return canvas.empty(told_title, "The runs take no time: there is no speed-up.")
+        return canvas.empty(full_title, "The runs take no time: there is no speed-up.")
     limit = sums["work"][0] / sums["span"][0] if sums["span"][0] else math.nan
     rows = canvas.chart(drawn.select("k", "speedup", "best", "worst"))
     ticks = [k for k in (2**n for n in range(33)) if drawn["k"].min() <= k <= drawn["k"].max()]
@@ -87,17 +87,19 @@ def scaling(curve: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Theme
         .mark_line(point=alt.OverlayMarkDef(size=36, filled=True), strokeWidth=2)
         .encode(x=x, y=y("speedup"), color=color, tooltip=["k:Q", "speedup:Q", "worst:Q", "best:Q"]),
     ]
-    said = []
+    notes = []
     if math.isfinite(limit):
         rule = canvas.chart(pl.DataFrame({"limit": [limit], "what": [names[2]]}))
         rule = rule.mark_rule(strokeDash=[5, 4], strokeWidth=1.5)
         layers.append(rule.encode(y=y("limit"), color=color))
-        said.append(f"no number of slots passes {number(limit)}, work over longest path")
-    runs = known["trace"].n_unique() if "trace" in known.columns else 1
-    said.insert(0, f"{counted(runs, 'run')} together; the band is what a greedy schedule can be")
+        notes.append(f"no number of slots passes {number(limit)}, work over longest path")
+    runs = scheduled["trace"].n_unique() if "trace" in scheduled.columns else 1
+    notes.insert(0, f"{counted(runs, 'run')} together; the band is what a greedy schedule can be")
     last = drawn.row(-1, named=True)
-    told = (
-        f"{told_title}: {number(last['speedup'])} times as fast on {last['k']} slots, bounds"
-        f" {number(last['worst'])} to {number(last['best'])}; {'; '.join(said)}."
+    description = (
+        f"{full_title}: {number(last['speedup'])} times as fast on {last['k']} slots, bounds"
+        f" {number(last['worst'])} to {number(last['best'])}; {'; '.join(notes)}."
     )
-    return canvas.finished(alt.layer(*layers).properties(width=400, height=260), told_title, said, told)
+    return canvas.finished(
+        alt.layer(*layers).properties(width=400, height=260), full_title, notes, description
+    )

@@ -77,14 +77,14 @@ def envelopes(
     both = places.drop_nulls(["steps", "agents"])
     x_domain, y_domain = _domain(places, "steps"), _domain(places, "agents")
     labels, unnamed = _labels(both, x_domain, y_domain)
-    said = []
+    notes = []
     ticks = places.height - both.height
     if ticks:
-        said.append(f"ticks: {counted(ticks, 'system')} of which one number is published")
+        notes.append(f"ticks: {counted(ticks, 'system')} of which one number is published")
     if unnamed:
-        said.append(f"{counted(unnamed, 'point')} without a name, for want of room")
+        notes.append(f"{counted(unnamed, 'point')} without a name, for want of room")
     chart = _chart(canvas, places, labels, x_domain, y_domain)
-    return canvas.finished(chart, title, said, _described(places))
+    return canvas.finished(chart, title, notes, _described(places))
 
 
 def _systems(rows: pl.DataFrame) -> pl.DataFrame:
@@ -110,26 +110,26 @@ _SPREAD: Final = ("steps_lower", "steps_upper", "agents_lower", "agents_upper")
 def _recorded(corpora: Mapping[str, Corpus]) -> pl.DataFrame:
     rows: list[dict[str, Any]] = []
     for name, corpus in corpora.items():
-        own = corpus.traces.select(steps="n_events", agents="n_agents").collect()
-        own = own.filter(pl.col("steps") > 0, pl.col("agents") > 0)
-        if own.is_empty():
+        sizes = corpus.traces.select(steps="n_events", agents="n_agents").collect()
+        sizes = sizes.filter(pl.col("steps") > 0, pl.col("agents") > 0)
+        if sizes.is_empty():
             continue
-        row: dict[str, Any] = {"name": f"{name} ({own.height:,})", "kind": "recorded"}
+        row: dict[str, Any] = {"name": f"{name} ({sizes.height:,})", "kind": "recorded"}
         for column in ("steps", "agents"):
             for word, q in (("", 0.5), ("_lower", 0.05), ("_upper", 0.95)):
-                row[column + word] = own[column].quantile(q, "nearest")
+                row[column + word] = sizes[column].quantile(q, "nearest")
         rows.append(row)
-    numbers = {one: pl.Float64 for one in ("steps", "agents", *_SPREAD)}
-    made = pl.DataFrame(rows, schema={"name": pl.String, "kind": pl.String, **numbers})
-    return made.with_columns(name=pl.Series(shown_names(made["name"].to_list(), 40), dtype=pl.String))
+    numbers = {column: pl.Float64 for column in ("steps", "agents", *_SPREAD)}
+    spreads = pl.DataFrame(rows, schema={"name": pl.String, "kind": pl.String, **numbers})
+    return spreads.with_columns(name=pl.Series(shown_names(spreads["name"].to_list(), 40), dtype=pl.String))
 
 
 def _domain(places: pl.DataFrame, axis: str) -> tuple[float, float]:
     """A logarithmic axis with room on both sides."""
-    known = [places[axis], places[f"{axis}_lower"], places[f"{axis}_upper"]]
-    if all(one.null_count() == one.len() for one in known):
+    columns = [places[axis], places[f"{axis}_lower"], places[f"{axis}_upper"]]
+    if all(column.null_count() == column.len() for column in columns):
         return 0.5, 20.0
-    low, high = extent(*known)
+    low, high = extent(*columns)
     room = max((high / low) ** 0.08, 1.6)
     return low / room, high * room
 
@@ -153,12 +153,12 @@ def _labels(
             if low is None or high is None:
                 continue
             if flat:
-                a, b = (_WIDTH * _share(one, x_domain) for one in (low, high))
+                a, b = (_WIDTH * _share(end, x_domain) for end in (low, high))
                 taken.append((a, py - 1, b, py + 1))
             else:
-                a, b = (_HEIGHT * (1 - _share(one, y_domain)) for one in (high, low))
+                a, b = (_HEIGHT * (1 - _share(end, y_domain)) for end in (high, low))
                 taken.append((px - 1, a, px + 1, b))
-    made, unnamed = [], 0
+    labels, unnamed = [], 0
     for px, py, row in spots:
         text = shortened(row["name"].partition(" (reported")[0], 34)
         width = text_width(text) * 0.95
@@ -176,11 +176,11 @@ def _labels(
             inside = box[0] >= 2 and box[2] <= _WIDTH and box[1] >= 0 and box[3] <= _HEIGHT - 16
             if inside and not any(_overlap(box, other) for other in taken):
                 taken.append(box)
-                made.append({"name": text, "px": px + dx, "py": py + dy})
+                labels.append({"name": text, "px": px + dx, "py": py + dy})
                 break
         else:
             unnamed += 1
-    return pl.DataFrame(made, schema={"name": pl.String, "px": pl.Float64, "py": pl.Float64}), unnamed
+    return pl.DataFrame(labels, schema={"name": pl.String, "px": pl.Float64, "py": pl.Float64}), unnamed
 
 
 def _share(value: float, domain: tuple[float, float]) -> float:
@@ -223,9 +223,9 @@ def _chart(
         layers.append(bars.encode(x=x(), y=y("agents_lower"), y2="agents_upper:Q", color=color))
     both = places.drop_nulls(["steps", "agents"])
     for recorded, shape in ((False, "circle"), (True, "diamond")):
-        own = both.filter((pl.col("kind") == "recorded") == recorded)
-        if own.height:
-            point = canvas.chart(own).mark_point(shape=shape, filled=True, size=70, opacity=0.9)
+        points = both.filter((pl.col("kind") == "recorded") == recorded)
+        if points.height:
+            point = canvas.chart(points).mark_point(shape=shape, filled=True, size=70, opacity=0.9)
             layers.append(point.encode(x=x(), y=y(), color=color, tooltip=tooltip))
     alone = places.filter(pl.col("agents").is_null())
     if alone.height:
@@ -252,13 +252,13 @@ def _chart(
 def _described(places: pl.DataFrame) -> str:
     parts = []
     for kind in (*_KINDS, "other"):
-        own = places.filter(kind=kind)
-        if own.height:
-            agents, steps = own["agents"].max(), own["steps"].max()
+        systems = places.filter(kind=kind)
+        if systems.height:
+            agents, steps = systems["agents"].max(), systems["steps"].max()
             most = [
-                f"{number(value)} {what}"
-                for value, what in ((agents, "agents"), (steps, "steps"))
+                f"{number(value)} {noun}"
+                for value, noun in ((agents, "agents"), (steps, "steps"))
                 if isinstance(value, float)
             ]
-            parts.append(f"{own.height:,} {kind}, up to {' and '.join(most)}")
+            parts.append(f"{systems.height:,} {kind}, up to {' and '.join(most)}")
     return f"Sizes of runs: {'; '.join(parts)}."

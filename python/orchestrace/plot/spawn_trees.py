@@ -81,7 +81,7 @@ def spawn_tree(corpus: Corpus, trace: TraceName, *, theme: Theme = "auto") -> An
     if not drawn.parents.keys() - drawn.bystanders:
         return canvas.empty(title, "No agent owns an event of this run.")
     nodes, has_tokens = _nodes(drawn)
-    shown = _kept(nodes)
+    shown = _heaviest(nodes)
     _place(shown)
     xs, width = _columns(shown)
     height = _STEP * max(1.0, max(node.slot for node in shown) + 1)
@@ -89,16 +89,16 @@ def spawn_tree(corpus: Corpus, trace: TraceName, *, theme: Theme = "auto") -> An
     size = {"width": max(width, legend_width(roles)) if roles else width, "height": height}
     chart = canvas.alt.layer(*_layers(canvas, table, _lines(shown, xs), roles, size)).properties(**size)
     merged = sum(node.agents for node in shown if node.agents > 1)
-    said = []
+    notes = []
     if merged:
-        said.append(
+        notes.append(
             f"{len(nodes):,} agents shown as {len(shown):,} circles: {merged:,} are in circles of several"
         )
     if drawn.across:
         are = "is" if drawn.across == 1 else "are"
-        told = counted(drawn.across, "message")
-        said.append(f"{told} between agents that did not spawn each other {are} not drawn")
-    return canvas.finished(chart, title, said, _described(nodes, has_tokens))
+        messages = counted(drawn.across, "message")
+        notes.append(f"{messages} between agents that did not spawn each other {are} not drawn")
+    return canvas.finished(chart, title, notes, _described(nodes, has_tokens))
 
 
 def _nodes(drawn: TraceRows) -> tuple[list[_Node], bool]:
@@ -110,28 +110,28 @@ def _nodes(drawn: TraceRows) -> tuple[list[_Node], bool]:
     )
     sums = {row["owner"]: row for row in by_owner.iter_rows(named=True)}
     has_tokens = any(row["known"] for row in sums.values())
-    made: dict[str, _Node] = {}
+    nodes: dict[str, _Node] = {}
     for name, (parent, role) in drawn.parents.items():
         if name in drawn.bystanders:
             continue
-        above = made.get(parent) if parent is not None else None
+        above = nodes.get(parent) if parent is not None else None
         row = sums.get(name, {"events": 0, "tokens": 0})
         node = _Node(name, above, above.depth + 1 if above else 0, role, events=row["events"])
         node.tokens = row["tokens"] if has_tokens else None
         node.messages = drawn.messages.get(name, 0)
         if above is not None:
             above.children.append(node)
-        made[name] = node
-    for node, name in zip(made.values(), shown_names(list(made)), strict=True):
+        nodes[name] = node
+    for node, name in zip(nodes.values(), shown_names(list(nodes)), strict=True):
         node.label = name
-    return list(made.values()), has_tokens
+    return list(nodes.values()), has_tokens
 
 
 def _weight(node: _Node) -> int:
     return node.events if node.tokens is None else node.tokens
 
 
-def _kept(nodes: list[_Node]) -> list[_Node]:
+def _heaviest(nodes: list[_Node]) -> list[_Node]:
     """All nodes, or the heaviest with those above them, and one for the others of each parent."""
     if len(nodes) <= MOST_NODES:
         return nodes
@@ -142,7 +142,7 @@ def _kept(nodes: list[_Node]) -> list[_Node]:
         while above is not None and id(above) not in keep:
             chain.append(id(above))
             above = above.parent
-        parents = {id(one.parent) for one in nodes if id(one) in keep or id(one) in chain}
+        parents = {id(other.parent) for other in nodes if id(other) in keep or id(other) in chain}
         if len(keep) + len(chain) + len(parents) > MOST_NODES:
             continue
         keep.update(chain)
@@ -167,10 +167,10 @@ def _several(others: list[_Node], parent: _Node | None) -> _Node:
     below = list(others)
     for node in below:
         below.extend(node.children)
-    joined = _Node("", parent, others[0].depth, agents=len(below), events=sum(one.events for one in below))
+    joined = _Node("", parent, others[0].depth, agents=len(below), events=sum(node.events for node in below))
     if others[0].tokens is not None:
-        joined.tokens = sum(_weight(one) for one in below)
-    joined.messages = sum(one.messages for one in others)
+        joined.tokens = sum(_weight(node) for node in below)
+    joined.messages = sum(node.messages for node in others)
     joined.label = f"{counted(len(below), 'agent')} more"
     if parent is not None:
         parent.children.append(joined)
@@ -193,9 +193,9 @@ def _place(nodes: list[_Node]) -> None:
 
 
 def _text(node: _Node) -> str:
-    told = counted(node.events, "event") if node.tokens is None else f"{number(node.tokens)} tokens"
+    amount = counted(node.events, "event") if node.tokens is None else f"{number(node.tokens)} tokens"
     more = f", {counted(node.messages, 'message')}" if node.messages else ""
-    return f"{node.label} · {told}{more}"
+    return f"{node.label} · {amount}{more}"
 
 
 def _radius(node: _Node, most: int) -> float:

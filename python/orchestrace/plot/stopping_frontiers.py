@@ -73,7 +73,7 @@ def stopping(frame: pl.DataFrame | pl.LazyFrame, *, title: str = "", theme: Them
     return _frontier(canvas, rows, over)
 
 
-def _told(rows: pl.DataFrame) -> str:
+def _basis(rows: pl.DataFrame) -> str:
     return f"{rows['n_runs'][0]:,} runs of {counted(int(rows['n_tasks'][0]), 'task')}, held out"
 
 
@@ -104,28 +104,28 @@ def _frontier(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     chart = alt.layer(line, dots).properties(width=_WIDTH, height=280)
     parts = []
     for name in names:
-        own = rows.filter(rule=name).sort("cost")
-        first, last = own.row(0, named=True), own.row(-1, named=True)
+        points = rows.filter(rule=name).sort("cost")
+        first, last = points.row(0, named=True), points.row(-1, named=True)
         parts.append(
             f"{name} from quality {number(first['quality'])} at cost {number(first['cost'])}"
             f" to {number(last['quality'])} at {number(last['cost'])}"
         )
-    told = f"{over} for {counted(len(names), 'rule')}: {'; '.join(parts)}. {_told(rows)}."
-    return canvas.finished(chart, over, [_told(rows) + "; a point for each price"], told)
+    description = f"{over} for {counted(len(names), 'rule')}: {'; '.join(parts)}. {_basis(rows)}."
+    return canvas.finished(chart, over, [_basis(rows) + "; a point for each price"], description)
 
 
 def _values(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
     alt = canvas.alt
-    known = (
+    valued = (
         finite(rows, "value", "lower", "upper")
         .drop_nulls("value")
         .sort("value", descending=True, maintain_order=True)
     )
-    if known.is_empty():
+    if valued.is_empty():
         return canvas.empty(over, f"None of {counted(rows.height, 'rule')} has a value.")
-    names = shown_names(known["method"].cast(pl.String).to_list())
-    bound = "bound" if "bound" in known.columns else None
-    drawn = known.select(
+    names = shown_names(valued["method"].cast(pl.String).to_list())
+    bound = "bound" if "bound" in valued.columns else None
+    drawn = valued.select(
         "value", "lower", "upper", rule=pl.Series(names), bound=bound or pl.lit(None, pl.Float64)
     )
     y = name_axis(canvas, "rule", names)
@@ -143,13 +143,15 @@ def _values(canvas: Canvas, rows: pl.DataFrame, over: str) -> Any:
         layers.append(bars.encode(x=x("lower"), x2="upper:Q", y=y))
     points = canvas.chart(drawn).mark_point(filled=True, size=46, color=BLUE, opacity=1)
     layers.append(points.encode(x=x("value"), y=y, tooltip=tooltip))
-    said = [f"{_told(rows)}; bars are 95 % intervals over tasks" if ends.height else _told(rows)]
+    notes = [f"{_basis(rows)}; bars are 95 % intervals over tasks" if ends.height else _basis(rows)]
     limits = drawn.drop_nulls("bound")
     if limits.height:
         ticks = canvas.chart(limits).mark_tick(thickness=2, size=13, color=GREY)
         layers.append(ticks.encode(x=x("bound"), y=y, tooltip=tooltip))
-        said.append("grey ticks: dual upper bounds on any rule that sees no more")
+        notes.append("grey ticks: dual upper bounds on any rule that sees no more")
     best = drawn.row(0, named=True)
-    told = f"{over}: {best['rule']} has the most, {number(best['value'])}, of {len(names)}; {said[0]}."
+    description = (
+        f"{over}: {best['rule']} has the most, {number(best['value'])}, of {len(names)}; {notes[0]}."
+    )
     chart = alt.layer(*layers).properties(width=_WIDTH, height=22 * len(names))
-    return canvas.finished(chart, over, said, told)
+    return canvas.finished(chart, over, notes, description)

@@ -68,15 +68,15 @@ def taint(
     'Taint in a run of 5 agents over 110 s'
     """
     canvas = Canvas(theme)
-    one = one_trace(corpus, trace)
+    run = one_trace(corpus, trace)
     drawn = trace_rows(corpus, trace)
     title = f"Taint in {drawn.trace_id}"
     if drawn.events.is_empty():
         return canvas.empty(title, "The run has no events.")
     reached = (
-        tainted_events(one) if events is None else collected(events, "events", ("seq", "seed", "before"))
+        tainted_events(run) if events is None else collected(events, "events", ("seq", "seed", "before"))
     )
-    cleaned = sanitizer_cut(one) if cut is None else collected(cut, "cut", ("seq", "reason"))
+    cleaned = sanitizer_cut(run) if cut is None else collected(cut, "cut", ("seq", "reason"))
     reached, cleaned = _of_trace(reached, drawn.trace_id, trace), _of_trace(cleaned, drawn.trace_id, trace)
     if reached.is_empty():
         reasons = cleaned["reason"].drop_nulls().cast(pl.String).unique().to_list()
@@ -104,14 +104,14 @@ def taint(
     layers = [*_ways(canvas, drawn, reached), *_marks(canvas, drawn, bars), *_cuts(canvas, drawn, cuts)]
     seeds = int(marked["kind"].eq("untrusted").sum())
     tainted = int(marked["kind"].eq("tainted").sum())
-    told = f"{seeds:,} untrusted and {tainted:,} tainted of {counted(marked.height, 'event')}"
-    told += f"; cleaning {counted(cuts.height, 'event')} keeps the outcome clean" if cuts.height else ""
+    counts = f"{seeds:,} untrusted and {tainted:,} tainted of {counted(marked.height, 'event')}"
+    counts += f"; cleaning {counted(cuts.height, 'event')} keeps the outcome clean" if cuts.height else ""
     chart = canvas.alt.layer(*layers).properties(width=640, height=row_height(drawn) * len(drawn.rows))
     chart = chart.resolve_scale(color="shared")
-    said = [told, *left_out(drawn, marked.height, bars.height, width)]
-    whole = drawn.told(drawn.span / drawn.scale)
-    about = f"Taint in a run of {counted(drawn.n_agents, 'agent')} over {whole}: {told}."
-    return canvas.finished(chart, title, said, about)
+    notes = [counts, *left_out(drawn, marked.height, bars.height, width)]
+    span = drawn.text_of(drawn.span / drawn.scale)
+    about = f"Taint in a run of {counted(drawn.n_agents, 'agent')} over {span}: {counts}."
+    return canvas.finished(chart, title, notes, about)
 
 
 def _of_trace(rows: pl.DataFrame, trace_id: str, trace: TraceName) -> pl.DataFrame:
@@ -151,8 +151,8 @@ def _marks(canvas: Canvas, drawn: TraceRows, bars: pl.DataFrame) -> list[Any]:
     columns = ["row", "kind", "start", "finish", "what", "tool"]
     heights = {"clean": 0.28, "tainted": 0.56, "untrusted": 0.8}
     for state, height in heights.items():
-        own = bars.filter(kind=state)
-        spans, instants = own.filter(~pl.col("instant")), own.filter("instant")
+        events = bars.filter(kind=state)
+        spans, instants = events.filter(~pl.col("instant")), events.filter("instant")
         encoded = {
             "x": time_axis(canvas, drawn),
             "y": row_axis(canvas, drawn),

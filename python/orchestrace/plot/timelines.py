@@ -97,8 +97,8 @@ def timeline(
     layers += _path_layers(canvas, drawn, path)
     chart = canvas.alt.layer(*layers).properties(width=_WIDTH, height=row_height(drawn) * len(drawn.rows))
     chart = chart.resolve_scale(color="shared")
-    said = [path_told(drawn), *left_out(drawn, events.height, bars.height, width), _links_told(links)]
-    return canvas.finished(chart, title, said, _described(drawn, path_told(drawn)))
+    notes = [path_told(drawn), *left_out(drawn, events.height, bars.height, width), _links_told(links)]
+    return canvas.finished(chart, title, notes, _described(drawn, path_told(drawn)))
 
 
 def row_height(drawn: TraceRows) -> int:
@@ -132,8 +132,8 @@ def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame,
     events = events.with_columns(instant=pl.col("finish") <= pl.col("start"))
     summed = [pl.col("credit").sum()] if "credit" in events.columns else []
     if events.height <= MOST_MARKS:
-        what = pl.format("{} {}", "type", "id")
-        return events.with_columns(n=pl.lit(1), what=what), 0.0
+        label = pl.format("{} {}", "type", "id")
+        return events.with_columns(n=pl.lit(1), what=label), 0.0
     last = extent(events["finish"])[1]
     bins = 2 * MOST_MARKS
     while True:
@@ -155,9 +155,9 @@ def joined(events: pl.DataFrame, *, by_kind: bool = True) -> tuple[pl.DataFrame,
         if bars.height <= MOST_MARKS or bins < 8:
             break
         bins //= 2
-    one = pl.format("{} {}", "kind", "id")
-    what = pl.when(pl.col("n") == 1).then(one).otherwise(pl.format("{} events: {}", "n", "kind"))
-    return bars.with_columns(what=what), size
+    single = pl.format("{} {}", "kind", "id")
+    label = pl.when(pl.col("n") == 1).then(single).otherwise(pl.format("{} events: {}", "n", "kind"))
+    return bars.with_columns(what=label), size
 
 
 def in_lanes(bars: pl.DataFrame, height: int) -> pl.DataFrame:
@@ -253,9 +253,9 @@ def _event_layers(canvas: Canvas, drawn: TraceRows, bars: pl.DataFrame, credited
 
 def diverging(values: pl.Series) -> dict[str, Any]:
     """A scale of color for numbers around zero: both sides of the same length, or one where there is one."""
-    known = values.drop_nulls().to_list()
-    most = max((abs(float(one)) for one in known), default=0.0) or 1.0
-    if min(known, default=0.0) >= 0:
+    numbers = values.drop_nulls().to_list()
+    most = max((abs(float(number)) for number in numbers), default=0.0) or 1.0
+    if min(numbers, default=0.0) >= 0:
         return {"domain": [0, most], "range": list(DIVERGING[1:]), "interpolate": "rgb"}
     return {"domain": [-most, 0, most], "range": list(DIVERGING), "interpolate": "rgb"}
 
@@ -312,7 +312,7 @@ def _path_layers(canvas: Canvas, drawn: TraceRows, path: pl.DataFrame) -> list[A
 
 
 def _links(drawn: TraceRows) -> tuple[pl.DataFrame, int]:
-    """What went from row to row, ``row other start finish kind n``, and how many edges that is."""
+    """Lines between rows, ``row row_to finish begin n kind``, and the number of edges that they stand for."""
     ends = drawn.events.select("seq", "row", "start", "finish")
     edges = drawn.edges.filter(pl.col("type").is_in(_FLOWS))
     crossing = (
@@ -364,7 +364,7 @@ def _flow_layers(canvas: Canvas, drawn: TraceRows, links: tuple[pl.DataFrame, in
 
 
 def path_told(drawn: TraceRows) -> str:
-    """How long the critical path is, and whose time it is."""
+    """A sentence on the length of the critical path, and on the agents whose time it is."""
     if drawn.reason is not None:
         return f"no critical path ({drawn.reason})"
     path = drawn.events.filter("critical").with_columns(lasts=pl.col("finish") - pl.col("start"))
@@ -375,17 +375,17 @@ def path_told(drawn: TraceRows) -> str:
     parts = [f"{name} {lasts / total:.0%}" for name, lasts in zip(names, whose["lasts"], strict=False)]
     more = f" and {whose.height - 3:,} more" if whose.height > 3 else ""
     whom = f": {', '.join(parts)}{more}" if parts else ""
-    return f"critical path of {drawn.told(total)} in {counted(path.height, 'event')}{whom}"
+    return f"critical path of {drawn.text_of(total)} in {counted(path.height, 'event')}{whom}"
 
 
 def left_out(drawn: TraceRows, events: int, bars: int, width: float) -> list[str]:
-    """What the chart does not show one by one."""
-    said = []
+    """Sentences on the events and agents that the chart joins."""
+    notes = []
     if width:
-        said.append(f"{events:,} events shown as {bars:,} bars: bins of {drawn.told(width)}")
+        notes.append(f"{events:,} events shown as {bars:,} bars: bins of {drawn.text_of(width)}")
     if drawn.owners and drawn.owners[-1] is None:
-        said.append(f"{drawn.n_agents:,} agents shown as {len(drawn.rows)} rows: the last is all others")
-    return said
+        notes.append(f"{drawn.n_agents:,} agents shown as {len(drawn.rows)} rows: the last is all others")
+    return notes
 
 
 def _links_told(links: tuple[pl.DataFrame, int]) -> str:
@@ -398,5 +398,5 @@ def _links_told(links: tuple[pl.DataFrame, int]) -> str:
 
 
 def _described(drawn: TraceRows, path: str) -> str:
-    agents, span = counted(drawn.n_agents, "agent"), drawn.told(drawn.span / drawn.scale)
+    agents, span = counted(drawn.n_agents, "agent"), drawn.text_of(drawn.span / drawn.scale)
     return f"Timeline of {agents} over {span}; {path}. {counted(drawn.events.height, 'event')}."

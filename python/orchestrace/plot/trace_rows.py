@@ -21,15 +21,15 @@ CARRIED: Final = ("message", "return", "aggregate")
 
 @dataclass(frozen=True)
 class TraceRows:
-    """What a picture along time shows of a trace."""
+    """The rows, events and edges of a trace that a picture along time shows."""
 
     trace_id: str
     unit: str
     """``seconds`` or ``steps``."""
     scale: float
-    """What the times of `events` were divided by."""
+    """The divisor of the times of `events`."""
     axis: str
-    """What that unit is called."""
+    """The name of that unit."""
     rows: list[str]
     """Names of the rows as they are shown, from the top."""
     owners: list[str | None]
@@ -56,25 +56,25 @@ class TraceRows:
         last = self.events["finish"].max()
         return float(last) * self.scale if isinstance(last, float) else 0.0
 
-    def told(self, time: float) -> str:
-        """A time of the events for people."""
+    def text_of(self, time: float) -> str:
+        """A time of the events as text for people."""
         return duration(time * self.scale, self.unit)
 
 
 def trace_rows(corpus: Corpus, trace: TraceName, max_gap: MaxGap = "auto") -> TraceRows:
     """The rows of a trace, with recorded times and the critical path of what its events wait for."""
-    (one,) = one_trace(corpus, trace).slices()
-    trace_id = one.traces.select("trace_id").collect().item()
+    (part,) = one_trace(corpus, trace).slices()
+    trace_id = part.traces.select("trace_id").collect().item()
     texts = pl.col("type", "agent", "tool").cast(pl.String)
-    events = one.events.select("trace", "seq", "id", "t", "t_end", "duration_s", "tokens", texts).collect()
+    events = part.events.select("trace", "seq", "id", "t", "t_end", "duration_s", "tokens", texts).collect()
     key = ["trace", "seq"]
-    times = schedule(one, release="recorded", max_gap=max_gap).select(
+    times = schedule(part, release="recorded", max_gap=max_gap).select(
         *key, "start", "finish", "unit", "reason"
     )
-    path = schedule(one, max_gap=max_gap).select(*key, "critical")
+    path = schedule(part, max_gap=max_gap).select(*key, "critical")
     events = events.join(times, on=key, how="left", maintain_order="left")
     events = events.join(path, on=key, how="left", maintain_order="left")
-    owned = owners(one).select(*key, pl.col("owner").cast(pl.String))
+    owned = owners(part).select(*key, pl.col("owner").cast(pl.String))
     events = events.join(owned, on=key, how="left", maintain_order="left")
     reason = None
     unit = "seconds"
@@ -94,14 +94,14 @@ def trace_rows(corpus: Corpus, trace: TraceName, max_gap: MaxGap = "auto") -> Tr
         kind=pl.col("type").replace_strict(kinds, return_dtype=pl.String),
         critical=pl.col("critical").fill_null(False),
     )
-    ordered, parents, bystanders = _ordered(one, events.sort("start", "seq"))
-    shown, kept, row_of = _rows(ordered, events)
+    ordered, parents, bystanders = _ordered(part, events.sort("start", "seq"))
+    shown, whose, row_of = _rows(ordered, events)
     events = events.with_columns(
         row=pl.col("owner").replace_strict(row_of, default=shown[-1] if shown else "", return_dtype=pl.String)
     )
     columns = ["seq", "id", "type", "kind", "owner", "row", "tool", "tokens", "start", "finish", "critical"]
     edges = (
-        one.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect().unique(maintain_order=True)
+        part.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect().unique(maintain_order=True)
     )
     messages, across = _messages(edges, events, parents, bystanders)
     return TraceRows(
@@ -110,7 +110,7 @@ def trace_rows(corpus: Corpus, trace: TraceName, max_gap: MaxGap = "auto") -> Tr
         scale,
         axis,
         shown,
-        kept,
+        whose,
         events.select(columns).sort("start", "seq"),
         edges,
         reason,
@@ -123,18 +123,18 @@ def trace_rows(corpus: Corpus, trace: TraceName, max_gap: MaxGap = "auto") -> Tr
 
 
 def _ordered(
-    one: Corpus, events: pl.DataFrame
+    corpus: Corpus, events: pl.DataFrame
 ) -> tuple[list[tuple[str, int]], dict[str, tuple[str | None, str | None]], frozenset[str]]:
     """Owners with their depth, each below the one that spawned it, else in order of the first event; the
     parent and role of each; and who of them is a user or a tool."""
-    agents = one.agents.select(pl.col("agent", "parent", "role", "kind").cast(pl.String)).collect()
-    told = {name: (parent, role) for name, parent, role, _ in agents.iter_rows()}
+    agents = corpus.agents.select(pl.col("agent", "parent", "role", "kind").cast(pl.String)).collect()
+    relations = {name: (parent, role) for name, parent, role, _ in agents.iter_rows()}
     first = events["owner"].drop_nulls().unique(maintain_order=True).to_list()
-    known = set(first)
+    names = set(first)
     below: dict[str | None, list[str]] = {}
     for name in first:
-        parent, _ = told.get(name, (None, None))
-        below.setdefault(parent if parent in known and parent != name else None, []).append(name)
+        parent, _ = relations.get(name, (None, None))
+        below.setdefault(parent if parent in names and parent != name else None, []).append(name)
     ordered: list[tuple[str, int]] = []
     parents: dict[str, tuple[str | None, str | None]] = {}
 
@@ -144,7 +144,7 @@ def _ordered(
             name, depth, parent = stack.pop()
             if name in parents:
                 continue
-            parents[name] = (parent, told.get(name, (None, None))[1])
+            parents[name] = (parent, relations.get(name, (None, None))[1])
             ordered.append((name, depth))
             stack.extend((child, depth + 1, name) for child in reversed(below.get(name, [])))
 
@@ -173,27 +173,27 @@ def _messages(
         .drop_nulls(["owner", "owner_to"])
         .filter(pl.col("owner") != pl.col("owner_to"))
     )
-    found: dict[str, int] = {}
+    messages: dict[str, int] = {}
     across = 0
     for source, target, number in between.group_by("owner", "owner_to").len().iter_rows():
         if parents[source][0] == target:
-            found[source] = found.get(source, 0) + number
+            messages[source] = messages.get(source, 0) + number
         elif parents[target][0] == source:
-            found[target] = found.get(target, 0) + number
+            messages[target] = messages.get(target, 0) + number
         elif not {source, target} & bystanders:
             across += number
-    return found, across
+    return messages, across
 
 
 def _rows(
     ordered: list[tuple[str, int]], events: pl.DataFrame
 ) -> tuple[list[str], list[str | None], dict[str, str]]:
-    """Names of rows, who they are of, and the row of each owner.
+    """Names of rows, the owner of each row, and the row of each owner.
 
     Where there are too many owners, those with most time on the critical path, then most time, keep theirs.
     """
     many = len(ordered) > MOST_ROWS
-    kept = ordered
+    shown_owners = ordered
     if many:
         lasts = pl.col("finish") - pl.col("start")
         busy = events.group_by("owner", maintain_order=True).agg(
@@ -201,13 +201,13 @@ def _rows(
         )
         busy = busy.drop_nulls("owner").sort("critical", "busy", descending=True, maintain_order=True)
         busiest = {ordered[0][0], *busy["owner"].head(MOST_ROWS - 2)}
-        kept = [one for one in ordered if one[0] in busiest]
-    names = shown_names([name for name, _ in kept])
-    shown = [nested(name, depth) for name, (_, depth) in zip(names, kept, strict=True)]
-    row_of = {name: row for (name, _), row in zip(kept, shown, strict=True)}
-    whose: list[str | None] = [name for name, _ in kept]
+        shown_owners = [entry for entry in ordered if entry[0] in busiest]
+    names = shown_names([name for name, _ in shown_owners])
+    shown = [nested(name, depth) for name, (_, depth) in zip(names, shown_owners, strict=True)]
+    row_of = {name: row for (name, _), row in zip(shown_owners, shown, strict=True)}
+    whose: list[str | None] = [name for name, _ in shown_owners]
     if many:
-        rest = f"{len(ordered) - len(kept):,} more agents"
+        rest = f"{len(ordered) - len(shown_owners):,} more agents"
         while rest in shown:  # an agent of this very name
             rest = f"({rest})"
         shown.append(rest)
