@@ -30,25 +30,25 @@ _EFFECT: Final = (
 def credits_of(
     corpus: Corpus, chosen: Sequence[int], names: Iterable[str], reward: Reward, options: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """What each method says of the chosen traces: ``method quantity tier summary``, ``agents`` and ``events``
-    (frames with ``trace unit_id credit stderr reason``, of events ``trace seq credit``), and ``reason`` where
-    it says nothing at all."""
-    known = {row["name"]: row for row in methods().iter_rows(named=True)}
+    """The answer of each method for the chosen traces: ``method quantity tier summary``, ``agents`` and
+    ``events`` (frames with ``trace unit_id credit stderr reason``, of events ``trace seq credit``), and
+    ``reason`` where the method refuses."""
+    rows = {row["name"]: row for row in methods().iter_rows(named=True)}
     groups = corpus.traces.filter(pl.col("trace").is_in(list(chosen))).select("group_id")
-    own = groups.collect(engine="streaming")["group_id"].drop_nulls().unique()
+    group_ids = groups.collect(engine="streaming")["group_id"].drop_nulls().unique()
     wanted = pl.col("trace").is_in(list(chosen))
     scopes = {
         "trace": corpus.filter(wanted),
-        "group": corpus.filter(wanted | pl.col("group_id").is_in(own.implode())),
+        "group": corpus.filter(wanted | pl.col("group_id").is_in(group_ids.implode())),
         "corpus": corpus,
     }
-    found = []
+    answers = []
     for name in names:
-        row = known[name]
-        told: dict[str, Any] = {one: row[one] for one in ("quantity", "tier", "summary")}
-        told |= {"method": name, "agents": None, "events": None, "reason": None}
+        row = rows[name]
+        answer: dict[str, Any] = {column: row[column] for column in ("quantity", "tier", "summary")}
+        answer |= {"method": name, "agents": None, "events": None, "reason": None}
         among = scopes[row["scope"]]
-        asked: dict[str, Any] = {"method": name, "reward": reward, "threads": options["threads"]}
+        arguments: dict[str, Any] = {"method": name, "reward": reward, "threads": options["threads"]}
         try:
             for unit, columns in (
                 ("agent", ("trace", "unit_id", "credit", "stderr", "tier", "residual", "reason")),
@@ -58,12 +58,12 @@ def credits_of(
                     # games of events take quadratic time
                     is_game = unit == "event" and row["tier"] == "surrogate"
                     some = among.filter(pl.col("n_events") <= EVENTS) if is_game else among
-                    credits = cast(pl.DataFrame, credit(some, unit=cast(Any, unit), **asked))
-                    told[f"{unit}s"] = credits.filter(wanted).select(columns)
+                    credits = cast(pl.DataFrame, credit(some, unit=cast(Any, unit), **arguments))
+                    answer[f"{unit}s"] = credits.filter(wanted).select(columns)
         except ParameterError as error:
-            told["reason"] = str(error)
-        found.append(told)
-    return found
+            answer["reason"] = str(error)
+        answers.append(answer)
+    return answers
 
 
 def effects_of(
@@ -79,11 +79,11 @@ def effects_of(
     tools = slow.sort(["duration", "tool"], descending=[True, False], nulls_last=True)["tool"].head(TOOLS)
     times = [float(t) for t in events["t"].drop_nulls()]
     length = max(times, default=0.0) - min(times, default=0.0)
-    asked: list[Any] = [drop(each=cast(Any, level)) for level in _DROPPED]
-    asked += [truncate(at=share * length) for share in SHARES if length > 0.0]
-    asked += [concurrency(SLOTS), *(speed_up(2.0, tool=name) for name in tools)]
+    interventions: list[Any] = [drop(each=cast(Any, level)) for level in _DROPPED]
+    interventions += [truncate(at=share * length) for share in SHARES if length > 0.0]
+    interventions += [concurrency(SLOTS), *(speed_up(2.0, tool=name) for name in tools)]
     try:
-        rows = replay(corpus, *asked, **options)
+        rows = replay(corpus, *interventions, **options)
     except ParameterError as error:
         return pl.DataFrame(schema=dict.fromkeys(_EFFECT, pl.String)), str(error)
     gain = pl.col("makespan_cf") - pl.col("makespan")

@@ -29,7 +29,7 @@ LISTED: Final = 0.4
 
 @dataclass(frozen=True)
 class Parts:
-    """What a page is made of."""
+    """The parts of a page."""
 
     rows: pl.DataFrame
     order: list[int]
@@ -47,20 +47,20 @@ class Parts:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of one run in detail, before its events are fitted to the page."""
+    """The details of one run, before its events are fitted to the page."""
 
     trace: int
     events: pl.DataFrame
     edges: pl.DataFrame
     places: dict[str, Any]
     texts: Callable[[int, list[int]], tuple[list[str], str | None]]
-    said: dict[str, Any]
-    """What does not depend on how many events are shown."""
+    fixed: dict[str, Any]
+    """The entries that do not depend on how many events are shown."""
 
 
 @dataclass
-class Made:
-    """How much of it is in the page."""
+class Extent:
+    """How many runs the page lists and shows in detail, and sentences on what it leaves out."""
 
     listed: int = 0
     detailed: int = 0
@@ -69,7 +69,7 @@ class Made:
 
 def built(
     corpus: Corpus, parts: Parts, limit: int, progress: Callable[[int, int], object] | None
-) -> tuple[bytes, Made]:
+) -> tuple[bytes, Extent]:
     """The page and how much is in it.
 
     Raises
@@ -77,12 +77,12 @@ def built(
     ParameterError
         An empty page is larger than the limit.
     """
-    made = Made()
+    extent = Extent()
     head = {
         "version": _core.VERSION,
         "records": parts.story.records,
-        "story": [list(one) for one in parts.story.sentences()],
-        "first": [list(one) for one in parts.story.runs.select("trace", "why").iter_rows()],
+        "story": [list(sentence) for sentence in parts.story.sentences()],
+        "first": [list(run) for run in parts.story.runs.select("trace", "why").iter_rows()],
         "time": {
             "seconds": {name: value for name, value in parts.story.seconds.items() if name != "idle"},
             "idle": parts.story.seconds["idle"],
@@ -91,8 +91,8 @@ def built(
         "spending": packed(parts.spending),
         "no_reward": parts.no_reward,
         "methods": [
-            {name: one[name] for name in ("method", "quantity", "tier", "summary", "reason")}
-            for one in parts.credits
+            {name: answer[name] for name in ("method", "quantity", "tier", "summary", "reason")}
+            for answer in parts.credits
         ],
         "quarantine": {name: packed(frame) for name, frame in quarantine(corpus, QUARANTINED).items()},
         "findings": packed(findings(corpus)),
@@ -105,35 +105,35 @@ def built(
             f"max_bytes: a page without any run has {spent:,} bytes, more than the limit of {limit:,}"
         )
     rows, taken = _listed(parts, int((limit - spent) * LISTED))
-    made.listed = rows.height
+    extent.listed = rows.height
     if rows.height < parts.rows.height:
         left = parts.rows.height - rows.height
-        made.left_out.append(
+        extent.left_out.append(
             f"The list lacks {counted(left, 'run')} of {parts.rows.height:,}: those with fewest events."
         )
-    runs, told = _detailed(corpus, parts, rows["trace"].to_list(), limit - spent - taken, progress)
-    made.detailed = len(runs)
-    made.left_out += told
+    runs, omissions = _detailed(corpus, parts, rows["trace"].to_list(), limit - spent - taken, progress)
+    extent.detailed = len(runs)
+    extent.left_out += omissions
     shown = rows.with_columns(detail=pl.col("trace").is_in([trace for trace, _ in runs]))
     page = page_of(
-        {**head, "left_out": made.left_out, "opening": runs[0][0] if runs else None, "runs": packed(shown)},
+        {**head, "left_out": extent.left_out, "opening": runs[0][0] if runs else None, "runs": packed(shown)},
         runs,
     )
-    return page, made
+    return page, extent
 
 
 def _listed(parts: Parts, room: int) -> tuple[pl.DataFrame, int]:
     """As many rows of the list as there is room for, in the order of the corpus, and the bytes they take."""
     count = parts.rows.height
     while True:
-        kept = (
+        rows = (
             parts.rows.filter(pl.col("trace").is_in(parts.order[:count]))
             if count < parts.rows.height
             else parts.rows
         )
-        size = len(packed_json(packed(kept.with_columns(detail=pl.lit(False)))).encode())
+        size = len(packed_json(packed(rows.with_columns(detail=pl.lit(False)))).encode())
         if size <= room or not count:
-            return kept, size
+            return rows, size
         count = min(count - 1, int(count * room / size * 0.95))
 
 
@@ -144,10 +144,10 @@ def _detailed(
     room: int,
     progress: Callable[[int, int], object] | None,
 ) -> tuple[list[tuple[int, str]], list[str]]:
-    """The runs in detail that there is room for, and sentences on those that there is none for."""
+    """The runs in detail that fit, and sentences on those that do not."""
     sources = Sources(corpus, parts.text)
-    known = set(listed)
-    chosen = [trace for trace in parts.chosen if trace in known]
+    rows_shown = set(listed)
+    chosen = [trace for trace in parts.chosen if trace in rows_shown]
     runs: list[tuple[int, str]] = []
     without, cut = 0, 0
     for done, trace in enumerate(chosen):
@@ -163,14 +163,14 @@ def _detailed(
         cut += data["n_events"] > data["events"]["height"]
     if progress is not None and chosen:
         progress(len(chosen), len(chosen))
-    told = []
+    omissions = []
     if without:
-        told.append(f"{counted(without, 'run')} more did not fit in detail into the size of the page.")
+        omissions.append(f"{counted(without, 'run')} more did not fit in detail into the size of the page.")
     if rest := parts.rows.height - len(chosen):
-        told.append(f"{rest:,} of {counted(parts.rows.height, 'run')} are in the list only.")
+        omissions.append(f"{rest:,} of {counted(parts.rows.height, 'run')} are in the list only.")
     if cut:
-        told.append(f"Of {counted(cut, 'run')} some events are left out: the run says how many.")
-    return runs, told
+        omissions.append(f"Of {counted(cut, 'run')} some events are left out: the run says how many.")
+    return runs, omissions
 
 
 def _fitted(parts: Parts, facts: Facts, room: int | None) -> tuple[dict[str, Any], str]:
@@ -186,65 +186,65 @@ def _fitted(parts: Parts, facts: Facts, room: int | None) -> tuple[dict[str, Any
 
 
 def _facts(corpus: Corpus, parts: Parts, trace: int, sources: Sources) -> Facts:
-    one = next(piece for piece in corpus.filter(pl.col("trace") == trace).slices() if len(piece))
-    events = timed_events(one, parts.tools, parts.options)
-    effects, no_effects = effects_of(one, events, parts.options)
-    path = critical_path(one, by="agent", **parts.options)
+    run = next(piece for piece in corpus.filter(pl.col("trace") == trace).slices() if len(piece))
+    events = timed_events(run, parts.tools, parts.options)
+    effects, no_effects = effects_of(run, events, parts.options)
+    path = critical_path(run, by="agent", **parts.options)
     return Facts(
         trace=trace,
         events=events,
-        edges=one.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect(),
+        edges=run.edges.select("src", "dst", pl.col("type").cast(pl.String)).collect(),
         places=sources.places(trace),
         texts=sources.texts,
-        said={
-            **one.traces.select("trace_id", pl.col("file").cast(pl.String), "line")
+        fixed={
+            **run.traces.select("trace_id", pl.col("file").cast(pl.String), "line")
             .collect()
             .row(0, named=True),
             "trace": trace,
             "n_events": events.height,
-            "agents": packed(agents_of(one, parts.options)),
+            "agents": packed(agents_of(run, parts.options)),
             "critical": packed(path.select("agent", "critical", "share", "n_critical", "n_events")),
             "effects": packed(effects.head(EFFECTS)),
             "n_effects": effects.height,
             "no_effects": no_effects,
-            "findings": packed(findings_of(one)),
+            "findings": packed(findings_of(run)),
         },
     )
 
 
 def _data(parts: Parts, facts: Facts, most: int) -> dict[str, Any]:
-    """What a page knows of one run, with at most so many events."""
-    whole = facts.events
-    events = most_telling(whole, most)
-    kept = events["seq"].to_list()
+    """The data of one run in a page, with at most so many events."""
+    recorded = facts.events
+    events = most_telling(recorded, most)
+    seqs = events["seq"].to_list()
     places = facts.places
     if places["file"]:
-        places = places | {name: [places[name][seq] for seq in kept] for name in ("file", "line")}
-    texts, no_texts = facts.texts(facts.trace, kept)
-    refused = whole["finish"].null_count() > 0
+        places = places | {name: [places[name][seq] for seq in seqs] for name in ("file", "line")}
+    texts, no_texts = facts.texts(facts.trace, seqs)
+    refused = recorded["finish"].null_count() > 0
     return {
-        **facts.said,
-        "unit": whole["unit"][0],
-        "no_schedule": next(iter(whole["reason"].drop_nulls()), None) if refused else None,
+        **facts.fixed,
+        "unit": recorded["unit"][0],
+        "no_schedule": next(iter(recorded["reason"].drop_nulls()), None) if refused else None,
         "events": packed(events.drop("reason", "unit")),
         "edges": packed(kept_edges(facts.edges, events)),
         "places": places,
         "texts": packed(pl.DataFrame({"text": texts}, schema={"text": pl.String})),
         "no_texts": no_texts,
-        "credits": [_credit(one, facts.trace, events) for one in parts.credits],
+        "credits": [_credit(answer, facts.trace, events) for answer in parts.credits],
     }
 
 
-def _credit(told: dict[str, Any], trace: int, events: pl.DataFrame) -> dict[str, Any]:
-    """What one method says of one run: rows by agent, and a number for every event that is shown."""
-    agents, by_event = told["agents"], told["events"]
-    own = None if agents is None else agents.filter(pl.col("trace") == trace).drop("trace")
+def _credit(answer: dict[str, Any], trace: int, events: pl.DataFrame) -> dict[str, Any]:
+    """The credit of one run by one method: rows by agent, and a number for every event that is shown."""
+    agents, by_event = answer["agents"], answer["events"]
+    of_agents = None if agents is None else agents.filter(pl.col("trace") == trace).drop("trace")
     of_events = None
     if by_event is not None:
         rows = by_event.filter(pl.col("trace") == trace, pl.col("seq").is_not_null())
         of_events = events.select("seq").join(rows, on="seq", how="left", maintain_order="left")["credit"]
     return {
-        "method": told["method"],
-        "agents": None if own is None else packed(own),
+        "method": answer["method"],
+        "agents": None if of_agents is None else packed(of_agents),
         "events": None if of_events is None or not of_events.count() else of_events.to_list(),
     }

@@ -33,11 +33,11 @@ def timed_events(corpus: Corpus, tools: dict[str, Any], options: dict[str, Any])
     words = [
         pl.col(name).cast(pl.String) for name in ("type", "agent", "role", "from", "to", "tool", "model")
     ]
-    named = {one.meta.output_name() for one in words}
+    named = {word.meta.output_name() for word in words}
     events = corpus.events.select(*(name for name in FIELDS if name not in named), *words).collect()
-    kept: dict[str, Any] = {"max_gap": options["max_gap"], "threads": options["threads"]}
-    soon = schedule(corpus, **kept).rename({"start": "soon", "finish": "soon_finish"})
-    recorded = schedule(corpus, release="recorded", **kept).select("seq", "start", "finish")
+    limits: dict[str, Any] = {"max_gap": options["max_gap"], "threads": options["threads"]}
+    soon = schedule(corpus, **limits).rename({"start": "soon", "finish": "soon_finish"})
+    recorded = schedule(corpus, release="recorded", **limits).select("seq", "start", "finish")
     owned = owners(corpus).select("seq", pl.col("owner").cast(pl.String))
     reached = tainted_events(corpus, threads=options["threads"], **tools).select("seq", "hops", "seed")
     times = soon.select(
@@ -49,18 +49,18 @@ def timed_events(corpus: Corpus, tools: dict[str, Any], options: dict[str, Any])
 
 
 def kept_edges(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """The edges between events that are kept."""
-    kept = events.select("seq")
-    edges = edges.join(kept, left_on="src", right_on="seq", how="semi", maintain_order="left")
-    return edges.join(kept, left_on="dst", right_on="seq", how="semi", maintain_order="left")
+    """The edges between the given events."""
+    seqs = events.select("seq")
+    edges = edges.join(seqs, left_on="src", right_on="seq", how="semi", maintain_order="left")
+    return edges.join(seqs, left_on="dst", right_on="seq", how="semi", maintain_order="left")
 
 
 def agents_of(corpus: Corpus, options: dict[str, Any]) -> pl.DataFrame:
     """The agents of the one trace of a corpus, each after its parent, with what `metrics` says of them."""
     words = [pl.col(name).cast(pl.String) for name in ("agent", "kind", "role", "parent")]
     agents = corpus.agents.select(*words, "depth", "first_seq", "n_events").collect()
-    said = metrics(corpus, by="agent", **options).select(pl.col("agent").cast(pl.String), *MEMBERS[1:])
-    return _in_tree_order(agents.join(said, on="agent", how="left", maintain_order="left"))
+    measured = metrics(corpus, by="agent", **options).select(pl.col("agent").cast(pl.String), *MEMBERS[1:])
+    return _in_tree_order(agents.join(measured, on="agent", how="left", maintain_order="left"))
 
 
 def _in_tree_order(agents: pl.DataFrame) -> pl.DataFrame:
@@ -74,7 +74,7 @@ def _in_tree_order(agents: pl.DataFrame) -> pl.DataFrame:
     order: list[int] = []
     levels: list[int] = []
     seen: set[int] = set()
-    # what is in a circle of parents has no root: such agents come last, at the top level
+    # agents in a circle of parents have no root: they come last, at the top level
     for root in [*below.get(None, []), *range(len(names))]:
         waiting = [(root, 0)]
         while waiting:
@@ -89,7 +89,7 @@ def _in_tree_order(agents: pl.DataFrame) -> pl.DataFrame:
 
 
 def findings_of(corpus: Corpus) -> pl.DataFrame:
-    """What is odd about the one trace of a corpus."""
+    """The findings on the one trace of a corpus."""
     return corpus.findings.select(pl.col("code").cast(pl.String), "count", "seq", "message").collect()
 
 
@@ -98,5 +98,5 @@ def most_telling(events: pl.DataFrame, most: int) -> pl.DataFrame:
     if events.height <= most:
         return events
     order = events.with_columns(pl.col("critical").fill_null(False), pl.col("duration").fill_null(0.0))
-    kept = order.sort(["critical", "duration", "seq"], descending=[True, True, False]).head(most)
-    return events.join(kept.select("seq"), on="seq", how="semi", maintain_order="left")
+    telling = order.sort(["critical", "duration", "seq"], descending=[True, True, False]).head(most)
+    return events.join(telling.select("seq"), on="seq", how="semi", maintain_order="left")

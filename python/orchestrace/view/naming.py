@@ -1,4 +1,4 @@
-"""What a reader calls a run: when it began, its model, its title, the first words of its task."""
+"""Names of a run for readers: when it began, its model, its title, the first words of its task."""
 
 import gzip
 import json
@@ -26,7 +26,7 @@ _PLACES: Final = (
     *(("message", "content"), ("payload", "content"), ("payload", "message"), ("payload", "text")),
     *(("content",), ("text",), ("question",), ("prompt",), ("input",)),
 )
-"""Where records of one event have what was said."""
+"""Paths to the text in records of one event."""
 
 
 def names_of(corpus: Corpus) -> pl.DataFrame:
@@ -55,9 +55,9 @@ def names_of(corpus: Corpus) -> pl.DataFrame:
         .collect(engine="streaming")
     )
     titles = _titles(corpus, began)
-    kept = pl.Series([titles.get(name) for name in began["trace_id"]], dtype=pl.String)
+    of_traces = pl.Series([titles.get(name) for name in began["trace_id"]], dtype=pl.String)
     return (
-        began.with_columns(title=kept)
+        began.with_columns(title=of_traces)
         .join(models, on="trace", how="left", maintain_order="left")
         .select("trace", "started_at", "model", "title")
     )
@@ -66,7 +66,7 @@ def names_of(corpus: Corpus) -> pl.DataFrame:
 def _titles(corpus: Corpus, traces: pl.DataFrame) -> dict[str, str]:
     """Titles by session, of files of Claude Code that are at hand."""
     files = traces.filter(pl.col("importer").cast(pl.String) == "claude_code")["file"].cast(pl.String)
-    found: dict[str, tuple[int, str]] = {}
+    titles: dict[str, tuple[int, str]] = {}
     budget = _Budget(SEARCHED)
     for file in files.drop_nulls().unique(maintain_order=True):
         if budget.left < 0:
@@ -74,11 +74,11 @@ def _titles(corpus: Corpus, traces: pl.DataFrame) -> dict[str, str]:
         try:
             path, _ = input_of(corpus, file)
             for session, rank, title in _titles_of(path, budget):
-                if session not in found or found[session][0] <= rank:
-                    found[session] = (rank, title)
+                if session not in titles or titles[session][0] <= rank:
+                    titles[session] = (rank, title)
         except (InputError, ParameterError, OSError, EOFError, ValueError, zlib.error):
             continue  # gone, changed, or in an archive
-    return {session: title for session, (_, title) in found.items()}
+    return {session: title for session, (_, title) in titles.items()}
 
 
 @dataclass
@@ -116,12 +116,12 @@ def task_of(corpus: Corpus, trace: int) -> str | None:
     mine = pl.col("trace") == trace
     users = corpus.agents.filter(mine, pl.col("kind").cast(pl.String) == "user")
     names = users.select(pl.col("agent").cast(pl.String)).collect()["agent"]
-    said = corpus.events.filter(
+    messages = corpus.events.filter(
         mine,
         pl.col("type").cast(pl.String) == "message",
         pl.col("agent").cast(pl.String).is_in(names.implode()),
     )
-    first = said.select("seq").head(1).collect()["seq"].to_list()
+    first = messages.select("seq").head(1).collect()["seq"].to_list()
     try:
         return next((_words(text) for text in event_texts(corpus, trace, first)), None)
     except (InputError, ParameterError):

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import polars as pl
 
-_UNSAFE: Final = {one: f"\\u{ord(one):04x}" for one in "<>&\u2028\u2029"}
-"""What may end a script, or a line of one, in a page that holds the text."""
+_UNSAFE: Final = {character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
+"""Characters that may end a script, or a line of one, in a page, with their escapes."""
 
 
 def packed(frame: pl.DataFrame) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def packed(frame: pl.DataFrame) -> dict[str, Any]:
     A column is a list; one of names, which repeat, is ``{"names": [...], "at": [...]}``: its values once, and
     the place of each row's value among them. A column that is null everywhere is left out.
     """
-    columns = {one.name: _column(one) for one in frame if one.null_count() < len(one)}
+    columns = {values.name: _column(values) for values in frame if values.null_count() < len(values)}
     return {"height": frame.height, "columns": columns}
 
 
@@ -40,8 +40,8 @@ def packed_json(value: object) -> str:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         text = json.dumps(_finite(value), ensure_ascii=False, separators=(",", ":"))
-    for one, escape in _UNSAFE.items():  # ten times as fast as one translation
-        text = text.replace(one, escape)
+    for character, escape in _UNSAFE.items():  # ten times as fast as one translation
+        text = text.replace(character, escape)
     return text
 
 
@@ -49,5 +49,5 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value

@@ -35,11 +35,11 @@ def list_runs(corpus: Corpus, reward: Reward, options: dict[str, Any]) -> tuple[
     head = corpus.traces.select("trace", *(pl.col(name).cast(pl.String) for name in names), "partial")
     table = metrics(corpus, groups=GROUPS, **options)
     table = table.select("trace", "trace_id", "task_id", *MEASURED, "clock_unit", "task_success")
-    found = corpus.findings.group_by("trace").agg(n_findings=pl.len()).collect(engine="streaming")
+    counts = corpus.findings.group_by("trace").agg(n_findings=pl.len()).collect(engine="streaming")
     rows = (
         head.collect(engine="streaming")
         .join(table, on="trace", how="left", maintain_order="left")
-        .join(found, on="trace", how="left", maintain_order="left")
+        .join(counts, on="trace", how="left", maintain_order="left")
         .with_columns(pl.col("n_findings").fill_null(0))
     )
     try:
@@ -59,7 +59,7 @@ def ranked(rows: pl.DataFrame, first: list[int]) -> list[int]:
 
 
 def quarantine(corpus: Corpus, most: int) -> dict[str, Any]:
-    """What was not used: counts by code, and the first records with their places."""
+    """Rejected records: counts by code, and the first records with their places."""
     rows = corpus.quarantine.select(pl.col("file", "code").cast(pl.String), "line", "path", "message")
     codes = rows.group_by("code").len("records").collect(engine="streaming")
     shown = rows.head(most).collect(engine="streaming")
@@ -70,7 +70,7 @@ def quarantine(corpus: Corpus, most: int) -> dict[str, Any]:
 
 
 def findings(corpus: Corpus) -> pl.DataFrame:
-    """What is odd but valid: traces and occurrences by code, with one message."""
+    """Findings on valid traces: traces and occurrences by code, with one message."""
     return (
         corpus.findings.group_by(pl.col("code").cast(pl.String))
         .agg(

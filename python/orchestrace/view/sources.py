@@ -27,14 +27,14 @@ class Sources:
         try:
             size = reading_size(self._corpus, trace)
             if size > self._left and not self._text:
-                found = (
+                reason = (
                     f"lines of single events are looked up in {REREAD >> 20} MiB of recordings;"
                     f" Corpus.source({trace}, seq) finds one"
                 )
-                return none | {"reason": found}
+                return none | {"reason": reason}
             self._left -= size
             places = event_places(self._corpus, trace)
-        except (InputError, ParameterError):  # what it says is about the place where the page is made
+        except (InputError, ParameterError):  # its message is about the machine that makes the page
             return none | {"reason": GONE}
         files = {name: at for at, name in enumerate(dict.fromkeys(name for name, _ in places))}
         lines = [line for _, line in places]
@@ -45,15 +45,15 @@ class Sources:
             "reason": None,
         }
 
-    def texts(self, trace: int, kept: list[int]) -> tuple[list[str], str | None]:
-        """The records of the events that are kept, each cut to `TEXT` characters, and why there are none."""
+    def texts(self, trace: int, seqs: list[int]) -> tuple[list[str], str | None]:
+        """The records of the given events, each cut to `TEXT` characters, and why there are none."""
         if not self._text:
             return [], None
         try:
-            whole = event_texts(self._corpus, trace, kept)
+            records = event_texts(self._corpus, trace, seqs)
         except (InputError, ParameterError):
             return [], GONE
-        return [_cut(text) for text in whole], None
+        return [_cut(text) for text in records], None
 
 
 def _cut(text: str) -> str:

@@ -24,12 +24,12 @@ def spending(corpus: Corpus, prices: pl.DataFrame) -> pl.DataFrame:
     members = table(corpus, by="agent", prices=prices).filter(pl.col("agent").is_not_null())
     roles = corpus.agents.select("trace", pl.col("agent", "role").cast(pl.String)).collect(engine="streaming")
     name = pl.col("agent").cast(pl.String)
-    known = members.select("trace", name, "tokens", "cost_usd", listed_usd="priced_usd").join(
+    spent = members.select("trace", name, "tokens", "cost_usd", listed_usd="priced_usd").join(
         roles, on=["trace", "agent"], how="left", maintain_order="left"
     )
     hidden = name.str.contains(_HEX) & pl.col("role").is_not_null()
     sums = (
-        known.with_columns(agent=pl.when(hidden).then("role").otherwise("agent"))
+        spent.with_columns(agent=pl.when(hidden).then("role").otherwise("agent"))
         .filter(pl.col("tokens").is_not_null() | pl.col("cost_usd").is_not_null())
         .group_by("agent")
         .agg(**_sums())

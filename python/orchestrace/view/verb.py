@@ -142,7 +142,7 @@ def view(
     (3, 3, ())
     """
     target = path_of(path)
-    names = _known(DEFAULT_METHODS if methods is None else methods)
+    names = _method_names(DEFAULT_METHODS if methods is None else methods)
     if not overwrite:
         refuse_existing(target)
     tools: dict[str, Any] = {
@@ -151,10 +151,10 @@ def view(
         "privileged_tools": list(privileged_tools),
     }
     listed = list_of(prices)
-    told = story(corpus, max_gap=max_gap, **tools, prices=listed, threads=threads)
+    narrative = story(corpus, max_gap=max_gap, **tools, prices=listed, threads=threads)
     options = {"max_gap": max_gap, "threads": threads}
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
-    order = _order(corpus, rows, told, trace_id)
+    order = _order(corpus, rows, narrative, trace_id)
     chosen = order[:runs] if trace_id is None else _named(rows, trace_id)
     rows = rows.join(names_of(corpus), on="trace", how="left", maintain_order="left")
     if text:
@@ -163,7 +163,7 @@ def view(
         rows=rows,
         order=order,
         chosen=chosen,
-        story=told,
+        story=narrative,
         spending=spending(corpus, listed),
         no_reward=no_reward,
         credits=credits_of(corpus, chosen, names, reward, options),
@@ -172,39 +172,39 @@ def view(
         text=bool(text),
     )
     with reporting(progress, "viewing") as callback:
-        page, made = built(corpus, parts, max_bytes, callback)
+        page, extent = built(corpus, parts, max_bytes, callback)
     with published_file(target, overwrite=overwrite) as file:
         file.write(page)
-    return View(len(page), rows.height, made.listed, made.detailed, tuple(made.left_out))
+    return View(len(page), rows.height, extent.listed, extent.detailed, tuple(extent.left_out))
 
 
 def _tasks(corpus: Corpus, rows: pl.DataFrame, chosen: list[int]) -> pl.Series:
     """The first words of the task of each run that is shown in detail."""
-    said = {trace: task_of(corpus, trace) for trace in chosen}
-    return pl.Series("words", [said.get(trace) for trace in rows["trace"]], pl.String)
+    tasks = {trace: task_of(corpus, trace) for trace in chosen}
+    return pl.Series("words", [tasks.get(trace) for trace in rows["trace"]], pl.String)
 
 
-def _known(names: Iterable[str]) -> list[str]:
+def _method_names(names: Iterable[str]) -> list[str]:
     """Names of credit methods, each once, all of which exist."""
-    given = [names] if isinstance(names, str) else list(names)
-    known = known_methods()["name"].to_list()
-    for name in given:
-        if name not in known:
-            raise ParameterError(unknown_name("method", str(name), known))
-    return list(dict.fromkeys(given))
+    chosen = [names] if isinstance(names, str) else list(names)
+    existing = known_methods()["name"].to_list()
+    for name in chosen:
+        if name not in existing:
+            raise ParameterError(unknown_name("method", str(name), existing))
+    return list(dict.fromkeys(chosen))
 
 
-def _order(corpus: Corpus, rows: pl.DataFrame, told: Story, trace_id: object) -> list[int]:
+def _order(corpus: Corpus, rows: pl.DataFrame, narrative: Story, trace_id: object) -> list[int]:
     """All traces, those that are asked for or that the story names first."""
-    first = told.runs["trace"].to_list() if trace_id is None else _named(rows, trace_id)
+    first = narrative.runs["trace"].to_list() if trace_id is None else _named(rows, trace_id)
     return ranked(rows, first)
 
 
 def _named(rows: pl.DataFrame, trace_id: Any) -> list[int]:
     """Numbers of the traces with these ids, in their order."""
     names: Sequence[str] = [trace_id] if isinstance(trace_id, str) else list(trace_id)
-    found = dict(rows.select("trace_id", "trace").iter_rows())
+    traces = dict(rows.select("trace_id", "trace").iter_rows())
     for name in names:
-        if name not in found:
-            raise ParameterError(unknown_name("trace_id", str(name), list(found)))
-    return list(dict.fromkeys(found[name] for name in names))
+        if name not in traces:
+            raise ParameterError(unknown_name("trace_id", str(name), list(traces)))
+    return list(dict.fromkeys(traces[name] for name in names))
