@@ -12,6 +12,6 @@ from .perfetto import PERFETTO
 from .trainer_tables import TRL, VERL
 
 EXPORTS: Final[dict[str, Export]] = {
-    one.name: one for one in (JSONL, PARQUET, PERFETTO, MERMAID, DOT, OCEL, VERL, TRL)
+    export.name: export for export in (JSONL, PARQUET, PERFETTO, MERMAID, DOT, OCEL, VERL, TRL)
 }
 """In the order of the documentation."""

@@ -36,7 +36,7 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
         ends = f"n{drawing.events[src]['seq']} -> n{drawing.events[dst]['seq']}"
         sink.write(f"  {ends} [tooltip={_quoted([kind])}{bold}]\n".encode())
     sink.write(b"}\n")
-    request.told(1, 1)
+    request.report(1, 1)
 
 
 def _quoted(lines: list[str]) -> str:

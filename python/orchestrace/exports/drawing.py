@@ -19,7 +19,7 @@ EFFECT = ("trace", "unit_id", "effect", "lower", "upper", "tier")
 
 @dataclass(frozen=True)
 class Drawing:
-    """What a viewer is shown of a trace."""
+    """A trace as a viewer shows it."""
 
     trace_id: str
     unit: str
@@ -41,7 +41,7 @@ class Annotations:
         self._effects = _effects(request.effects)
 
     def joined(self, events: pl.DataFrame) -> pl.DataFrame:
-        """The events with what is said of them."""
+        """The events with their credits and effects."""
         events = events.join(self._credits, on=["trace", "seq"], how="left", maintain_order="left")
         return events.join(self._effects, on=["trace", "id"], how="left", maintain_order="left")
 
@@ -65,11 +65,13 @@ def drawings(
     events = notes.joined(events.join(times, on=["trace", "seq"], maintain_order="left"))
     edges = corpus.edges.select("trace", "src", "dst", pl.col("type").cast(pl.String)).collect()
     edges = edges.unique(["trace", "src", "dst"], maintain_order=True)
-    own = {int(number): rows for (number,), rows in events.partition_by("trace", as_dict=True).items()}
+    events_of = {int(number): rows for (number,), rows in events.partition_by("trace", as_dict=True).items()}
     ends = {int(number): rows for (number,), rows in edges.partition_by("trace", as_dict=True).items()}
     traces = corpus.traces.select("trace", "trace_id").collect()
     for number, trace_id in traces.iter_rows():
-        yield _drawing(trace_id, own.pop(number), ends.pop(number, edges.clear()), request.window, expect)
+        yield _drawing(
+            trace_id, events_of.pop(number), ends.pop(number, edges.clear()), request.window, expect
+        )
 
 
 def _drawing(
@@ -90,10 +92,10 @@ def _drawing(
     if expect is not None:
         expect(events.height, edges.height)
     place = {seq: at for at, seq in enumerate(events["seq"])}
-    kept = [
+    links = [
         (place[src], place[dst], kind) for src, dst, kind in edges.select("src", "dst", "type").iter_rows()
     ]
-    return Drawing(trace_id, unit, events.drop("reason").to_dicts(), kept)
+    return Drawing(trace_id, unit, events.drop("reason").to_dicts(), links)
 
 
 def only(corpus: Corpus, request: Request, expect: Callable[[int, int], None] | None = None) -> Drawing:
@@ -114,7 +116,7 @@ def only(corpus: Corpus, request: Request, expect: Callable[[int, int], None] | 
 
 
 def named(event: dict[str, Any]) -> str:
-    """What an event is, with its tool."""
+    """The type of an event, with its tool."""
     return str(event["type"]) + (f" {event['tool']}" if event["tool"] is not None else "")
 
 

@@ -14,7 +14,7 @@ from ..schedules.scheduling import Durations
 Scope = Literal["trace", "traces", "corpus"]
 
 VIEWER_BYTES: Final = 64 << 20
-"""What a viewer that loads a file as a whole still opens without trouble."""
+"""The largest file that a viewer which loads files whole opens without trouble."""
 
 
 class Sink:
@@ -28,7 +28,7 @@ class Sink:
         self._limit = limit
         self.written = 0
         self.failure: Exception | None = None
-        """What was raised here, since writers pass it on as an error of their own."""
+        """The error that was raised here: writers wrap it in an error of their own."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Write all of `data`.
@@ -72,7 +72,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class Request:
-    """What a call of `export` asks for beside corpus, format and path."""
+    """The options of a call of `export`, without corpus, format and path."""
 
     window: tuple[float, float] | None = None
     credits: pl.DataFrame | pl.LazyFrame | None = None
@@ -85,7 +85,7 @@ class Request:
     threads: int | None = None
     progress: Callable[[int, int], object] | None = field(default=None, compare=False)
 
-    def told(self, done: int, total: int) -> None:
+    def report(self, done: int, total: int) -> None:
         """Report how many traces are written."""
         if self.progress is not None:
             self.progress(done, total)
@@ -98,13 +98,13 @@ class Export:
     name: str
     summary: str
     opens: str
-    """What reads it."""
+    """The tools that read it."""
     suffix: str
-    """Of a file; of a folder nothing."""
+    """The suffix of its file; empty for a folder."""
     scope: Scope
     """How much it shows: one trace, some traces, the whole corpus."""
     options: tuple[str, ...]
-    """Those of `export` that mean something to it."""
+    """The options of `export` that it takes."""
     write: Callable[[Corpus, Any, Request], None]
     """Writes into a `Sink`, or into an empty folder."""
     max_bytes: int | None = None

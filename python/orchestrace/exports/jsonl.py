@@ -10,7 +10,7 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
     total, done = len(corpus), 0
     for piece in corpus.slices():
         done += piece.write_jsonl(cast(Any, sink), threads=request.threads)
-        request.told(done, total)
+        request.report(done, total)
 
 
 JSONL: Final = Export(

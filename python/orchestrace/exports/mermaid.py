@@ -21,7 +21,7 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
         arrow = "==>" if is_tight(drawing, src, dst) else "-->"
         sink.write(f"  n{drawing.events[src]['seq']} {arrow} n{drawing.events[dst]['seq']}\n".encode())
     sink.write(b"  classDef critical stroke:#d55e00,stroke-width:3px\n")
-    request.told(1, 1)
+    request.report(1, 1)
 
 
 def _escaped(text: str) -> str:

@@ -61,7 +61,7 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
                 named = pl.DataFrame({"name": new}, schema={"name": pl.String})
                 objects.add(named.select(_object(pl.lit(f"{kind}:") + pl.col("name"), pl.lit(kind), [], [])))
             done += len(piece)
-            request.told(done, total)
+            request.report(done, total)
         sink.write(b'],"objects":[')
         later.seek(0)
         shutil.copyfileobj(later, sink, 1 << 20)
@@ -153,25 +153,25 @@ def _actor(column: str) -> pl.Expr:
 
 
 def _actors(piece: Corpus, keys: pl.DataFrame) -> pl.DataFrame:
-    """Agents and users, those included that are only spoken to."""
-    known = piece.agents.with_columns(pl.col("agent", "kind", "role", "parent").cast(pl.String))
+    """Agents and users, with those that messages go to and that do nothing themselves."""
+    agents = piece.agents.with_columns(pl.col("agent", "kind", "role", "parent").cast(pl.String))
     spoken = piece.events.select("trace", agent=pl.col("to").cast(pl.String)).drop_nulls().unique()
     rows = (
-        pl.concat([known, spoken.join(known, on=["trace", "agent"], how="anti")], how="diagonal")
+        pl.concat([agents, spoken.join(agents, on=["trace", "agent"], how="anti")], how="diagonal")
         .filter(pl.col("kind").fill_null("agent") != "tool")
         .sort("trace", "first_seq", "agent", nulls_last=True)
         .collect()
         .join(keys, on="trace", maintain_order="left")
     )
-    own = pl.lit("agent:") + pl.col("key") + "#"
+    prefix = pl.lit("agent:") + pl.col("key") + "#"
     is_user = (pl.col("kind") == "user") | (pl.col("agent") == "user")
     kind = pl.when(is_user).then(pl.lit("user")).otherwise(pl.lit("agent"))
     attributes = [_attribute(rows[name], _STATIC) for name in _AGENT_FIELDS]
     related = [
         _relation(pl.lit("trace:") + pl.col("key"), "takes_part_in"),
-        _relation(own + pl.col("parent"), "child_of"),
+        _relation(prefix + pl.col("parent"), "child_of"),
     ]
-    return rows.select(_object(own + pl.col("agent"), kind, attributes, related))
+    return rows.select(_object(prefix + pl.col("agent"), kind, attributes, related))
 
 
 def _traces(piece: Corpus, keys: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
@@ -180,8 +180,8 @@ def _traces(piece: Corpus, keys: pl.DataFrame, measures: list[str]) -> pl.DataFr
     values = piece.measures.select("trace", "value", name=_measure()).collect()
     wide = values.pivot("name", index="trace", values="value") if values.height else values.select("trace")
     rows = rows.join(wide, on="trace", how="left", maintain_order="left")
-    there = [name for name in measures if name in wide.columns]
-    attributes = [_attribute(rows[name], _STATIC) for name in (*_TRACE_FIELDS, *there)]
+    present = [name for name in measures if name in wide.columns]
+    attributes = [_attribute(rows[name], _STATIC) for name in (*_TRACE_FIELDS, *present)]
     related = [_relation(pl.lit("task:") + pl.col("task_id"), "of_task")]
     return rows.select(_object(pl.lit("trace:") + pl.col("key"), pl.lit("trace"), attributes, related))
 
@@ -223,7 +223,7 @@ def _document(**parts: pl.Expr) -> pl.Expr:
 
 
 def _list(parts: list[pl.Expr]) -> pl.Expr:
-    """A JSON list of what is not null."""
+    """A JSON list of the parts that are not null."""
     listed = pl.concat_str(parts, separator=",", ignore_nulls=True) if parts else pl.lit("")
     return pl.concat_str(pl.lit("["), listed, pl.lit("]"))
 
@@ -273,7 +273,7 @@ def _kind(dtype: pl.DataType) -> str:
 
 def _declared(types: list[tuple[str, list[tuple[str, str]]]]) -> bytes:
     listed = [
-        {"name": name, "attributes": [{"name": one, "type": kind} for one, kind in fields]}
+        {"name": name, "attributes": [{"name": field, "type": kind} for field, kind in fields]}
         for name, fields in types
     ]
     return json.dumps(listed, separators=(",", ":")).replace("<", "\\u003c").encode()

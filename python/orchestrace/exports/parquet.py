@@ -28,15 +28,15 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
         _add(folder, manifest, store_of(piece), counts)
         counts = counts.clear()
         done += len(piece)
-        request.told(done, sizes["traces"])
+        request.report(done, sizes["traces"])
     rejects = corpus.quarantine.collect(engine="streaming")
     if counts.height or (
         rejects.height and not manifest.quarantine
     ):  # the pieces of a corpus on disk have none
         _add(folder, manifest, _core.Store.from_arrow(empty_tables() | {"quarantine": rejects}), counts)
-    one = Input(EXPORTED, "", 0, 0, done=True)
-    one.records, one.used, one.ignored, one.duplicates, one.quarantined = corpus.records.values()
-    manifest.inputs.append(one)
+    entry = Input(EXPORTED, "", 0, 0, done=True)
+    entry.records, entry.used, entry.ignored, entry.duplicates, entry.quarantined = corpus.records.values()
+    manifest.inputs.append(entry)
     with translate_write_errors(folder):
         merge(folder, manifest)
         manifest.complete = True

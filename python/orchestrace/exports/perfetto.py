@@ -13,7 +13,7 @@ from .drawing import Drawing, drawings, named, only
 from .format import VIEWER_BYTES, Export, Request, Sink
 
 _MICROSECONDS: Final = 1e6
-_SAID: Final = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")
+_DETAILS: Final = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")
 """The details of an event, where known."""
 # bytes of a record with names and numbers of one letter each; an edge has two records
 _LEAST_OF_EVENT: Final = len('{"ph":"X","name":"a","cat":"a","ts":0.0,"dur":0.0,"pid":1,"tid":1,"args":{}},')
@@ -28,24 +28,24 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
     sink.write(b'{"traceEvents":[')
     first = True
     for piece in corpus.slices():
-        # of a single trace there is something to show, or an error
+        # a single trace has something to show, or is an error
         if total > 1:
             shown = drawings(piece, request, room)
         else:
             shown = iter([only(piece, request, room)] if len(piece) else [])
         for drawing in shown:
             process += 1
-            # what has no schedule has no times in either
+            # a trace without a schedule has no times in either unit
             units |= {drawing.unit} if drawing.events else set()
             for entry in _entries(drawing, process, flow):
                 sink.write(("" if first else ",").encode() + _json(entry))
                 first = False
             flow += len(drawing.edges)
         done += len(piece)
-        request.told(done, total)
+        request.report(done, total)
     time = {"seconds": "seconds", "steps": "one second is one step"}
-    said = " or ".join(time[unit] for unit in sorted(units)) or "seconds"
-    sink.write(b'],"displayTimeUnit":"ms","otherData":' + _json({"time": said}) + b"}")
+    unit_names = " or ".join(time[unit] for unit in sorted(units)) or "seconds"
+    sink.write(b'],"displayTimeUnit":"ms","otherData":' + _json({"time": unit_names}) + b"}")
 
 
 def _json(value: object) -> bytes:
@@ -57,13 +57,15 @@ def _entries(drawing: Drawing, process: int, flow: int) -> Iterator[dict[str, An
     """Records of one trace, which is a process whose threads are agents."""
     lanes = _lanes(drawing.events)
     numbers = {lane: n for n, lane in enumerate(sorted(set(lanes)), start=1)}
-    yield _told(process, "process_name", {"name": drawing.trace_id})
+    yield _metadata(process, "process_name", {"name": drawing.trace_id})
     if drawing.reason is not None:
-        yield _told(process, "process_labels", {"labels": f"no schedule: {drawing.reason}"})
+        yield _metadata(process, "process_labels", {"labels": f"no schedule: {drawing.reason}"})
     for (agent, row), number in numbers.items():
-        yield _told(process, "thread_name", {"name": agent if not row else f"{agent} ({row + 1})"}, number)
+        yield _metadata(
+            process, "thread_name", {"name": agent if not row else f"{agent} ({row + 1})"}, number
+        )
     for event, lane in zip(drawing.events, lanes, strict=True):
-        said = {name: event[name] for name in _SAID}
+        details = {name: event[name] for name in _DETAILS}
         yield {
             "ph": "X",
             "name": named(event),
@@ -72,7 +74,7 @@ def _entries(drawing: Drawing, process: int, flow: int) -> Iterator[dict[str, An
             "dur": (event["finish"] - event["start"]) * _MICROSECONDS,
             "pid": process,
             "tid": numbers[lane],
-            "args": {name: value for name, value in said.items() if value is not None},
+            "args": {name: value for name, value in details.items() if value is not None},
         }
     for number, (src, dst, kind) in enumerate(drawing.edges, start=flow):
         same = {"name": kind, "cat": "edge", "id": number, "pid": process}
@@ -81,13 +83,13 @@ def _entries(drawing: Drawing, process: int, flow: int) -> Iterator[dict[str, An
             yield {**same, "ph": phase, **({"bp": "e"} if phase == "f" else {}), **begin}
 
 
-def _told(process: int, name: str, args: dict[str, str], thread: int | None = None) -> dict[str, Any]:
-    own = {} if thread is None else {"tid": thread}
-    return {"ph": "M", "name": name, "pid": process, **own, "args": args}
+def _metadata(process: int, name: str, args: dict[str, str], thread: int | None = None) -> dict[str, Any]:
+    place = {} if thread is None else {"tid": thread}
+    return {"ph": "M", "name": name, "pid": process, **place, "args": args}
 
 
 def _lanes(events: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """Of each event its agent, and a lane of it in which nothing overlaps."""
+    """The agent of each event, and a lane of that agent in which nothing overlaps."""
     busy: dict[str, list[tuple[float, int]]] = {}
     idle: dict[str, list[int]] = {}
     lanes: list[tuple[str, int]] = [("", 0)] * len(events)

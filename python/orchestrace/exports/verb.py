@@ -144,15 +144,15 @@ def export(
     ['displayTimeUnit', 'otherData', 'traceEvents']
     """
     target = path_of(path)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "window": window,
         "credits": credits,
         "effects": effects,
         "returns": returns,
         "per": per,
     }
-    given |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
-    kind, some, request = _judged(corpus, format, trace_id, given)
+    options |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
+    kind, some, request = _judged(corpus, format, trace_id, options)
     if not (overwrite or kind.folder):
         refuse_existing(target)
     limit = kind.max_bytes if max_bytes is None else max_bytes
@@ -162,8 +162,8 @@ def export(
         request = _with(request, progress=callback)
         if kind.folder:
             check_folder(target)
-            with published_folder(target) as made:
-                kind.write(some, made, request)
+            with published_folder(target) as folder:
+                kind.write(some, folder, request)
             return sum(file.stat().st_size for file in target.rglob("*") if file.is_file())
         with published_file(target, overwrite=overwrite) as file:
             sink = Sink(file, limit)
@@ -218,15 +218,15 @@ def export_size(
     >>> size.traces, size.exact
     (3, True)
     """
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "window": window,
         "credits": credits,
         "effects": effects,
         "returns": returns,
         "per": per,
     }
-    given |= {"durations": durations, "program_order": program_order, "threads": threads}
-    return _measured(*_judged(corpus, format, trace_id, given))
+    options |= {"durations": durations, "program_order": program_order, "threads": threads}
+    return _measured(*_judged(corpus, format, trace_id, options))
 
 
 @verb
@@ -247,20 +247,20 @@ def exports() -> pl.DataFrame:
     """
     columns = ("name", "summary", "scope", "opens", "suffix")
     rows = [
-        {**{name: getattr(one, name) for name in columns}, "options": list(one.options)}
-        for one in EXPORTS.values()
+        {**{name: getattr(entry, name) for name in columns}, "options": list(entry.options)}
+        for entry in EXPORTS.values()
     ]
     schema = {**dict.fromkeys(columns, pl.String()), "options": pl.List(pl.String)}
     return pl.DataFrame(rows, schema=schema)
 
 
 def default_name(format: str) -> Path:
-    """How a file is called that nobody named."""
+    """The default name of the file of a format."""
     kind = EXPORTS.get(format)
     if kind is None:
         raise ParameterError(unknown_name("format", format, list(EXPORTS)))
-    what = "trace" if kind.scope != "corpus" else "turns" if kind.suffix == ".parquet" else "corpus"
-    return Path(what + kind.suffix)
+    stem = "trace" if kind.scope != "corpus" else "turns" if kind.suffix == ".parquet" else "corpus"
+    return Path(stem + kind.suffix)
 
 
 def only_traces(corpus: Corpus, trace_id: str | Iterable[str]) -> Corpus:
@@ -276,44 +276,44 @@ def only_traces(corpus: Corpus, trace_id: str | Iterable[str]) -> Corpus:
         if not isinstance(name, str):
             raise ParameterError(f"trace_id is {name!r}, expected the name of a trace")
     every = corpus.traces.select("trace", "trace_id")
-    found = every.filter(pl.col("trace_id").is_in(names)).collect(engine="streaming")
-    if unknown := set(names).difference(found["trace_id"]):
+    traces = every.filter(pl.col("trace_id").is_in(names)).collect(engine="streaming")
+    if unknown := set(names).difference(traces["trace_id"]):
         parts = {name: trace for name, trace in joined_ids(corpus.findings).items() if name in unknown}
-        other = pl.DataFrame({"trace": list(parts.values()), "trace_id": list(parts)}, schema=found.schema)
-        found = pl.concat([found, other])
-    counts = dict(found.group_by("trace_id").len().rows())
+        other = pl.DataFrame({"trace": list(parts.values()), "trace_id": list(parts)}, schema=traces.schema)
+        traces = pl.concat([traces, other])
+    counts = dict(traces.group_by("trace_id").len().rows())
     for name in names:
         if (count := counts.get(name, 0)) > 1:
             raise ParameterError(f"trace_id '{name}' has {count:,} traces, expected one")
         if not count:
-            known = corpus.traces.select("trace_id").collect(engine="streaming")["trace_id"].to_list()
-            nearest = _core.nearest(name, known)
+            existing = corpus.traces.select("trace_id").collect(engine="streaming")["trace_id"].to_list()
+            nearest = _core.nearest(name, existing)
             hint = f"; did you mean '{nearest}'?" if nearest else ""
-            raise ParameterError(f"no trace has the trace_id '{name}'{hint} ({len(known):,} are known)")
-    return corpus.filter(pl.col("trace").is_in(found["trace"].implode()))
+            raise ParameterError(f"no trace has the trace_id '{name}'{hint} ({len(existing):,} are known)")
+    return corpus.filter(pl.col("trace").is_in(traces["trace"].implode()))
 
 
 def _judged(
-    corpus: Corpus, format: object, trace_id: str | Iterable[str] | None, given: dict[str, Any]
+    corpus: Corpus, format: object, trace_id: str | Iterable[str] | None, options: dict[str, Any]
 ) -> tuple[Export, Corpus, Request]:
-    """What a call asks for, refused if it cannot be done."""
+    """The format, traces and options of a call. Raises ParameterError where they do not fit."""
     kind = EXPORTS.get(format) if isinstance(format, str) else None
     if kind is None:
         raise ParameterError(unknown_name("format", str(format), list(EXPORTS)))
-    defaults = {one.name: one.default for one in fields(Request)}
-    for name, value in given.items():
+    defaults = {field.name: field.default for field in fields(Request)}
+    for name, value in options.items():
         is_default = value is None or (isinstance(value, str | bool) and value == defaults[name])
         if name != "threads" and name not in kind.options and not is_default:
             raise ParameterError(
                 f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
             )
-    window = given.get("window")
-    request = Request(**{**given, "window": None if window is None else _times(window)})
+    window = options.get("window")
+    request = Request(**{**options, "window": None if window is None else _times(window)})
     return kind, _chosen(corpus, kind, trace_id), request
 
 
 def _chosen(corpus: Corpus, kind: Export, trace_id: str | Iterable[str] | None) -> Corpus:
-    """The traces that are asked for."""
+    """The corpus of the chosen traces."""
     if trace_id is not None:
         corpus = only_traces(corpus, trace_id)
     if kind.scope != "trace":
@@ -325,7 +325,7 @@ def _chosen(corpus: Corpus, kind: Export, trace_id: str | Iterable[str] | None) 
 
 def _times(window: object) -> tuple[float, float]:
     try:
-        low, high = (float(one) for one in window)  # type: ignore[attr-defined]  # that is the question
+        low, high = (float(end) for end in window)  # type: ignore[attr-defined]  # a value that is not iterable is refused below
     except (TypeError, ValueError):
         raise ParameterError(f"window is {window!r}, expected two times (from, to)") from None
     if math.isnan(low) or math.isnan(high) or low > high:
@@ -334,7 +334,7 @@ def _times(window: object) -> tuple[float, float]:
 
 
 def _with(request: Request, **changes: Any) -> Request:
-    return Request(**{**{one.name: getattr(request, one.name) for one in fields(Request)}, **changes})
+    return Request(**{**{field.name: getattr(request, field.name) for field in fields(Request)}, **changes})
 
 
 def _measured(kind: Export, corpus: Corpus, request: Request, limit: int | None = None) -> ExportSize:
@@ -351,12 +351,12 @@ def _measured(kind: Export, corpus: Corpus, request: Request, limit: int | None 
     exact = sample.height == sizes.height
     some = corpus if exact else corpus.filter(pl.col("trace").is_in(sample["trace"].implode()))
     written = _written(kind, some, request, None if limit is None else max(limit, VIEWER_BYTES))
-    whole, seen = int(weight.sum() or 0), int(sample["weight"].sum() or 0)
+    total, seen = int(weight.sum() or 0), int(sample["weight"].sum() or 0)
     return ExportSize(
         traces=sizes.height,
         events=int(sizes["n_events"].sum()),
         edges=int(sizes["n_edges"].sum()),
-        bytes=written if exact else math.ceil(written * whole / max(seen, 1)),
+        bytes=written if exact else math.ceil(written * total / max(seen, 1)),
         exact=exact,
     )
 
