@@ -26,8 +26,8 @@ def span(seconds: float) -> str:
     """A length of time in the two largest units that it has."""
     for unit, name, small, rest in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= unit:
-            whole, left = divmod(round(seconds / small), unit // small)
-            return f"{whole} {name} {left} {rest}" if left else f"{whole} {name}"
+            count, left = divmod(round(seconds / small), unit // small)
+            return f"{count} {name} {left} {rest}" if left else f"{count} {name}"
     return f"{seconds:.3g} s"
 
 
@@ -43,7 +43,7 @@ def n_floors(corpus: Corpus) -> int:
 
 
 def what_waits_were_for(corpus: Corpus) -> dict[str, str]:
-    """What agents waited for: whom, and what of them."""
+    """Words for the waits of agents: the people they waited for, and the kind of answer."""
     kind, agent, role = (pl.col(name).cast(pl.String) for name in ("type", "agent", "role"))
     is_user = agent == "user"
     answers = ((kind == "tool_result") & (pl.col("from").cast(pl.String) == "user")).fill_null(False)
@@ -64,8 +64,8 @@ def what_waits_were_for(corpus: Corpus) -> dict[str, str]:
         .height
     )
     users = ["humans"] * bool(humans or not stand_ins) + ["simulated users"] * bool(stand_ins)
-    asked = "permissions and answers" if decided else "waiting for answers"
-    return {"permission": asked if answered else "permissions", "human": " and ".join(users)}
+    permission = "permissions and answers" if decided else "waiting for answers"
+    return {"permission": permission if answered else "permissions", "human": " and ".join(users)}
 
 
 def sum_of(frame: pl.DataFrame, name: str) -> float | None:
@@ -92,10 +92,10 @@ def critical_shares(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
 
 
 def agents_without_effect(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Agents with events of which none leads to the answer, where that is known."""
-    known = rows.filter(pl.col("dead_events").is_not_null()).select("trace")
+    """Agents that have events, none of which leads to the answer of the run."""
+    answered = rows.filter(pl.col("dead_events").is_not_null()).select("trace")
     return (
-        members.join(known, on="trace", how="semi")
+        members.join(answered, on="trace", how="semi")
         .filter(pl.col("agent").is_not_null(), pl.col("utilization") == 0.0, pl.col("n_events") > 0)
         .select(pl.col(name).cast(kind) for name, kind in _AGENTS.items())
         .sort(["tokens", "n_events", "trace"], descending=[True, True, False], nulls_last=True)
@@ -104,11 +104,11 @@ def agents_without_effect(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataF
 
 def exposed_runs(tainted: pl.DataFrame) -> pl.DataFrame | None:
     """Runs in which untrusted content has a way to an action; None where nothing says what is untrusted."""
-    # who calls its own messages trusted has said nothing of what came back from tools
-    said = tainted["n_untrusted"].sum() or (
+    # a recording that marks only its own messages as trusted says nothing on the results of tools
+    is_known = tainted["n_untrusted"].sum() or (
         tainted["n_untrusted"].count() and not tainted["n_trust_unknown"].sum()
     )
-    if not said and not (tainted["n_seeds"].fill_null(0) > 0).any():
+    if not is_known and not (tainted["n_seeds"].fill_null(0) > 0).any():
         return None
     actions = {"privileged call": "privileged_call", "spawn": "spawn", "decision": "decision"}
     event = pl.coalesce(f"first_{name}" for name in actions.values())
@@ -162,13 +162,13 @@ def runs_to_open(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFra
         "n_events": lambda row, among: f"most events{among}, {row['n_events']:,}",
     }
     ranked: list[tuple[int, str, str]] = []
-    for name, told in questions.items():
+    for name, reason_of in questions.items():
         if name not in table.columns or len(ranked) == RUNS or (name == "n_events" and ranked):
             continue
         taken = [trace for trace, _, _ in ranked]
-        known = table.filter(pl.col(name) > 0).sort([name, "trace"], descending=[True, False])
-        left = known.filter(~pl.col("trace").is_in(taken))
-        among = " of the others" if known["trace"].head(1).is_in(taken).any() else ""
+        having = table.filter(pl.col(name) > 0).sort([name, "trace"], descending=[True, False])
+        left = having.filter(~pl.col("trace").is_in(taken))
+        among = " of the others" if having["trace"].head(1).is_in(taken).any() else ""
         for row in left.head(1).iter_rows(named=True):
-            ranked.append((row["trace"], row["trace_id"], told(row, among)))
+            ranked.append((row["trace"], row["trace_id"], reason_of(row, among)))
     return pl.DataFrame(ranked, schema=_RUNS, orient="row")

@@ -147,10 +147,10 @@ class Story:
         limit = "none" if self.max_gap is None else f"{self.max_gap:g}"
         gap = "" if self.max_gap == HOUR else f" --max-gap {limit}"
         tools = "".join(
-            f" --{what}-tool {shlex.quote(name)}" for what, names in self.tools.items() for name in names
+            f" --{kind}-tool {shlex.quote(name)}" for kind, names in self.tools.items() for name in names
         )
         taint = f"orchestrace taint {path}{tools} --columns"
-        whole = [
+        sentences = [
             Sentence("Read", self._read(), f"orchestrace report {path}"),
             Sentence("Answers", self._answers(), f"{taint} trace_id,outcome"),
             Sentence("Tokens", self._tokens(), f"{of_runs} --columns {_columns('trace_id', self._kinds())}"),
@@ -181,14 +181,14 @@ class Story:
             )
             for at, row in enumerate(self.runs.iter_rows(named=True))
         ]
-        return whole + opened
+        return sentences + opened
 
     @verb
     def text(self, path: str = "PATH", width: Count = 80) -> str:
         """The story as lines of at most `width` cells, commands apart, which are never broken."""
         lines = []
-        for about, said, command in self.sentences(path):
-            folded = textwrap.wrap(said, max(width - _MARGIN, 20), break_on_hyphens=False)
+        for about, sentence, command in self.sentences(path):
+            folded = textwrap.wrap(sentence, max(width - _MARGIN, 20), break_on_hyphens=False)
             lines += [f"{about if at == 0 else '':<{_MARGIN}}{line}" for at, line in enumerate(folded)]
             if path != "-":  # standard input is read once
                 lines.append(f"{'':<{_MARGIN}}$ {command}")
@@ -196,8 +196,8 @@ class Story:
 
     def to_json(self) -> str:
         """The figures as a JSON object; frames are lists of objects."""
-        told = {one.name: getattr(self, one.name) for one in fields(self)}
-        return json.dumps(told, default=lambda value: value.to_dicts())
+        figures = {field.name: getattr(self, field.name) for field in fields(self)}
+        return json.dumps(figures, default=lambda value: value.to_dicts())
 
     def __str__(self) -> str:
         return self.text()
@@ -205,8 +205,8 @@ class Story:
     def _repr_html_(self) -> str:
         rows = "".join(
             f"<tr><th style='text-align:left;vertical-align:top'>{escape(about)}</th>"
-            f"<td style='text-align:left'>{escape(said)}<br><code>{escape(command)}</code></td></tr>"
-            for about, said, command in self.sentences()
+            f"<td style='text-align:left'>{escape(sentence)}<br><code>{escape(command)}</code></td></tr>"
+            for about, sentence, command in self.sentences()
         )
         return f"<table>{rows}</table>"
 
@@ -216,7 +216,7 @@ class Story:
         return kinds or ["tokens"]
 
     def _times(self) -> list[str]:
-        """Columns of what took time."""
+        """Columns of the kinds of time that runs took."""
         return [_TIME_COLUMNS[name] for name, value in self.seconds.items() if value] or ["elapsed"]
 
     def _read(self) -> str:
@@ -243,8 +243,8 @@ class Story:
         return f"{runs} ended with an answer, by {_listed(names, 3)}."
 
     def _tokens(self) -> str:
-        told = self.tokens
-        if told["total"] is None:
+        tokens = self.tokens
+        if tokens["total"] is None:
             return "No recording says how many tokens were used."
         words = {
             "fresh": "fresh",
@@ -252,15 +252,15 @@ class Story:
             "cache_write": "written to caches",
             "out": "out",
         }
-        parts = [f"{told[name]:,} {word}" for name, word in words.items() if told[name] is not None]
-        thought = f" ({told['reasoning']:,} of these reasoning)" if told["reasoning"] else ""
+        parts = [f"{tokens[name]:,} {word}" for name, word in words.items() if tokens[name] is not None]
+        thought = f" ({tokens['reasoning']:,} of these reasoning)" if tokens["reasoning"] else ""
         graders = f" Graders used {self.scorer_tokens:,} more." if self.scorer_tokens else ""
         detail = f": {', '.join(parts)}{thought}" if parts else ""
-        rest = told["total"] - sum(told[name] or 0 for name in words)
+        rest = tokens["total"] - sum(tokens[name] or 0 for name in words)
         untold = f", {rest:,} not broken down" if parts and rest > 0 else ""
         some = self._of_runs(self.n_counted)
         sides = [(self.n_unread, "read"), (self.n_unwritten, "wrote")]
-        lack = "".join(f" What {counted(n, 'run')} {what} is not recorded." for n, what in sides if n)
+        lack = "".join(f" What {counted(n, 'run')} {action} is not recorded." for n, action in sides if n)
         least, floor = "", ""
         if self.n_floor:
             least = "At least "
@@ -269,10 +269,10 @@ class Story:
         side = self._one_side(rest)
         if side:
             return f"{least}{', '.join(parts)}{thought}{some}. {side}{floor}{graders}"
-        return f"{least}{told['total']:,} in all{detail}{untold}{some}.{lack}{floor}{graders}"
+        return f"{least}{tokens['total']:,} in all{detail}{untold}{some}.{lack}{floor}{graders}"
 
     def _one_side(self, rest: int) -> str:
-        """What is said where only what was read is recorded, or only what was written."""
+        """A sentence where a recording has only the tokens read, or only those written; else empty."""
         read = any(self.tokens[name] is not None for name in ("fresh", "cached", "cache_write"))
         written = self.tokens["out"] is not None
         if rest > 0 or read == written:
@@ -312,12 +312,12 @@ class Story:
             "idle": f"idle (gaps over {span(self.max_gap)})" if self.max_gap else "idle",
             "unaccounted": "unaccounted for",
         }
-        told = [
+        parts = [
             f"{words[name]} {span(value)}"
             for name, value in self.seconds.items()
             if value and value >= 0.0005
         ]
-        return f"{', '.join(told) or 'Nothing that took time'}{self._of_runs(self.n_timed)}."
+        return f"{', '.join(parts) or 'Nothing that took time'}{self._of_runs(self.n_timed)}."
 
     def _critical(self) -> str:
         if not self.critical.height:
@@ -434,7 +434,7 @@ def story(
         "trusted": list(trusted_tools),
         "privileged": list(privileged_tools),
     }
-    named: dict[str, Any] = {f"{what}_tools": names for what, names in tools.items()}
+    named: dict[str, Any] = {f"{kind}_tools": names for kind, names in tools.items()}
     tainted = taint(corpus, **named, **common)
     paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
     timed = rows.filter(pl.col("time_unit") == "seconds")

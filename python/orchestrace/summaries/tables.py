@@ -114,9 +114,9 @@ def _formats(corpus: Corpus) -> pl.LazyFrame:
             ordered_total(pl.col("cost_usd")),
         )
     )
-    whole = counts.join(traces, on="importer", how="full", coalesce=True)
+    joined = counts.join(traces, on="importer", how="full", coalesce=True)
     counted = ["records", "used", "ignored", "duplicate", "quarantined", "traces", "partial", "events"]
-    return whole.with_columns(pl.col(counted).fill_null(0)).sort(
+    return joined.with_columns(pl.col(counted).fill_null(0)).sort(
         "records", "traces", "importer", descending=[True, True, False]
     )
 
