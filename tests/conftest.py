@@ -27,7 +27,7 @@ class ExamplesAlone:
         finally:
             if isinstance(item, pytest.DoctestItem):
                 # the package's own are registered once, when their modules load
-                loaded = {name: one for name, one in registry._METHODS.items() if name in registry.OWN}
+                loaded = {name: one for name, one in registry._METHODS.items() if name in registry.FITTED}
                 registry._METHODS.clear()
                 registry._METHODS.update(before | loaded)
 

@@ -16,7 +16,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace import _core
-from orchestrace.credit.registry import OWN
+from orchestrace.credit.registry import FITTED
 from reference.validator import judge
 from samples.inputs import by_trace, edges_by_trace, ingest, reconcile, rows
 
@@ -354,7 +354,7 @@ def test_the_native_export_is_valid_and_loses_nothing(whole: ot.Corpus, tmp_path
 def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
     """Every method of the package, at the units that localization reads."""
     found = []
-    ours = [method["name"] for method in _core.methods()] + list(OWN)  # examples register others
+    ours = [method["name"] for method in _core.methods()] + list(FITTED)  # examples register others
     known = ot.methods().filter(pl.col("name").is_in(ours))
     for method, units, params in known.select("name", "units", "params").rows():
         # exact values of games end at twenty players

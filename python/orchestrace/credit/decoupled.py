@@ -42,31 +42,31 @@ def decoupled(
         (rollouts,): advantages, NaN for a rollout without any reward; and flags.
     """
     total, size = np.zeros(groups.size), np.zeros(groups.size)
-    known = np.zeros(groups.size, bool)
+    rewarded = np.zeros(groups.size, bool)
     for reward, weight in zip(rewards, weights, strict=True):
-        there = ~np.isnan(reward)
-        of = groups[there]
-        frame = pl.DataFrame({"rewards": reward[there], "groups": of.astype(np.uint32)})
+        present = ~np.isnan(reward)
+        of = groups[present]
+        frame = pl.DataFrame({"rewards": reward[present], "groups": of.astype(np.uint32)})
         advantages = _core.relative(
             frame, scale="deviation", ddof=ddof, epsilon=epsilon, lone=False, threads=threads
         )
         part = weight * pl.DataFrame(advantages).to_series().to_numpy()
-        total[there] += part
-        size[there] += np.abs(part)
-        known |= there
-    # what cancels out is no noise to be made larger by the deviation of the batch
+        total[present] += part
+        size[present] += np.abs(part)
+        rewarded |= present
+    # a sum that cancels out is 0: the deviation of the batch must not enlarge its rounding error
     total = np.where(np.abs(total) <= ROUNDING * size, 0.0, total)
     silent = np.bincount(groups, weights=total != 0.0)[groups] == 0.0
-    if batches is not None and known.any():
-        total = _normalized(total, known, batches, batch_ddof, epsilon)
-    return np.where(known, np.where(silent, 0.0, total), np.nan), silent
+    if batches is not None and rewarded.any():
+        total = _normalized(total, rewarded, batches, batch_ddof, epsilon)
+    return np.where(rewarded, np.where(silent, 0.0, total), np.nan), silent
 
 
-def _normalized(sums: Floats, known: Ints, batches: Ints, ddof: int, epsilon: float) -> Floats:
+def _normalized(sums: Floats, rewarded: Ints, batches: Ints, ddof: int, epsilon: float) -> Floats:
     """Sums less the mean of their batch, by its deviation."""
     out = np.zeros(sums.size)
-    for batch in np.unique(batches[known]):
-        here = known & (batches == batch)
+    for batch in np.unique(batches[rewarded]):
+        here = rewarded & (batches == batch)
         if here.sum() > ddof and np.ptp(sums[here]) > 0.0:
             mean, deviation = sums[here].mean(), sums[here].std(ddof=ddof)
             out[here] = (sums[here] - mean) / (deviation + epsilon)

@@ -7,7 +7,7 @@ from ..base.division import Pieces
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
 from ..corpus.reward import check_channels, weights_of
-from .registry import OWN, described, registered
+from .registry import FITTED, described, registered
 from .rollout_values import ROLLOUT_METHODS
 
 
@@ -67,7 +67,7 @@ def modules_of(options: Mapping[str, Any]) -> tuple[str, ...]:
     """
     name = options["method"]
     method = registered().get(name)
-    if method is None or name in OWN:
+    if method is None or name in FITTED:
         return ()
     module = method.function.__module__
     if module == "__main__":

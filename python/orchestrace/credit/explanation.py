@@ -97,8 +97,8 @@ def explain(
     if row["credit"] is None or row["credit"] != row["credit"]:
         return _reason(row.get("reason"))
     method = str(row["method"])
-    known = described(method)
-    if known is None:
+    entry = described(method)
+    if entry is None:
         raise ParameterError(f"method '{method}' is not registered here, so it cannot run again")
     settings = json.loads(row["params"] or "{}")
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
@@ -111,11 +111,11 @@ def explain(
     number = int(row["trace"])
     if method in ROLLOUT_METHODS:
         check_one_piece(corpus, method)  # its terms are of all traces
-    compared = _compared(corpus, str(known["scope"]), number)
-    around = corpus if known["scope"] == "corpus" else compared
+    compared = _compared(corpus, str(entry["scope"]), number)
+    around = corpus if entry["scope"] == "corpus" else compared
     unit = str(row["unit"])
     # a game is played by the units themselves, and by agents where the unit is a sum over agents
-    game = any(one["name"] == "scaled" for one in known["params"])
+    game = any(param["name"] == "scaled" for param in entry["params"])
     level = "event" if not game else "agent" if unit in ("role", "team") else unit
     again = credit(
         around,
@@ -126,8 +126,8 @@ def explain(
         seed=settings.get("seed", 0),
         **params,
     )
-    own = again.filter((pl.col("trace") == row["trace"]) & pl.col("seq").is_not_null()).sort("seq")
-    values: list[float | None] = own["credit"].fill_nan(None).to_list()
+    method_rows = again.filter((pl.col("trace") == row["trace"]) & pl.col("seq").is_not_null()).sort("seq")
+    values: list[float | None] = method_rows["credit"].fill_nan(None).to_list()
     question = Question(
         method=method,
         params=params,
@@ -137,17 +137,17 @@ def explain(
         around=around,
         values=values,
         fit=settings.get("quality") or {},
-        summary=f"{known['summary']} ({known['reference']})",
+        summary=f"{entry['summary']} ({entry['reference']})",
     )
-    share = known["quantity"] == "share"
-    parts = _players(question, unit, unit_id, own) if game else _parts(question, unit, unit_id, share)
-    made = math.fsum(part.weight * part.amount for part in parts)
-    remainder = row["credit"] - made
+    share = entry["quantity"] == "share"
+    parts = _players(question, unit, unit_id, method_rows) if game else _parts(question, unit, unit_id, share)
+    total = math.fsum(part.weight * part.amount for part in parts)
+    remainder = row["credit"] - total
     loose = share and unit_id is None  # what no event holds is in the row without a unit
     if not loose and abs(remainder) > 1e-9 * max(1.0, abs(row["credit"])):
         raise ParameterError(
-            f"the credit of {unit_id!r} is {row['credit']!r} in the frame and {made!r} from this corpus: give"
-            " the corpus that it was computed from"
+            f"the credit of {unit_id!r} is {row['credit']!r} in the frame and {total!r} from this corpus:"
+            " give the corpus that it was computed from"
         )
     rule = "credit = Σ weight * amount" + ("" if share else ", a weighted mean of the method's own rows")
     rows: list[tuple[Any, ...]] = [
@@ -163,25 +163,27 @@ def explain(
 def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: TraceName | None) -> dict[str, Any]:
     of_unit = pl.col("unit_id").is_null() if unit_id is None else pl.col("unit_id") == unit_id
     rows = credits.filter(of_unit)
-    what = "no unit" if unit_id is None else f"unit {unit_id!r}"
+    subject = "no unit" if unit_id is None else f"unit {unit_id!r}"
     if trace is not None:
         key = "trace_id" if isinstance(trace, str) else "trace"
         if key not in rows.columns:
             raise ParameterError(f"credits have no column '{key}' to find the trace by")
         rows = rows.filter(pl.col(key) == trace)
-        what += f" in trace {trace!r}"
+        subject += f" in trace {trace!r}"
     if rows.is_empty():
         units = credits["unit_id"].drop_nulls().unique(maintain_order=True)
-        known = (
+        hint = (
             "" if unit_id is None or unit_id in units else f": {unknown_name('unit', unit_id, list(units))}"
         )
-        raise ParameterError(f"credits have no row of {what}{known}")
+        raise ParameterError(f"credits have no row of {subject}{hint}")
     if rows["trace"].n_unique() > 1:
         ids = rows["trace_id" if "trace_id" in rows.columns else "trace"].unique(maintain_order=True)
         first = ", ".join(map(repr, ids.head(3))) + (", ..." if ids.len() > 3 else "")
-        raise ParameterError(f"{rows['trace'].n_unique()} traces have {what}: give trace=, one of {first}")
+        raise ParameterError(f"{rows['trace'].n_unique()} traces have {subject}: give trace=, one of {first}")
     if rows.height > 1:
-        raise ParameterError(f"credits have {rows.height} rows of {what}: filter them to one method and unit")
+        raise ParameterError(
+            f"credits have {rows.height} rows of {subject}: filter them to one method and unit"
+        )
     return rows.row(0, named=True)
 
 
@@ -190,8 +192,8 @@ def _reason(reason: object) -> pl.DataFrame:
     code = None if reason is None else str(reason)
     rule = meanings.get(code or "", "") or "The credit is null and no reason is given."
     row = (None, "reason", None, code, None, None, rule)
-    told = pl.DataFrame([row], schema=SCHEMA, orient="row")
-    return told.with_columns(event=pl.lit(None, pl.String)).select(_COLUMNS)
+    frame = pl.DataFrame([row], schema=SCHEMA, orient="row")
+    return frame.with_columns(event=pl.lit(None, pl.String)).select(_COLUMNS)
 
 
 def _group(corpus: Corpus, number: int) -> str:
@@ -207,12 +209,12 @@ def _compared(corpus: Corpus, scope: str, number: int) -> Corpus:
     return corpus.filter(pl.col("trace") == number if scope == "trace" else pl.col("group_id") == group)
 
 
-def _players(question: Question, unit: str, unit_id: str | None, own: pl.DataFrame) -> list[Part]:
+def _players(question: Question, unit: str, unit_id: str | None, method_rows: pl.DataFrame) -> list[Part]:
     """The players whose values the unit's credit sums."""
     units = question.trace.units(unit)
     return [
         Part(seq, name, 1.0, value)
-        for seq, name, value in own.select("seq", "unit_id", "credit").iter_rows()
+        for seq, name, value in method_rows.select("seq", "unit_id", "credit").iter_rows()
         if value is not None and units[seq] == unit_id
     ]
 

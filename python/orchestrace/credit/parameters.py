@@ -18,7 +18,7 @@ from ..base.text import briefly
 Value = bool | int | float | str | None
 
 _LARGEST = 1.7976931348623157e308
-_WHOLE = (-(2**63), 2**63 - 1)
+_INTEGERS = (-(2**63), 2**63 - 1)
 _RESERVED = (
     *(
         "corpus",
@@ -150,7 +150,7 @@ class Param:
         }
 
     def _bounds(self) -> tuple[float, float]:
-        low, high = _WHOLE if self.kind is int else (-_LARGEST, _LARGEST)
+        low, high = _INTEGERS if self.kind is int else (-_LARGEST, _LARGEST)
         return (low if self.low is None else self.low, high if self.high is None else self.high)
 
     def _inside(self, value: float) -> bool:
@@ -158,7 +158,7 @@ class Param:
         return low <= value <= high
 
 
-def check_params(known: Sequence[Param], given: Mapping[str, object]) -> dict[str, Value]:
+def check_params(params: Sequence[Param], settings: Mapping[str, object]) -> dict[str, Value]:
     """All parameters of a call, checked, defaults included.
 
     Raises
@@ -166,9 +166,9 @@ def check_params(known: Sequence[Param], given: Mapping[str, object]) -> dict[st
     ParameterError
         An unknown name, a wrong type or a value out of range; says what would be right.
     """
-    of_name = {param.name: param for param in known}
-    values = {param.name: param.default for param in known}
-    for name, value in given.items():
+    of_name = {param.name: param for param in params}
+    values = {param.name: param.default for param in params}
+    for name, value in settings.items():
         if name not in of_name:
             raise ParameterError(unknown_name("parameter", name, list(of_name)))
         values[name] = of_name[name].check(value)
@@ -184,7 +184,7 @@ def shown(value: object) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         # The core has one spelling for what a terminal could act on.
-        return re.sub(r"\\([bfnrt])", lambda found: _CONTROLS[found[1]], text)
+        return re.sub(r"\\([bfnrt])", lambda control: _CONTROLS[control[1]], text)
     except (TypeError, ValueError):
         return f"a value of type {type(value).__name__}"
 

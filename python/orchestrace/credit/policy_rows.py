@@ -1,4 +1,4 @@
-"""Rows that methods of a policy compare: decisions with their context, action, probability and outcome."""
+"""Decisions that methods of a policy compare, with their context, action, probability and outcome."""
 
 import polars as pl
 
@@ -7,8 +7,7 @@ from ..decisions.context_keys import contexts
 
 
 def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFrame:
-    """Decisions with an `action` or `p_behavior`, and what is compared of them: ``row trace seq place reason
-    action p options amount``.
+    """Decisions with an `action` or `p_behavior`: ``row trace seq place reason action p options amount``.
 
     ``row`` is the place in `Corpus.events`, ``place`` names group, context and role (null without a context,
     ``reason`` says why), ``options`` counts the actions with a probability, where all probabilities are
@@ -19,17 +18,17 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
     traces = corpus.traces.select(
         "trace", group=pl.coalesce(pl.col("group_id").cast(pl.String), pl.col("task_id").cast(pl.String))
     ).collect()
-    found = contexts(corpus, context=context).select("trace", "seq", "context", "role", "reason")  # type: ignore[arg-type]  # as just checked
-    own = (
+    keys = contexts(corpus, context=context).select("trace", "seq", "context", "role", "reason")  # type: ignore[arg-type]  # as just checked
+    decided = (
         events.with_row_index("row")
         .filter(pl.col("action").is_not_null() | pl.col("p_behavior").is_not_null())
-        .join(found, on=["trace", "seq"], how="inner", maintain_order="left")
+        .join(keys, on=["trace", "seq"], how="inner", maintain_order="left")
         .join(traces, on="trace", how="left", maintain_order="left")
         .join(rewards, on="trace", how="left", maintain_order="left")
     )
     place = pl.format("{}\\0{}\\0{}", "group", "context", pl.col("role").fill_null(""))
     possible = pl.col("p_actions").list.eval(pl.element() > 0.0).list.sum()
-    return own.select(
+    return decided.select(
         "row",
         "trace",
         "seq",
@@ -43,7 +42,7 @@ def decisions(corpus: Corpus, rewards: pl.DataFrame, context: str) -> pl.DataFra
 
 
 def after(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
-    """What a critic expects once an event is past: ``after``, in the order of `Corpus.events`.
+    """The expectation of a critic after each event: ``after``, in the order of `Corpus.events`.
 
     That is the event's `reward` (absent = 0) and the `value` of the next event in canonical order; behind the
     last one the reward of the trace. Null where the next `value` is not recorded.

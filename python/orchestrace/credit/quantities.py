@@ -22,8 +22,8 @@ def quantities(credits: pl.DataFrame) -> pl.Series:
         return credits["quantity"].cast(pl.String)
     if "method" not in credits.columns:
         return pl.Series("quantity", [None] * credits.height, pl.String)
-    known = methods().select("name", "quantity")
+    table = methods().select("name", "quantity")
     named = credits["method"].cast(pl.String)
-    return named.replace_strict(known["name"], known["quantity"], default=None, return_dtype=pl.String).alias(
+    return named.replace_strict(table["name"], table["quantity"], default=None, return_dtype=pl.String).alias(
         "quantity"
     )

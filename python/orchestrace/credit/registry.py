@@ -110,7 +110,7 @@ class Registered:
         }
 
 
-OWN: Final = ("gdpo", "aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
+FITTED: Final = ("gdpo", "aristocrat", "coma", "hca", "rudder", "vdn", "qmix")
 """Methods of the room `fitted`, in the order of `methods`."""
 BY_CHANNEL: Final = frozenset({"gdpo"})
 """Methods of the room `fitted` that look at each channel by itself; a trace may lack some."""
@@ -199,14 +199,14 @@ def credit_method(
     if not isinstance(params, Sequence) or not all(isinstance(param, Param) for param in params):
         raise ParameterError(f"params of method '{name}' must be a list of Param, found {shown(params)}")
     names = [param.name for param in params]
-    if twice := sorted({one for one in names if names.count(one) > 1}):
+    if twice := sorted({repeated for repeated in names if names.count(repeated) > 1}):
         raise ParameterError(f"parameter '{twice[0]}' is given twice")
     if fit is not None and scope != "corpus":
         raise ParameterError(f"method '{name}' has a fit, so its scope is 'corpus', found '{scope}'")
 
     def register(function: Function) -> Function:
-        own = function.__module__.startswith(f"{__package__}.")
-        if not own and (name in _of_core() or name in OWN):
+        is_own = function.__module__.startswith(f"{__package__}.")
+        if not is_own and (name in _of_core() or name in FITTED):
             raise ParameterError(f"method '{name}' is one of the package: choose another name")
         _METHODS[name] = Registered(
             name=name,
@@ -227,8 +227,8 @@ def credit_method(
 
 
 def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
-    """What computes the credit of one piece of `corpus`, rows and facts for each of the rewards: the core,
-    or a method of this registry.
+    """The function that computes the credit of one piece of `corpus`, rows and facts for each of the rewards:
+    the core, or a method of this registry.
 
     Raises
     ------
@@ -238,21 +238,21 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     name = options["method"]
     _check_scope(corpus, name)
     if name in _of_core():
-        own = None
+        outcome = None
         if callable(options["params"].get("outcome")):
-            own, options = games.own_outcome(options)
+            outcome, options = games.own_outcome(options)
         if name in ROLLOUT_METHODS and isinstance(corpus, PartitionedCorpus) and _in_several(corpus.whole):
-            return RolloutValues(corpus, options, own)
+            return RolloutValues(corpus, options, outcome)
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
-            streams, facts = _core.credit(store_of(piece), **options, own=own, progress=callback)
+            streams, facts = _core.credit(store_of(piece), **options, own=outcome, progress=callback)
             return [(stream, facts) for stream in streams]
 
         return of_core
     method = method_of(name)
     if method is None:
-        known = [*_of_core(), *registered()]
-        raise ParameterError(unknown_name("method", str(name), known))
+        existing = [*_of_core(), *registered()]
+        raise ParameterError(unknown_name("method", str(name), existing))
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
@@ -268,17 +268,17 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             return method.fit(corpus, rewards[which], channels, options["seed"])
 
     def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
-        return [one(piece, which) for which in range(len(rewards))]
+        return [credited(piece, which) for which in range(len(rewards))]
 
-    def one(piece: Corpus, which: int) -> tuple[Rows, Mapping[str, object]]:
+    def credited(piece: Corpus, which: int) -> tuple[Rows, Mapping[str, object]]:
         traces = piece.traces.select("trace").collect()
         here = traces.join(rewards[which], on="trace", how="left", maintain_order="left")
         arguments: tuple[object, ...] = (piece, here, params, options["seed"])
         if method.fit:
             arguments = (*arguments, model(which))
         with _sums_in_order(method):
-            found = method.function(*arguments)
-        values, traces = _checked(method, piece, here, found)
+            result = method.function(*arguments)
+        values, traces = _checked(method, piece, here, result)
         rows = roll_up(
             piece,
             unit=options["unit"],
@@ -288,13 +288,13 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
             threads=options["threads"],
         )
         effect = {**params, "seed": options["seed"], "version": _core.VERSION}
-        return rows, {"quantity": method.quantity, "tier": method.tier, "params": _json(effect, found.fit)}
+        return rows, {"quantity": method.quantity, "tier": method.tier, "params": _json(effect, result.fit)}
 
     return compute
 
 
 def _paid(corpus: Corpus, weights: dict[str, float], by_channel: bool) -> pl.DataFrame:
-    """What every trace is paid, ``trace amount``; by channel also what it has of each."""
+    """The reward of every trace, ``trace amount``; by channel also its amount in each channel."""
     if not by_channel:
         return amounts(corpus, weights).select("trace", amount="reward")
     paid = amounts(corpus, OfThoseThere(weights)).select("trace", amount="reward")
@@ -305,22 +305,22 @@ def _paid(corpus: Corpus, weights: dict[str, float], by_channel: bool) -> pl.Dat
 
 
 def _sums_in_order(method: Registered) -> AbstractContextManager[object]:
-    """BLAS adds up in another order on another number of threads; a caller's own method may like it so."""
-    if method.name not in OWN:
+    """One thread for BLAS, whose sums depend on the number of threads; methods of callers keep theirs."""
+    if method.name not in FITTED:
         return nullcontext()
     return one_thread("blas")
 
 
 def _check_scope(corpus: Corpus, name: str) -> None:
-    """Whether a corpus on disk, which is computed piece by piece, keeps together what the method compares."""
+    """Refuse a corpus on disk whose pieces divide the traces that the method compares."""
     if not isinstance(corpus, PartitionedCorpus):
         return
-    own = method_of(name)
+    method = method_of(name)
     entry = described(name)
     scope = entry["scope"] if entry else None
     if scope == "group":
         check_groups(corpus)
-    fitted = own is not None and own.fit is not None
+    fitted = method is not None and method.fit is not None
     if scope == "corpus" and not fitted and name not in ROLLOUT_METHODS:
         check_one_piece(corpus, name)
 
@@ -345,7 +345,7 @@ def _in_several(corpus: PartitionedCorpus) -> bool:
 
 
 def in_pieces(corpus: PartitionedCorpus) -> str:
-    """Why a corpus on disk is in several pieces, and how it comes to be in one."""
+    """Text: why a corpus on disk is in several pieces, and how to read it in one."""
     partitions = len(on_disk(corpus).manifest.parts)
     if partitions > 1:
         return (
@@ -356,36 +356,36 @@ def in_pieces(corpus: PartitionedCorpus) -> str:
 
 
 def described(name: str) -> Mapping[str, Any] | None:
-    """What is known of a method of the core or of this registry, by the columns of `methods`."""
-    own = method_of(name)
-    return own.described() if own else _of_core().get(name)
+    """The row of `methods` of a method of the core or of this registry; None where no method has the name."""
+    method = method_of(name)
+    return method.described() if method else _of_core().get(name)
 
 
 def method_of(name: str) -> Registered | None:
     """The method written in Python that has this name."""
-    if name in OWN:
-        _load_own()
+    if name in FITTED:
+        _load_fitted()
     return _METHODS.get(name)
 
 
 def registered() -> dict[str, Registered]:
     """Methods written in Python, the package's own first."""
-    _load_own()
-    return {name: _METHODS[name] for name in [*OWN, *(name for name in _METHODS if name not in OWN)]}
+    _load_fitted()
+    return {name: _METHODS[name] for name in [*FITTED, *(name for name in _METHODS if name not in FITTED)]}
 
 
-def _load_own() -> None:
+def _load_fitted() -> None:
     """Import the package's own methods, each of which registers itself."""
     import_module("orchestrace.credit.fitted")
 
 
 def _checked(
-    method: Registered, corpus: Corpus, rewards: pl.DataFrame, found: EventValues
+    method: Registered, corpus: Corpus, rewards: pl.DataFrame, result: EventValues
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Values and traces as the roll-up takes them; what a method got wrong is said here."""
-    if not isinstance(found, EventValues):
-        raise ParameterError(f"method '{method.name}' returned {type(found).__name__}, expected EventValues")
-    values = found.values
+    """Values and traces as the roll-up takes them. Raises ParameterError for a wrong result of a method."""
+    if not isinstance(result, EventValues):
+        raise ParameterError(f"method '{method.name}' returned {type(result).__name__}, expected EventValues")
+    values = result.values
     if not isinstance(values, pl.DataFrame):
         raise ParameterError(
             f"method '{method.name}' returned values of type {type(values).__name__}, expected a DataFrame"
@@ -400,16 +400,18 @@ def _checked(
         )
     reason = values["reason"] if "reason" in values.columns else pl.Series("reason", [None] * values.height)
     values = events.with_columns(value=values["value"].cast(pl.Float64), reason=_as_reason(method, reason))
-    odd = values.filter(~pl.col("value").is_finite())
-    if odd.height:
+    infinite = values.filter(~pl.col("value").is_finite())
+    if infinite.height:
         raise ParameterError(
-            f"method '{method.name}' returned {odd['value'][0]} for event {odd['seq'][0]} of trace"
-            f" {odd['trace'][0]}"
+            f"method '{method.name}' returned {infinite['value'][0]} for event {infinite['seq'][0]} of trace"
+            f" {infinite['trace'][0]}"
         )
     traces = rewards.select("trace", "amount", remainder=pl.lit(0.0), reason=pl.lit(None, CREDITS["reason"]))
-    if found.traces is not None:
-        given = _checked_traces(method, found.traces)
-        traces = traces.join(given, on="trace", how="left", maintain_order="left", suffix=" given").select(
+    if result.traces is not None:
+        of_traces = _checked_traces(method, result.traces)
+        traces = traces.join(
+            of_traces, on="trace", how="left", maintain_order="left", suffix=" given"
+        ).select(
             "trace",
             *(pl.coalesce(f"{name} given", name).alias(name) for name in ("amount", "remainder", "reason")),
         )
@@ -430,44 +432,46 @@ def _checked(
     return values, traces
 
 
-def _checked_traces(method: Registered, given: object) -> pl.DataFrame:
-    """What a method says of traces, ``trace amount remainder reason`` in the types of `CREDITS`."""
-    said = f"method '{method.name}' returned traces"
-    if not isinstance(given, pl.DataFrame):
-        raise ParameterError(f"{said} of type {type(given).__name__}, expected a DataFrame")
+def _checked_traces(method: Registered, frame: object) -> pl.DataFrame:
+    """The traces that a method returned, ``trace amount remainder reason`` in the types of `CREDITS`."""
+    subject = f"method '{method.name}' returned traces"
+    if not isinstance(frame, pl.DataFrame):
+        raise ParameterError(f"{subject} of type {type(frame).__name__}, expected a DataFrame")
     for name in ("trace", "amount", "remainder"):
-        if name not in given.columns:
-            raise ParameterError(f"{said} without a column '{name}'")
-        if not (given[name].dtype.is_numeric() or given[name].dtype == pl.Null):
+        if name not in frame.columns:
+            raise ParameterError(f"{subject} without a column '{name}'")
+        if not (frame[name].dtype.is_numeric() or frame[name].dtype == pl.Null):
             raise ParameterError(
-                f"{said} with a column '{name}' of type {given[name].dtype}, expected numbers"
+                f"{subject} with a column '{name}' of type {frame[name].dtype}, expected numbers"
             )
-    traces = given["trace"].cast(pl.UInt32, strict=False)
+    traces = frame["trace"].cast(pl.UInt32, strict=False)
     if traces.null_count():
-        raise ParameterError(f"{said} with {given['trace'].filter(traces.is_null())[0]} as number of a trace")
+        number = frame["trace"].filter(traces.is_null())[0]
+        raise ParameterError(f"{subject} with {number} as number of a trace")
     if traces.is_duplicated().any():
-        raise ParameterError(f"{said} with trace {traces.filter(traces.is_duplicated())[0]} twice")
+        raise ParameterError(f"{subject} with trace {traces.filter(traces.is_duplicated())[0]} twice")
     reason = (
-        given["reason"] if "reason" in given.columns else pl.Series([None] * given.height, dtype=pl.String)
+        frame["reason"] if "reason" in frame.columns else pl.Series([None] * frame.height, dtype=pl.String)
     )
-    checked = given.select(
+    checked = frame.select(
         pl.col("amount", "remainder").cast(pl.Float64), trace=traces, reason=_as_reason(method, reason)
     )
     for name in ("amount", "remainder"):
-        odd = checked.filter(~pl.col(name).is_finite())
-        if odd.height:
-            raise ParameterError(f"{said} with {name} {odd[name][0]} for trace {odd['trace'][0]}")
+        infinite = checked.filter(~pl.col(name).is_finite())
+        if infinite.height:
+            row = infinite.row(0, named=True)
+            raise ParameterError(f"{subject} with {name} {row[name]} for trace {row['trace']}")
     return checked
 
 
 def _as_reason(method: Registered, reasons: pl.Series) -> pl.Series:
-    known = CREDITS["reason"]
-    assert isinstance(known, pl.Enum)
-    words = known.categories.to_list()
+    dtype = CREDITS["reason"]
+    assert isinstance(dtype, pl.Enum)
+    words = dtype.categories.to_list()
     for word in reasons.cast(pl.String).drop_nulls().unique(maintain_order=True):
         if word not in words:
             raise ParameterError(f"method '{method.name}': " + unknown_name("reason", word, words))
-    return reasons.cast(pl.String).cast(known)
+    return reasons.cast(pl.String).cast(dtype)
 
 
 def _json(effect: Mapping[str, Value], fit: Mapping[str, object]) -> str:
@@ -479,9 +483,9 @@ def _json(effect: Mapping[str, Value], fit: Mapping[str, object]) -> str:
     return "{" + ",".join(f"{shown(name)}:{fields[name]}" for name in sorted(fields)) + "}"
 
 
-def _check_word(what: str, word: object, known: Sequence[str]) -> None:
-    if word not in known:
-        raise ParameterError(unknown_name(what, str(word), list(known)))
+def _check_word(kind: str, word: object, allowed: Sequence[str]) -> None:
+    if word not in allowed:
+        raise ParameterError(unknown_name(kind, str(word), list(allowed)))
 
 
 @functools.cache

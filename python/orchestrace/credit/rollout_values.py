@@ -20,47 +20,50 @@ from ..disk.partitioned import PartitionedCorpus, on_disk
 
 ROLLOUT_METHODS: Final = frozenset({"reinforce_pp"})
 _BYTES: Final = 1024
-"""What the first pass takes for a trace, at most."""
+"""Bytes of a trace in the first pass, at most."""
 
 Facts = Mapping[str, object]
 Values = tuple[tuple[pl.DataFrame, ...], Facts]
-"""For each reward ``trace value why`` of every trace, and what the core says of the call."""
+"""For each reward ``trace value why`` of every trace; and the core's facts about the call."""
 
 
 class RolloutValues:
     """The engine of a call on a corpus in several pieces."""
 
-    def __init__(self, corpus: PartitionedCorpus, options: Mapping[str, Any], own: Any) -> None:
+    def __init__(self, corpus: PartitionedCorpus, options: Mapping[str, Any], outcome: Any) -> None:
         self._options = options
-        self._own = own
-        # what parameters do is in the values; without them every rollout with a reward has some
+        self._outcome = outcome
+        # the values hold the effect of parameters; without parameters every rollout with a reward has a value
         self._plain = {**options, "params": {}}
-        whole = corpus.whole
-        self._values = cache(lambda: (_held if corpus is not whole else _valued)(whole, _Call(options)))
+        everything = corpus.whole
+        valued = _held if corpus is not everything else _valued
+        self._values = cache(lambda: valued(everything, _Call(options)))
 
     def __call__(self, piece: Corpus, callback: Any) -> list[tuple[pl.DataFrame | _core.Stream, Facts]]:
         """Rows of a piece in memory."""
         if not len(piece):  # the core judges the arguments
-            streams, told = _core.credit(store_of(piece), **self._options, own=self._own, progress=callback)
-            return [(stream, told) for stream in streams]
+            streams, call_facts = _core.credit(
+                store_of(piece), **self._options, own=self._outcome, progress=callback
+            )
+            return [(stream, call_facts) for stream in streams]
         values, facts = self._values()
-        streams, _ = _core.credit(store_of(piece), **self._plain, own=self._own, progress=callback)
+        streams, _ = _core.credit(store_of(piece), **self._plain, own=self._outcome, progress=callback)
         return [(_with(pl.DataFrame(rows), of), facts) for rows, of in zip(streams, values, strict=True)]
 
 
 class _Call:
-    """Options as a key, by what they say."""
+    """Options as the key of a cache: equal where they have the same text."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = {**options, "unit": "event"}
-        told = {name: value for name, value in self.options.items() if name != "threads"}
-        self._told = repr(sorted(told.items()))
+        settings = {name: value for name, value in self.options.items() if name != "threads"}
+        self._key = repr(sorted(settings.items()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Call) and self._told == other._told
+        return isinstance(other, _Call) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash(self._told)
+        return hash(self._key)
 
 
 def _with(rows: pl.DataFrame, values: pl.DataFrame) -> pl.DataFrame:
@@ -69,15 +72,15 @@ def _with(rows: pl.DataFrame, values: pl.DataFrame) -> pl.DataFrame:
         rows = rows.with_columns(reason=pl.lit(None, CREDITS["reason"]))
     if "credit" not in rows.columns:
         rows = rows.with_columns(credit=pl.lit(None, pl.Float64))
-    there = pl.col("credit").is_not_null()
+    is_valued = pl.col("credit").is_not_null()
     # every unit of a rollout without a value says why; the row without a unit has a reason of its own
     units = pl.col("unit_id").is_not_null() if "unit_id" in rows.columns else pl.lit(False)
     refused = pl.col("value").is_null() & units
     return (
         rows.join(values, on="trace", how="left", maintain_order="left")
         .with_columns(
-            credit=pl.when(there).then("value"),
-            reason=pl.when(there | refused).then("why").otherwise("reason"),
+            credit=pl.when(is_valued).then("value"),
+            reason=pl.when(is_valued | refused).then("why").otherwise("reason"),
         )
         .drop("value", "why")
     )

@@ -69,13 +69,13 @@ def sunk_by_others(
     **params: Any,
 ) -> pl.LazyFrame:
     """The sink of a call whose pieces are computed elsewhere, as `credit` fills it."""
-    options, labels = _asked(method, unit, reward, seed, None, params, missing)
+    options, labels = _core_call(method, unit, reward, seed, None, params, missing)
     return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, "reward": labels})
 
 
-def _credited(corpus: Corpus, given: Arguments) -> Arguments:
-    check_rewards(corpus, given.by_name(credit))
-    return given
+def _credited(corpus: Corpus, arguments: Arguments) -> Arguments:
+    check_rewards(corpus, arguments.by_name(credit))
+    return arguments
 
 
 @overload
@@ -114,9 +114,9 @@ def credit(
     rows="a trace and unit",
     division=Division(
         asked=_credited,
-        check=lambda given, pieces: check_scope(given.by_name(credit), pieces),
+        check=lambda arguments, pieces: check_scope(arguments.by_name(credit), pieces),
         sunk=sunk_by_others,
-        modules=lambda given: modules_of(given.by_name(credit)),
+        modules=lambda arguments: modules_of(arguments.by_name(credit)),
     ),
 )
 def credit(
@@ -195,7 +195,7 @@ def credit(
     >>> credits["trace"].n_unique()
     3
     """
-    options, labels = _asked(method, unit, reward, seed, threads, params, missing)
+    options, labels = _core_call(method, unit, reward, seed, threads, params, missing)
     corpus = _with_sums(corpus, options, labels)
     if isinstance(corpus, PartitionedCorpus):
         options["elsewhere"] = corpus.reward_channels()
@@ -207,8 +207,8 @@ def credit(
             if sink is not None:
 
                 def computed(absent: Iterable[Absent]) -> Iterator[tuple[str, pl.DataFrame]]:
-                    for one in absent:
-                        yield one.file, _piece(one.load(), compute, constants, callback)
+                    for piece in absent:
+                        yield piece.file, _piece(piece.load(), compute, constants, callback)
 
                 return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, **constants})
             pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
@@ -217,12 +217,12 @@ def credit(
                 pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
     except ParameterError:
         for named in options["rewards"]:
-            check_channels(corpus, named)  # which knows what to do without any reward
+            check_channels(corpus, named)  # its message says what to do without any reward
         raise
     return pl.concat(pieces) if len(pieces) > 1 else pieces[0]
 
 
-def _asked(
+def _core_call(
     method: str,
     unit: Unit,
     reward: Rewards,
@@ -231,16 +231,16 @@ def _asked(
     params: dict[str, Any],
     missing: Missing,
 ) -> tuple[dict[str, Any], list[str]]:
-    """The call as the core takes it, and what each reward is called."""
+    """The call as the core takes it, and the label of each reward."""
     several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
     if not several:
         raise ParameterError("reward names no channel")
-    rewards = [{one: 1.0} if isinstance(one, str) else weights_of(one) for one in several]
+    rewards = [{choice: 1.0} if isinstance(choice, str) else weights_of(choice) for choice in several]
     if missing == "skip":
-        rewards = [OfThoseThere(one) if len(one) > 1 else one for one in rewards]
+        rewards = [OfThoseThere(channels) if len(channels) > 1 else channels for channels in rewards]
     labels = [
-        one if isinstance(one, str) else label_of(weights)
-        for one, weights in zip(several, rewards, strict=True)
+        choice if isinstance(choice, str) else label_of(weights)
+        for choice, weights in zip(several, rewards, strict=True)
     ]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ParameterError(f"reward '{twice[0]}' is given twice")
@@ -269,9 +269,12 @@ def _with_sums(corpus: Corpus, options: dict[str, Any], labels: list[str]) -> Co
 
 @cache
 def _of_siblings() -> frozenset[str]:
-    """Methods of the core that look for siblings; those of whole rollouts say in every row where none is."""
-    found = (one for one in _core.methods() if one["scope"] == "group" and one["tier"] == "observed")
-    return frozenset(str(one["name"]) for one in found)
+    """Methods of the core that compare units with siblings in the group. Methods of whole rollouts are not
+    among them: they give a reason in every row that has no sibling."""
+    entries = (
+        entry for entry in _core.methods() if entry["scope"] == "group" and entry["tier"] == "observed"
+    )
+    return frozenset(str(entry["name"]) for entry in entries)
 
 
 def _warn_of_lone_rollouts(corpus: Corpus, method: str) -> None:
@@ -297,8 +300,8 @@ def _piece(
     for (rows, facts), label in zip(compute(corpus, callback), constants["reward"], strict=True):
         # a game that is not scaled to a reward divides the value of the outcome itself
         paid = label if facts.get("paid", True) else None
-        told = {name: facts[name] for name in ("quantity", "tier", "params")}
-        same = {**constants, "reward": paid, **told}
+        columns = {name: facts[name] for name in ("quantity", "tier", "params")}
+        same = {**constants, "reward": paid, **columns}
         # without the columns that are null in every row
         frames.append(_filled(pl.DataFrame(rows), same))
     return pl.concat(frames) if len(frames) > 1 else frames[0]
@@ -310,16 +313,16 @@ _FEW = 50_000
 
 def _filled(varying: pl.DataFrame, same: dict[str, Any]) -> pl.DataFrame:
     """A frame with all columns of `CREDITS`: those that it lacks have one value in every row."""
-    there = set(varying.columns)
+    present = set(varying.columns)
     if varying.height > _FEW:
         return varying.select(
-            pl.col(name) if name in there else pl.lit(same.get(name), dtype).alias(name)
+            pl.col(name) if name in present else pl.lit(same.get(name), dtype).alias(name)
             for name, dtype in CREDITS.items()
         )
     return pl.DataFrame(
         [
             varying.get_column(name)
-            if name in there
+            if name in present
             else _constant(name, same.get(name)).new_from_index(0, varying.height)
             for name in CREDITS
         ]
@@ -342,12 +345,12 @@ def _sunk(
             f"folder '{folder}' is not empty: choose another, or pass resume=True to continue it"
         )
     call = _check_same(folder, corpus, options)
-    made = []
+    paths = []
 
     def absent() -> Iterator[Absent]:
         for number, (name, load) in enumerate(corpus.pieces()):
             path = folder / f"{name}.parquet"
-            made.append(path)
+            paths.append(path)
             if not path.exists():
                 yield Absent(number, path.name, load)
 
@@ -360,7 +363,7 @@ def _sunk(
                 call = None
     clear_temporary(folder)  # all parts are there, so nobody needs what a killed call had begun
     return (
-        pl.scan_parquet(made, glob=False, hive_partitioning=False) if made else pl.LazyFrame(schema=CREDITS)
+        pl.scan_parquet(paths, glob=False, hive_partitioning=False) if paths else pl.LazyFrame(schema=CREDITS)
     )
 
 
@@ -371,9 +374,9 @@ def _writing(text: str) -> Callable[[BinaryIO], int]:
 def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | None:
     """The call as text, to be written beside its first piece; None if it is there and is this one."""
     identity = corpus.identity()
-    there = folder.is_dir() and any(folder.glob("*.parquet"))
+    has_results = folder.is_dir() and any(folder.glob("*.parquet"))
     if identity is None:
-        if there:
+        if has_results:
             raise ParameterError(
                 f"folder '{folder}' has results, and only those of a corpus on disk without own measures"
                 " or fields can be resumed: choose another"
@@ -382,18 +385,18 @@ def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | 
     chosen = {name: value for name, value in options.items() if name not in ("threads", "elsewhere")}
     call = {**chosen, **identity, "version": _core.VERSION, "schema": _core.SCHEMA_VERSION}
     text = json.dumps(call, sort_keys=True, default=str)
-    if not there:
+    if not has_results:
         return text
     try:
-        known = json.loads((folder / _CALL).read_text())
+        earlier = json.loads((folder / _CALL).read_text())
     except (OSError, ValueError):
         raise ParameterError(
             f"folder '{folder}' has Parquet files of something else: choose another"
         ) from None
     for name, value in json.loads(text).items():
-        if known.get(name) != value:
+        if earlier.get(name) != value:
             raise ParameterError(
-                f"folder '{folder}' has the results of another call: {name} is {known.get(name)!r} there,"
+                f"folder '{folder}' has the results of another call: {name} is {earlier.get(name)!r} there,"
                 f" {value!r} now"
             )
     return None
@@ -429,7 +432,9 @@ def methods() -> pl.DataFrame:
     }
     entries = [*_core.methods(), *(method.described() for method in registered().values())]
     columns = [*schema, "params", "reference"]
-    rows = [{**{name: one[name] for name in columns}, "params": _spelt(one["params"])} for one in entries]
+    rows = [
+        {**{name: entry[name] for name in columns}, "params": _spelt(entry["params"])} for entry in entries
+    ]
     return pl.DataFrame(rows, schema={**schema, "params": pl.List(param), "reference": pl.String})
 
 

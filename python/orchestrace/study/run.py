@@ -13,7 +13,7 @@ from ..base.engines import RunBy, engine_of
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.verbs import verb
-from ..credit.registry import OWN, registered
+from ..credit.registry import FITTED, registered
 from ..credit.verb import methods
 from ..distributed.verb_engines import PlanEngine
 from ..distributed.worker_processes import cores, limits
@@ -162,7 +162,7 @@ def run(
 def _refuse_own(config: StudyConfig) -> None:
     """Methods that this process registered are not known to those that would measure them."""
     for run in config.methods:
-        if run.name in registered() and run.name not in OWN:
+        if run.name in registered() and run.name not in FITTED:
             raise ParameterError(
                 f"method '{run.name}' is registered in this process, and those that measure do not know"
                 " it: pass workers=0, without an engine"

@@ -27,7 +27,7 @@ class _Decision(NamedTuple):
 
 
 class PolicyRows:
-    """Decisions of a group, as `aristocrat` and `coma` take them, and what their values are made of."""
+    """Decisions of a group, as `aristocrat` and `coma` take them, and the terms of their values."""
 
     def __init__(self, corpus: Corpus, reward: Reward, method: str, params: dict[str, Any]) -> None:
         rewards = amounts(corpus, reward).select("trace", amount="reward")
@@ -38,53 +38,63 @@ class PolicyRows:
         self._table = method == "coma"
 
     def seqs(self, trace: int) -> set[int]:
-        """Events of a trace that are rows."""
+        """Places of the events of a trace that are decisions."""
         return set(self._rows.filter(pl.col("trace") == trace)["seq"])
 
     @cached_property
     def _places(self) -> dict[str, list[_Decision]]:
         places: dict[str, list[_Decision]] = defaultdict(list)
-        known = self._rows.drop_nulls(["place", "action", "p", "amount"])
-        for row in known.select(_Decision._fields).iter_rows():
-            made = _Decision(*row)
-            places[made.place].append(made)
+        complete = self._rows.drop_nulls(["place", "action", "p", "amount"])
+        for row in complete.select(_Decision._fields).iter_rows():
+            decision = _Decision(*row)
+            places[decision.place].append(decision)
         return places
 
     @cached_property
     def _of_event(self) -> dict[tuple[int, int], _Decision]:
-        return {(one.trace, one.seq): one for made in self._places.values() for one in made}
+        return {
+            (decision.trace, decision.seq): decision
+            for bucket in self._places.values()
+            for decision in bucket
+        }
 
     def terms(self, trace: int, seq: int) -> Iterator[_Term]:
-        """What the value of a decision is made of: ``other rule weight amount``."""
-        own = self._of_event[trace, seq]
-        bucket = self._places[own.place]
-        made: dict[str, list[_Decision]] = defaultdict(list)
-        for one in bucket:
-            made[one.action].append(one)
-        share = {action: math.fsum(one.p for one in rows) / len(rows) for action, rows in made.items()}
-        whole = math.fsum(share.values())
-        found = [one.amount for one in bucket]
-        silent = len(made) > 1 and min(found) == max(found)
-        return self._terms(own, made, {a: p / whole for a, p in share.items()}, silent)
+        """The terms of the value of a decision: ``other rule weight amount``."""
+        chosen = self._of_event[trace, seq]
+        bucket = self._places[chosen.place]
+        by_action: dict[str, list[_Decision]] = defaultdict(list)
+        for decision in bucket:
+            by_action[decision.action].append(decision)
+        share = {
+            action: math.fsum(decision.p for decision in rows) / len(rows)
+            for action, rows in by_action.items()
+        }
+        total = math.fsum(share.values())
+        outcomes = [decision.amount for decision in bucket]
+        silent = len(by_action) > 1 and min(outcomes) == max(outcomes)
+        return self._terms(chosen, by_action, {a: p / total for a, p in share.items()}, silent)
 
     def _terms(
-        self, own: _Decision, made: dict[str, list[_Decision]], share: dict[str, float], silent: bool
+        self, chosen: _Decision, by_action: dict[str, list[_Decision]], share: dict[str, float], silent: bool
     ) -> Iterator[_Term]:
         rule = (
             "amount = Q of the action - mean of Q over the policy's actions"
             if self._table
             else "amount = own outcome - the policy's expected outcome, from what other rollouts did instead"
         )
-        for action, rows in made.items():
-            if self._table or action == own.action:
-                weight = (action == own.action) - share[action]
-                used = rows if self._table else [own]
+        for action, rows in by_action.items():
+            if self._table or action == chosen.action:
+                weight = (action == chosen.action) - share[action]
+                used = rows if self._table else [chosen]
             else:
-                weight, used = -share[action], [one for one in rows if one.trace != own.trace]
+                weight, used = (
+                    -share[action],
+                    [decision for decision in rows if decision.trace != chosen.trace],
+                )
             if not used:
-                continue  # an action of no probability that nobody else took
-            mean = math.fsum(one.amount for one in used) / len(used)
-            told = f"{action}, p = {share[action]:.3g}, {len(used)} decisions"
-            if action == own.action:
-                told += ", this action"
-            yield told, rule, 0.0 if silent else weight, mean
+                continue  # no other rollout took this action, which has the probability 0
+            mean = math.fsum(decision.amount for decision in used) / len(used)
+            label = f"{action}, p = {share[action]:.3g}, {len(used)} decisions"
+            if action == chosen.action:
+                label += ", this action"
+            yield label, rule, 0.0 if silent else weight, mean

@@ -53,17 +53,17 @@ class Question:
     @cached_property
     def of_core(self) -> bool:
         """Whether the core knows the method."""
-        return self.method in {str(one["name"]) for one in _core.methods()}
+        return self.method in {str(method["name"]) for method in _core.methods()}
 
     @cached_property
     def piece(self) -> Corpus:
         """The piece of the corpus that has the trace, in memory."""
-        own = pl.col("trace") == self.number
+        here = pl.col("trace") == self.number
         pieces = (load() for _, load in self.around.pieces())
-        return next(piece for piece in pieces if piece.traces.filter(own).collect().height)
+        return next(piece for piece in pieces if piece.traces.filter(here).collect().height)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def core_arguments(self) -> dict[str, Any]:
         """The question as the core takes it."""
         return {
             "method": self.method,
@@ -82,14 +82,16 @@ class Question:
     def own_rows(self) -> list[tuple[int | None, str | None]]:
         """The row of the method that each event is in, if any, and its name, unless it is an event."""
         if self.of_core:
-            told = pl.DataFrame(_core.own_rows(store_of(self.piece), **self.asked))
-            return list(told.select("row", "label").iter_rows())
+            rows = pl.DataFrame(_core.own_rows(store_of(self.piece), **self.core_arguments))
+            return list(rows.select("row", "label").iter_rows())
         decided = self.policy.seqs(self.number) if self.method in POLICY else range(len(self.trace))
         return [(seq if seq in decided else None, None) for seq in range(len(self.trace))]
 
     def terms(self, parts: list[Part]) -> pl.DataFrame:
-        """What the amounts of parts are made of, as the core reports it."""
-        return pl.DataFrame(_core.terms(store_of(self.piece), [part.seq for part in parts], **self.asked))
+        """The terms of the amounts of parts, as the core reports them."""
+        return pl.DataFrame(
+            _core.terms(store_of(self.piece), [part.seq for part in parts], **self.core_arguments)
+        )
 
     def names(self, seqs: pl.Series) -> Iterator[str | None]:
         """Ids of events of the trace."""

@@ -39,30 +39,32 @@ CONTEXT = Param(
 )
 
 
-def _policy(known: pl.DataFrame) -> pl.DataFrame:
-    """What each row's context gives, a row for each of `known`: the value by either rule and its parts.
+def _policy(decided: pl.DataFrame) -> pl.DataFrame:
+    """The values of decisions in their contexts, a row for each of `decided`: by either rule, with parts.
 
     Columns ``table`` and ``own`` (the two values, NaN where an alternative has no outcome), ``complete``
-    (what was taken is all that the policy had) and ``silent`` (all outcomes of the context are alike, and
-    there are alternatives). Sums are those of `numpy.bincount`, in the order of rows.
+    (every action of the policy was taken) and ``silent`` (all outcomes of the context are alike, and there
+    are alternatives). Sums are those of `numpy.bincount`, in the order of rows.
     """
-    place = known["place"].rank("dense").to_numpy().astype(np.int64) - 1
+    place = decided["place"].rank("dense").to_numpy().astype(np.int64) - 1
     n_places = int(place.max(initial=-1)) + 1
-    act = known.select(pl.struct("place", "action").rank("dense")).to_series().to_numpy().astype(np.int64) - 1
+    act = (
+        decided.select(pl.struct("place", "action").rank("dense")).to_series().to_numpy().astype(np.int64) - 1
+    )
     n_acts = int(act.max(initial=-1)) + 1
-    amount, p = known["amount"].to_numpy(), known["p"].to_numpy()
+    amount, p = decided["amount"].to_numpy(), decided["p"].to_numpy()
     count: Floats = np.bincount(act, minlength=n_acts).astype(np.float64)
     total: Floats = np.bincount(act, weights=amount, minlength=n_acts).astype(np.float64)
     share = np.bincount(act, weights=p, minlength=n_acts) / count
     mean = total / count
     where = np.zeros(n_acts, dtype=np.int64)
     where[act] = place
-    whole = np.bincount(where, weights=share, minlength=n_places)
+    share_sum = np.bincount(where, weights=share, minlength=n_places)
     taken = np.bincount(where, weights=share > 0.0, minlength=n_places)
     n_actions = np.bincount(where, minlength=n_places)
     options = np.zeros(n_places)
-    np.maximum.at(options, place, known["options"].fill_null(0).to_numpy())
-    share = share / np.where(whole > 0.0, whole, 1.0)[where]
+    np.maximum.at(options, place, decided["options"].fill_null(0).to_numpy())
+    share = share / np.where(share_sum > 0.0, share_sum, 1.0)[where]
     certain = np.bincount(where, weights=share, minlength=n_places)
     expected = np.bincount(where, weights=share * mean, minlength=n_places)
     least, most = np.full(n_places, np.inf), np.full(n_places, -np.inf)
@@ -70,13 +72,13 @@ def _policy(known: pl.DataFrame) -> pl.DataFrame:
     np.maximum.at(most, place, amount)
     # an action of the share 1 leaves exactly nothing of either
     others = expected[place] - share[act] * mean[act]
-    own = amount * (certain[place] - share[act]) - others
-    own += _of_one_run(known["trace"].to_numpy(), place, act, amount, share, total, count)
+    utility = amount * (certain[place] - share[act]) - others
+    utility += _of_one_run(decided["trace"].to_numpy(), place, act, amount, share, total, count)
     return pl.DataFrame(
         {
             "table": mean[act] * certain[place] - expected[place],
-            "own": own,
-            "complete": (np.abs(whole - 1.0) <= _ROUNDED)[place] & (options <= taken)[place],
+            "own": utility,
+            "complete": (np.abs(share_sum - 1.0) <= _ROUNDED)[place] & (options <= taken)[place],
             "silent": alike(least, most)[place] & (n_actions > 1)[place],
         }
     )
@@ -85,9 +87,10 @@ def _policy(known: pl.DataFrame) -> pl.DataFrame:
 def _of_one_run(
     trace: Ints, place: Ints, act: Ints, amount: Floats, share: Floats, total: Floats, count: Floats
 ) -> Floats:
-    """What has to be added to the aristocrat utility where a rollout itself took an alternative.
+    """The correction of the aristocrat utility where the rollout itself took an alternative.
 
-    Its own outcome is no control: the mean of that action is of all others, NaN if there are none.
+    The outcome of a rollout is no control for itself: the mean of that action is over all other rollouts, NaN
+    if there are none.
     """
     rows = pl.DataFrame({"trace": trace, "place": place, "act": act, "amount": amount}).with_row_index("row")
     several = rows.filter(pl.col("act").n_unique().over("trace", "place") > 1)
@@ -110,17 +113,17 @@ def compared(
     corpus: Corpus, rewards: pl.DataFrame, rows: pl.DataFrame, context: str, *, table: bool
 ) -> EventValues:
     """Values of all events: those of decisions by context, null without a reason elsewhere."""
-    known = rows.drop_nulls(["place", "action", "p", "amount"])
-    huge = known.filter(pl.col("amount").abs() > _LARGEST)
+    decided = rows.drop_nulls(["place", "action", "p", "amount"])
+    huge = decided.filter(pl.col("amount").abs() > _LARGEST)
     if huge.height:
         raise ParameterError(
             f"the outcome of trace {huge['trace'][0]} is {huge['amount'][0]:.3g}, too large for sums:"
             f" expected at most {_LARGEST:.0e} in size; give it a weight, as in reward={{'team': 1e-300}}"
         )
-    told = _policy(known)
+    policy = _policy(decided)
     value = pl.col("table" if table else "own")
-    found = told.with_columns(value=value.fill_nan(None)).select(
-        row=known["row"],
+    valued = policy.with_columns(value=value.fill_nan(None)).select(
+        row=decided["row"],
         reason=pl.when(~pl.col("complete") | pl.col("value").is_null())
         .then(pl.lit(_NO_SUPPORT))
         .when(pl.col("silent"))
@@ -129,14 +132,14 @@ def compared(
             pl.when(pl.col("silent") & pl.col("value").is_not_null()).then(0.0).otherwise("value")
         ),
     )
-    absent = rows.join(known.select("row"), on="row", how="anti").select(
+    absent = rows.join(decided.select("row"), on="row", how="anti").select(
         "row",
         reason=pl.coalesce("reason", pl.lit(_ABSENT)),
         value=pl.lit(None, pl.Float64),
     )
     every = corpus.events.select("trace").collect().with_row_index("row").select("row")
-    frame = every.join(pl.concat([found, absent]), on="row", how="left", maintain_order="left")
-    served = known["trace"].unique()
+    frame = every.join(pl.concat([valued, absent]), on="row", how="left", maintain_order="left")
+    served = decided["trace"].unique()
     cyclic = rows.filter(pl.col("reason") == _CYCLE)["trace"].unique()
     traces = rewards.select(
         "trace",

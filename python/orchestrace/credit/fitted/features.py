@@ -19,7 +19,7 @@ from ...base.schema import SCHEMAS
 from ...corpus.corpus import Corpus
 from ...corpus.owners import owners
 
-KEPT: Final = 12
+MOST_NAMES: Final = 12
 """Names of roles, tools and actions with a column of their own, the most frequent first; the others share
 one.
 """
@@ -48,7 +48,7 @@ class Vocabulary:
             .group_by(column)
             .len()
             .sort("len", column, descending=[True, False])
-            .head(KEPT)
+            .head(MOST_NAMES)
             for column in _OPEN
         ]
         frames = pl.collect_all(plans, engine="streaming")
@@ -189,9 +189,9 @@ def prefixes(table: EventTable) -> Floats:
     Sums of the counts; agents so far, deepest agent so far, mean and latest of the field `score`, sum of the
     field `reward`. Those of the empty prefix are all zero.
     """
-    own = table.counts()
+    of_events = table.counts()
     scored = table.names.index("scored")
-    counts = np.cumsum(own, axis=0)  # whole numbers below 2^53: exact, whatever came before
+    counts = np.cumsum(of_events, axis=0)  # whole numbers below 2^53: exact, whatever came before
     before = np.concatenate([np.zeros((1, counts.shape[1])), counts])[table.starts[:-1]]
     counts -= before[table.trace]
     frame = pl.DataFrame(
@@ -202,7 +202,7 @@ def prefixes(table: EventTable) -> Floats:
             "score": table.score,
             "reward": table.reward,
             "scored": counts[:, scored],
-            "is_scored": own[:, scored] > 0,
+            "is_scored": of_events[:, scored] > 0,
         }
     )
     first = pl.col("owner").is_first_distinct() & (pl.col("owner") >= 0)
@@ -242,12 +242,12 @@ def agents(table: EventTable) -> AgentTable:
     owner = table.owner[owned]
     first = np.searchsorted(owner, np.arange(n))
     counts, names = table.counts(), table.names
-    kept = [i for i, name in enumerate(names) if not name.startswith("role=")]
-    own = np.stack([table.score[owned], table.reward[owned]], axis=1)
-    values = np.concatenate([counts[owned][:, kept], own], axis=1)
+    columns = [i for i, name in enumerate(names) if not name.startswith("role=")]
+    scores = np.stack([table.score[owned], table.reward[owned]], axis=1)
+    values = np.concatenate([counts[owned][:, columns], scores], axis=1)
     sums = np.add.reduceat(values, first, axis=0) if n else np.zeros((0, values.shape[1]))
-    scored = sums[:, kept.index(names.index("scored"))]
-    sums[:, len(kept)] = np.divide(sums[:, len(kept)], scored, out=np.zeros(n), where=scored > 0)
+    scored = sums[:, columns.index(names.index("scored"))]
+    sums[:, len(columns)] = np.divide(sums[:, len(columns)], scored, out=np.zeros(n), where=scored > 0)
     role = table.codes["role"][owned][first]
     roles = len(table.vocabulary.names["role"])
     extra = np.stack([np.ones(n), table.depth[owned][first]], axis=1)
@@ -261,18 +261,18 @@ def agents(table: EventTable) -> AgentTable:
 
 
 def _numbered(pairs: NDArray[np.integer], owned: NDArray[np.bool_]) -> Ints:
-    """Pairs from 0 on without a gap; -1 where nobody owns."""
+    """Pairs numbered from 0 without a gap; -1 for events without an owner."""
     out = np.full(len(pairs), -1, dtype=np.int64)
     out[owned] = np.unique(pairs[owned], return_inverse=True)[1]
     return out
 
 
-def _codes(column: pl.Series, known: tuple[str, ...]) -> Ints:
-    """Places in `known`; one beyond it for other names, -1 for null."""
-    codes = pl.DataFrame({"name": list(known)}, schema={"name": pl.String}).with_row_index("code")
-    found = column.cast(pl.String).to_frame("name").join(codes, on="name", how="left", maintain_order="left")
-    other = pl.when(pl.col("name").is_null()).then(-1).otherwise(len(known))
-    return found.select(code=pl.coalesce(pl.col("code").cast(pl.Int64), other))["code"].to_numpy()
+def _codes(column: pl.Series, names: tuple[str, ...]) -> Ints:
+    """Places in `names`; one beyond it for other names, -1 for null."""
+    codes = pl.DataFrame({"name": list(names)}, schema={"name": pl.String}).with_row_index("code")
+    coded = column.cast(pl.String).to_frame("name").join(codes, on="name", how="left", maintain_order="left")
+    other = pl.when(pl.col("name").is_null()).then(-1).otherwise(len(names))
+    return coded.select(code=pl.coalesce(pl.col("code").cast(pl.Int64), other))["code"].to_numpy()
 
 
 def _one_hot(codes: NDArray[np.integer], n: int) -> Floats:

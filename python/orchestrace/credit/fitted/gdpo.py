@@ -47,12 +47,12 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
     if params["batch"] == "train_step":
         numbers = [
             pl.select(
-                pl.when(frame["train_step"].is_not_null()).then(one).otherwise(float("nan"))
+                pl.when(frame["train_step"].is_not_null()).then(column).otherwise(float("nan"))
             ).to_series()
-            for one in numbers
+            for column in numbers
         ]
     values, silent = decoupled(
-        [one.to_numpy() for one in numbers],
+        [column.to_numpy() for column in numbers],
         list(weights.values()),
         frame["group"].to_numpy().astype(np.int64) - 1,
         batches,

@@ -78,22 +78,22 @@ class Shares:
 
     def of(self, context: Ints, action: Ints) -> Floats:
         """P(action | context); 0 in a context that was not seen."""
-        at, there = self._place(self._contexts, context)
+        at, exists = self._place(self._contexts, context)
         pair, seen = self._place(self._pairs, context * self._n + np.minimum(action, self._n))
         seen &= action < self._n
         share = np.append(self._share, 0.0)[np.where(seen, pair, -1)]
-        return np.where(seen, share, np.append(self._unseen, 0.0)[np.where(there, at, -1)])
+        return np.where(seen, share, np.append(self._unseen, 0.0)[np.where(exists, at, -1)])
 
     def square(self, context: Ints) -> Floats:
         """Σ_a P(a | context)²; 0 in a context that was not seen."""
-        at, there = self._place(self._contexts, context)
-        return np.append(self._square, 0.0)[np.where(there, at, -1)]
+        at, exists = self._place(self._contexts, context)
+        return np.append(self._square, 0.0)[np.where(exists, at, -1)]
 
     @staticmethod
-    def _place(known: Ints, wanted: Ints) -> tuple[Ints, Any]:
-        at = np.searchsorted(known, wanted)
-        there = np.append(known, -1)[at] == wanted
-        return at, there
+    def _place(keys: Ints, wanted: Ints) -> tuple[Ints, Any]:
+        at = np.searchsorted(keys, wanted)
+        exists = np.append(keys, -1)[at] == wanted
+        return at, exists
 
 
 class Logistic:
@@ -114,10 +114,10 @@ class Logistic:
     def of(self, context: Ints, action: Ints) -> Floats:
         """P(action | state, return); a context is state · returns + return."""
         at = np.searchsorted(self._classes, action)
-        known = np.append(self._classes, -1)[at] == action
+        seen = np.append(self._classes, -1)[at] == action
         contexts, row = np.unique(context, return_inverse=True)
         table = self._probabilities(contexts)
-        return np.where(known, table[row, np.where(known, at, 0)], 0.0)
+        return np.where(seen, table[row, np.where(seen, at, 0)], 0.0)
 
     def square(self, context: Ints) -> Floats:
         """Σ_a P(a | state, return)²."""
@@ -129,8 +129,8 @@ class Logistic:
         if self._model is None:
             return np.ones((len(contexts), 1))
         state, outcome = np.divmod(contexts, self._n_outcomes)
-        found: Floats = self._model.predict_proba(self._indicators(state, outcome))
-        return found
+        probabilities: Floats = self._model.predict_proba(self._indicators(state, outcome))
+        return probabilities
 
     def _indicators(self, state: Ints, outcome: Ints) -> Any:
         from scipy.sparse import csr_matrix
@@ -183,8 +183,8 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     cuts = buckets(folds.traces["amount"].to_numpy(), params["bins"]) if folds.n else np.zeros(0)
     parts = []
     for piece in corpus.slices():
-        own = decisions(piece, params["by_task"]).drop_nulls()
-        parts.append(own.join(folds.traces, on="trace", how="inner", maintain_order="left"))
+        decided = decisions(piece, params["by_task"]).drop_nulls()
+        parts.append(decided.join(folds.traces, on="trace", how="inner", maintain_order="left"))
     empty = pl.DataFrame(
         schema={"state": pl.String, "action": pl.String, "q": pl.Float64, "ratio": pl.Float64}
     )
@@ -246,18 +246,18 @@ def _quality(
         h = _hindsight(x[learn], z[learn], a[learn], n, params)
         context = x * n[1] + z
         base = error(prior, x[judge], a[judge])
-        own = error(h, context[judge], a[judge])
-        # Where the others have not seen this return, h knows no more than π.
+        hindsight = error(h, context[judge], a[judge])
+        # Where the other folds have not seen this return, h is π.
         unknown = ~Shares(context[learn], a[learn]).knows(context[judge])
-        return float(np.where(unknown, base, own).sum()), float(base.sum())
+        return float(np.where(unknown, base, hindsight).sum()), float(base.sum())
 
     everyone = np.ones(len(x), dtype=bool)
-    own, base = errors(everyone, everyone)
+    hindsight, base = errors(everyone, everyone)
     held = [errors(fold != number, fold == number) for number in range(folds) if (fold != number).any()]
-    own_cv, base_cv = sum(one for one, _ in held), sum(two for _, two in held)
+    hindsight_cv, base_cv = sum(part for part, _ in held), sum(part for _, part in held)
     return {
-        "r2": 1.0 - own / base if base > 0.0 else None,
-        "r2_cv": 1.0 - own_cv / base_cv if base_cv > 0.0 else None,
+        "r2": 1.0 - hindsight / base if base > 0.0 else None,
+        "r2_cv": 1.0 - hindsight_cv / base_cv if base_cv > 0.0 else None,
         "n": len(x),
         "folds": folds,
     }
@@ -298,21 +298,21 @@ def hca(
     >>> ot.credit(corpus, method="hca", unit="team")["reason"].cast(pl.String).to_list()
     ['field.absent', 'field.absent']
     """
-    own = decisions(corpus, params["by_task"])
-    found = own.join(model.table, on=list(_KEY), how="left", maintain_order="left")
-    known = pl.col("state").is_not_null() & pl.col("action").is_not_null() & pl.col("p").is_not_null()
+    decided = decisions(corpus, params["by_task"])
+    joined = decided.join(model.table, on=list(_KEY), how="left", maintain_order="left")
+    complete = pl.col("state").is_not_null() & pl.col("action").is_not_null() & pl.col("p").is_not_null()
     value: pl.Expr = pl.when(pl.col("supported")).then(pl.col("q") - pl.col("p") * pl.col("ratio"))
     if model.folds.n == 0:
         value = pl.lit(0.0)
     reason = (
         pl.when(pl.col("state").is_null())
         .then(None)
-        .when(~known)
+        .when(~complete)
         .then(pl.lit("field.absent"))
         .when(value.is_null())
         .then(pl.lit(_NO_SUPPORT))
     )
-    values = found.select("trace", value=pl.when(known).then(value), reason=reason, known=known)
+    values = joined.select("trace", value=pl.when(complete).then(value), reason=reason, known=complete)
     served = values.group_by("trace").agg(pl.col("known").any())
     none = pl.when(~pl.col("known")).then(pl.lit("field.absent"))
     traces = rewards.join(served, on="trace", how="left", maintain_order="left").select(

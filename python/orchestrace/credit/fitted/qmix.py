@@ -37,18 +37,18 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     roles = len(vocabulary.names["role"]) + 1
     utilities = []
     unseen = np.zeros(len(teams.reward))
-    *others, (whole, alpha) = cross_fitted(parts, params["alpha"])
+    *others, (model, alpha) = cross_fitted(parts, params["alpha"])
     for number, (linear, chosen) in enumerate(others):
-        own = teams.fold == number
+        held_out = teams.fold == number
         mixed, predicted = _mix(teams, parts, linear, chosen, number, roles, params["center"])
         utilities.append(mixed)
-        unseen[own] = predicted[own]
-    of_all, seen = _mix(teams, parts, whole, alpha, folds.n, roles, params["center"])
+        unseen[held_out] = predicted[held_out]
+    of_all, seen = _mix(teams, parts, model, alpha, folds.n, roles, params["center"])
     names = [*vocabulary.names["role"], "*"]
-    known = ~np.isnan(of_all.centers)
+    present = ~np.isnan(of_all.centers)
     weights = {
         f"weight {name}": float(weight)
-        for name, weight, is_known in zip(names, of_all.role_weights, known, strict=True)
+        for name, weight, is_known in zip(names, of_all.role_weights, present, strict=True)
         if is_known
     }
     quality = fit_quality(teams.reward, seen, unseen, folds.n, {"alpha": alpha, **weights})
@@ -75,21 +75,21 @@ def _mix(
 
 
 def _unseen(teams: Teams, parts: list[Moments], linear: Linear, alpha: float, left_out: int) -> Floats:
-    """q of the agents of each fold by a model of the others, so that weights are not fitted to what q has
-    learnt by heart (stacking: Wolpert 1992, Breiman 1996). With two folds there is no other; more than
-    five are taken together to five, as for the penalty."""
+    """q of the agents of each fold by a model of the other folds, so that weights are not fitted to a q that
+    has seen the rewards (stacking: Wolpert 1992, Breiman 1996). With two folds there is no other; more than
+    five are joined to five, as for the penalty."""
     q = teams.features @ linear.weights
     columns = len(linear.weights)
-    kept = np.array([number for number in range(len(parts)) if number != left_out])
-    groups = grouped([parts[number] for number in kept], columns)
+    training = np.array([number for number in range(len(parts)) if number != left_out])
+    groups = grouped([parts[number] for number in training], columns)
     if len(groups) < 2:
         return q
     group = np.full(len(parts), -1)
-    group[kept] = np.arange(len(kept)) % len(groups)
+    group[training] = np.arange(len(training)) % len(groups)
     of_agent = group[teams.fold[teams.trace]]
     for number, others in enumerate(all_but_one(groups, columns)):
-        own = of_agent == number
-        q[own] = teams.features[own] @ ridge(others, alpha).weights
+        held_out = of_agent == number
+        q[held_out] = teams.features[held_out] @ ridge(others, alpha).weights
     return q
 
 

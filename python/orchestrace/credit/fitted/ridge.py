@@ -82,8 +82,8 @@ def all_but_one(parts: Sequence[Moments], columns: int) -> list[Moments]:
 
 
 def grouped(parts: Sequence[Moments], columns: int) -> list[Moments]:
-    """The same rows in at most five parts, so that what is fitted within folds does not cost folds²."""
-    return [total(parts[one::_GROUPS], columns) for one in range(min(_GROUPS, len(parts)))]
+    """The same rows in at most five parts, so that fits within folds do not cost folds²."""
+    return [total(parts[first::_GROUPS], columns) for first in range(min(_GROUPS, len(parts)))]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def ridges(moments: Moments, alphas: Sequence[float]) -> list[Linear]:
     """The regression of y on x under each of several penalties."""
     p = len(moments.mean) - 1
     variance = np.diagonal(moments.scatter)[:p]
-    # What rounding leaves of a constant column is no variance.
+    # The rounding error of a constant column is no variance.
     floor = moments.weight * np.square(1e-12 * np.maximum(np.abs(moments.mean[:p]), 1e-300))
     varies = np.flatnonzero(variance > floor)
     scale = np.sqrt(variance[varies] / moments.weight) if moments.weight else np.ones(0)
@@ -150,12 +150,12 @@ def ridges(moments: Moments, alphas: Sequence[float]) -> list[Linear]:
     values, vectors = np.linalg.eigh(gram)
     right = vectors.T @ (moments.scatter[varies, p] / scale)
     least = len(values) * np.finfo(float).eps * values.max(initial=0.0)
-    found = []
+    models = []
     for alpha in alphas:
         # Directions in which nothing varies have no part in the solution of least norm.
         inverse = np.zeros(len(values))
         np.divide(1.0, values + alpha, out=inverse, where=(values > least) | (alpha > 0.0))
         weights = np.zeros(p)
         weights[varies] = vectors @ (inverse * right) / scale
-        found.append(Linear(weights, float(moments.mean[p] - moments.mean[:p] @ weights)))
-    return found
+        models.append(Linear(weights, float(moments.mean[p] - moments.mean[:p] @ weights)))
+    return models

@@ -55,8 +55,8 @@ def _rows(corpus: Corpus, folds: Folds, vocabulary: Vocabulary, train: str) -> I
     for piece in corpus.slices():
         traces = piece.traces.select("trace").collect()["trace"]
         fold = folds.of(traces)
-        given = traces.to_frame().join(folds.traces, on="trace", how="left", maintain_order="left")
-        amount = given["amount"].fill_null(0.0).to_numpy()
+        rewarded = traces.to_frame().join(folds.traces, on="trace", how="left", maintain_order="left")
+        amount = rewarded["amount"].fill_null(0.0).to_numpy()
         for table in event_table(piece, vocabulary).blocks():
             yield _rows_of(table, fold[table.here], amount[table.here], train)
 
@@ -67,9 +67,9 @@ def _rows_of(table: EventTable, fold: Ints, amount: Floats, train: str) -> _Rows
     complete, reward, of_run = x[table.starts[runs + 1] - 1], amount[runs], fold[runs]
     if train == "runs":
         return _Rows(complete, reward, np.ones(len(runs)), of_run, complete, reward, of_run)
-    kept = np.flatnonzero(fold[table.trace] >= 0)
-    of = np.concatenate([table.trace[kept], runs])  # the empty prefix is one of them
-    rows = np.concatenate([x[kept], np.zeros((len(runs), x.shape[1]))])
+    taught = np.flatnonzero(fold[table.trace] >= 0)
+    of = np.concatenate([table.trace[taught], runs])  # the empty prefix is one of them
+    rows = np.concatenate([x[taught], np.zeros((len(runs), x.shape[1]))])
     # Each run counts once, however long it is.
     weights = 1.0 / (table.lengths[of] + 1.0)
     return _Rows(rows, amount[of], weights, fold[of], complete, reward, of_run)
@@ -113,8 +113,8 @@ class _Ridge:
         """Takes in the rows of one piece."""
         parts = []
         for number in range(folds):
-            own = rows.fold == number
-            parts.append(Moments.of(rows.x[own], rows.y[own], rows.weights[own]))
+            in_fold = rows.fold == number
+            parts.append(Moments.of(rows.x[in_fold], rows.y[in_fold], rows.weights[in_fold]))
         self._parts = [a + b for a, b in zip(self._parts, parts, strict=True)] if self._parts else parts
 
     def predictors(self, folds: int) -> list[Predictor]:
@@ -130,8 +130,8 @@ class _Trees:
 
     def __call__(self, x: Floats) -> Floats:
         with one_thread():
-            found: Floats = self.model.predict(x.astype(np.float32))
-        return found
+            predictions: Floats = self.model.predict(x.astype(np.float32))
+        return predictions
 
 
 class _Boosting:
@@ -153,15 +153,15 @@ class _Boosting:
         y = np.concatenate([rows.y for rows in self._rows])
         weights = np.concatenate([rows.weights for rows in self._rows])
         fold = np.concatenate([rows.fold for rows in self._rows])
-        found: list[Predictor] = []
+        predictors: list[Predictor] = []
         for left_out in range(folds + 1):
-            kept = fold != left_out
+            training = fold != left_out
             # Early stopping would draw its own validation rows across tasks.
             model = self._learner(random_state=self._seed, early_stopping=False, min_samples_leaf=5)
             with one_thread():
-                model.fit(x[kept], y[kept], sample_weight=weights[kept])
-            found.append(_Trees(model))
-        return found
+                model.fit(x[training], y[training], sample_weight=weights[training])
+            predictors.append(_Trees(model))
+        return predictors
 
 
 @credit_method(
@@ -244,14 +244,14 @@ def rudder(
     return EventValues(pl.DataFrame({"value": values}), traces, model.fit)
 
 
-def _predicted(whole: EventTable, fold: Ints, predictors: list[Predictor]) -> tuple[Floats, Floats]:
+def _predicted(events: EventTable, fold: Ints, predictors: list[Predictor]) -> tuple[Floats, Floats]:
     """g after every event of the table, and g of nothing for every trace; 0 without a reward."""
-    after, start = np.zeros(len(whole.row)), np.zeros(len(fold))
-    for table in whole.blocks():
-        x, own = prefixes(table), fold[table.here]
-        at = whole.starts[table.first]
+    after, start = np.zeros(len(events.row)), np.zeros(len(fold))
+    for table in events.blocks():
+        x, fold_here = prefixes(table), fold[table.here]
+        at = events.starts[table.first]
         for number, predict in enumerate(predictors):
-            here = np.flatnonzero(own[table.trace] == number)
+            here = np.flatnonzero(fold_here[table.trace] == number)
             if len(here):
                 after[at + here] = predict(x[here])
                 start[fold == number] = predict(np.zeros((1, x.shape[1])))[0]

@@ -77,11 +77,11 @@ def gather(corpus: Corpus, folds: Folds, vocabulary: Vocabulary) -> Teams:
         fold = folds.of(here)
         rewarded = np.cumsum(fold >= 0) - 1 + place
         for table in event_table(piece, vocabulary).blocks():
-            own = agents(table)
-            kept = fold[table.here][own.trace] >= 0
-            features.append(own.features[kept])
-            traces.append(rewarded[table.here][own.trace[kept]])
-            roles.append(own.role[kept])
+            members = agents(table)
+            rewarded_members = fold[table.here][members.trace] >= 0
+            features.append(members.features[rewarded_members])
+            traces.append(rewarded[table.here][members.trace[rewarded_members]])
+            roles.append(members.role[rewarded_members])
         numbers.append(here.filter(pl.Series(fold >= 0)))
         place += int((fold >= 0).sum())
     joined = pl.concat(numbers).to_frame().join(folds.traces, on="trace", how="left", maintain_order="left")
@@ -114,7 +114,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
         return Decomposition(vocabulary, folds, [], quality)
     teams = gather(corpus, folds, vocabulary)
     sums = teams.sums()
-    *others, (whole, alpha) = cross_fitted(moments_of(teams, folds.n), params["alpha"])
+    *others, (model, alpha) = cross_fitted(moments_of(teams, folds.n), params["alpha"])
     roles = len(vocabulary.names["role"]) + 1
     utilities = []
     unseen = np.zeros(len(sums))
@@ -122,28 +122,29 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
         taught = teams.fold[teams.trace] != number
         q, role = teams.features[taught] @ linear.weights, teams.role[taught]
         utilities.append(Utility(linear, np.ones(roles), centers(q, role, roles, params["center"])))
-        own = teams.fold == number
-        unseen[own] = linear(sums[own])
-    quality = fit_quality(teams.reward, whole(sums), unseen, folds.n, {"alpha": alpha})
+        held_out = teams.fold == number
+        unseen[held_out] = linear(sums[held_out])
+    quality = fit_quality(teams.reward, model(sums), unseen, folds.n, {"alpha": alpha})
     return Decomposition(vocabulary, folds, utilities, quality)
 
 
 def moments_of(teams: Teams, folds: int) -> list[Moments]:
-    """What the regression of rewards on teams needs to know of each fold."""
+    """The moments of each fold for the regression of rewards on teams."""
     sums = teams.sums()
-    return [Moments.of(sums[teams.fold == one], teams.reward[teams.fold == one]) for one in range(folds)]
+    members = (teams.fold == number for number in range(folds))
+    return [Moments.of(sums[fold], teams.reward[fold]) for fold in members]
 
 
 def decomposed(corpus: Corpus, rewards: pl.DataFrame, model: Decomposition) -> EventValues:
     """Credit of agents, divided evenly among the events that each owns; the remainder closes the sum."""
     fold = model.folds.of(rewards["trace"]) if model.folds.n else np.full(rewards.height, -1)
-    whole = event_table(corpus, model.vocabulary)
-    values, held = np.zeros(len(whole.row)), np.zeros(rewards.height)
-    for table in whole.blocks():
-        own = agents(table)
-        credit = _credit(own, fold[table.here], model.utilities)
-        values[table.row] = np.append(credit / np.maximum(own.n_events, 1), 0.0)[own.of_event]
-        held[table.here] = np.bincount(own.trace, weights=credit, minlength=len(held[table.here]))
+    events = event_table(corpus, model.vocabulary)
+    values, held = np.zeros(len(events.row)), np.zeros(rewards.height)
+    for table in events.blocks():
+        members = agents(table)
+        credit = _credit(members, fold[table.here], model.utilities)
+        values[table.row] = np.append(credit / np.maximum(members.n_events, 1), 0.0)[members.of_event]
+        held[table.here] = np.bincount(members.trace, weights=credit, minlength=len(held[table.here]))
     traces = rewards.select(
         "trace",
         "amount",
@@ -153,11 +154,11 @@ def decomposed(corpus: Corpus, rewards: pl.DataFrame, model: Decomposition) -> E
     return EventValues(pl.DataFrame({"value": values}), traces, model.fit)
 
 
-def _credit(own: AgentTable, fold: Ints, utilities: list[Utility]) -> Floats:
-    credit = np.zeros(len(own.trace))
+def _credit(members: AgentTable, fold: Ints, utilities: list[Utility]) -> Floats:
+    credit = np.zeros(len(members.trace))
     for number, utility in enumerate(utilities):
-        here = fold[own.trace] == number
-        credit[here] = utility.credit(own.features[here], own.role[here])
+        here = fold[members.trace] == number
+        credit[here] = utility.credit(members.features[here], members.role[here])
     return credit
 
 
