@@ -101,7 +101,7 @@ def test_values_of_a_concept_are_taken_as_they_are(kind: Any, values: list[Any])
         ),
         (Bounds, (1, 0), "x is (1, 0), expected two numbers, the least first"),
         (Bounds, (1, 1), "x is (1, 1), expected two numbers, the least first"),
-        (Bounds, (0, math.inf), "x is (0, inf), expected two numbers, the least first"),
+        (Bounds, (0, math.inf), "x is (0, inf), expected two finite numbers, the least first"),
         (Bounds, 3, "x is 3, expected two numbers, the least first"),
         (Limits, (0, 1), "x is (0, 1), expected two numbers above 0, the least first"),
         (TraceName, 0.5, "x is 0.5, expected a whole number from 0 or text"),

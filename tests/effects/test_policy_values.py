@@ -676,7 +676,7 @@ def test_bounds_need_a_range() -> None:
     assert bounds["reason"] == "range.unknown" and bounds["lower"] is None and bounds["tier"] is None
     for given_, message in (
         ((0.5, 1.0), "returns are from 0 to 1, beyond bounds"),
-        ((1.0, 0.0), "least reward first"),
+        ((1.0, 0.0), "two numbers, the least first"),
         ((0.0, math.inf), "finite"),
         (3, "bounds is 3"),
     ):

@@ -454,7 +454,7 @@ def test_nothing_to_look_at() -> None:
         ({"min_overlap": 0}, "min_overlap is 0"),
         ({"bounds": (1, 0)}, "bounds is (1, 0), expected two numbers, the least first"),
         ({"bounds": 1}, "bounds is 1, expected two numbers"),
-        ({"bounds": (0, math.inf)}, "bounds is (0, inf), expected two numbers"),
+        ({"bounds": (0, math.inf)}, "bounds is (0, inf), expected two finite numbers"),
         ({"bounds": (0.5, 1)}, "rewards are from 0 to 1, beyond bounds (0.5, 1)"),
         ({"folds": 1}, "folds is 1"),
         ({"penalty": 0}, "penalty is 0"),

@@ -94,7 +94,9 @@ class Pair:
         return first < second or (self.may_be_one and first == second)
 
     def expected(self, value: object) -> str:
-        kind = self.of.expected(value).removeprefix("a ").replace("number", "numbers")
+        ends = value if isinstance(value, tuple | list) else ()
+        wrong = next((end for end in ends if not self.of.has(end)), None)
+        kind = self.of.expected(wrong).removeprefix("a ").replace("number", "numbers")
         return f"two {kind}, the least first"
 
 
