@@ -90,14 +90,14 @@ def address_of(path: str) -> Address:
     >>> address_of("https://me:secret@host.org/runs/a.jsonl?signature=x").url
     'https://host.org/runs/a.jsonl'
     """
-    found = _BEGINNING.match(path)
-    scheme = found[1].lower() if found else ""
+    match = _BEGINNING.match(path)
+    scheme = match[1].lower() if match else ""
     if scheme not in SCHEMES:
-        known = ", ".join(f"{one}://" for one in SCHEMES)
+        expected = ", ".join(f"{name}://" for name in SCHEMES)
         near = _OTHERS.get(scheme) or _core.nearest(scheme, SCHEMES)
         hint = f"; did you mean {near}://?" if near else ""
         raise ParameterError(
-            f"unknown scheme '{scheme}://', expected {known} or a path on this machine{hint}"
+            f"unknown scheme '{scheme}://', expected {expected} or a path on this machine{hint}"
         )
     rest = path[len(scheme) + 3 :]
     if scheme in ("http", "https"):
@@ -118,6 +118,6 @@ def address_of(path: str) -> Address:
         user = query = ""
         key = key.strip("/")
     if not place:
-        what = {"az": "container", "http": "host", "https": "host"}.get(scheme, "bucket")
-        raise ParameterError(f"the address '{plain(scheme)}://{plain(key)}' names no {what}")
+        kind = {"az": "container", "http": "host", "https": "host"}.get(scheme, "bucket")
+        raise ParameterError(f"the address '{plain(scheme)}://{plain(key)}' names no {kind}")
     return Address(scheme, place, key, query, user)

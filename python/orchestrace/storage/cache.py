@@ -12,9 +12,9 @@ from .addresses import Address
 
 
 def cache_folder() -> Path:
-    """Where copies are kept: what ORCHESTRACE_CACHE names, else the folder that the system has for that."""
-    if own := os.environ.get("ORCHESTRACE_CACHE"):
-        return Path(own).expanduser().absolute()
+    """The folder of copies: that of ORCHESTRACE_CACHE, else the system's folder for caches."""
+    if folder := os.environ.get("ORCHESTRACE_CACHE"):
+        return Path(folder).expanduser().absolute()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "orchestrace"
 
 
@@ -34,12 +34,12 @@ def limit() -> int | None:
     ParameterError
         It is not a number of bytes.
     """
-    given = os.environ.get("ORCHESTRACE_CACHE_LIMIT", "")
-    if not given:
+    value = os.environ.get("ORCHESTRACE_CACHE_LIMIT", "")
+    if not value:
         return None
-    if not given.isdecimal():
-        raise ParameterError(f"ORCHESTRACE_CACHE_LIMIT is {given!r}, expected a number of bytes")
-    return int(given)
+    if not value.isdecimal():
+        raise ParameterError(f"ORCHESTRACE_CACHE_LIMIT is {value!r}, expected a number of bytes")
+    return int(value)
 
 
 def make_room(folder: Path, size: int, needed: set[Path]) -> None:
@@ -54,9 +54,9 @@ def make_room(folder: Path, size: int, needed: set[Path]) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     most = limit()
     free = shutil.disk_usage(folder).free
-    kept = sorted(_kept(root)) if most is not None or free < size else []
-    held = sum(length for _, length, _ in kept)
-    for _, length, path in kept:
+    copies = sorted(_copies(root)) if most is not None or free < size else []
+    held = sum(length for _, length, _ in copies)
+    for _, length, path in copies:
         if (most is None or held + size <= most) and size <= free:
             return
         if path not in needed:
@@ -69,7 +69,7 @@ def make_room(folder: Path, size: int, needed: set[Path]) -> None:
         )
 
 
-def _kept(root: Path) -> Iterator[tuple[int, int, Path]]:
+def _copies(root: Path) -> Iterator[tuple[int, int, Path]]:
     """Time, size and path of every copy."""
     for path in root.rglob("*.parquet"):
         try:

@@ -35,7 +35,7 @@ def fetch(targets: Sequence[Target], progress: Callable[[int, int], object] | No
         An object is gone, has changed since it was listed, may not be read, or does not come in spite of
         repetitions; or the disk is full.
     """
-    total, done = sum(one.size for one, _ in targets), 0
+    total, done = sum(remote.size for remote, _ in targets), 0
     stores: dict[tuple[str, str, str], Any] = {}
     stop = threading.Event()
     pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="fetch")
@@ -46,18 +46,18 @@ def fetch(targets: Sequence[Target], progress: Callable[[int, int], object] | No
         nonlocal done, waiting
         while len(waiting) > least:
             ready, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            for one in ready:
-                done += one.result()
+            for future in ready:
+                done += future.result()
             if progress is not None and ready:
                 progress(done, total)
 
     try:
-        for one, path in targets:
-            place = (one.address.scheme, one.address.place, one.address.query)
+        for remote, path in targets:
+            place = (remote.address.scheme, remote.address.place, remote.address.query)
             if place not in stores:
-                stores[place] = open_store(one.address)
-            files[path] = file = _Target(one, path, stores[place], stop)
-            for start in range(0, one.size, CHUNK):
+                stores[place] = open_store(remote.address)
+            files[path] = file = _Target(remote, path, stores[place], stop)
+            for start in range(0, remote.size, CHUNK):
                 waiting.add(pool.submit(file.copy, start))
                 settle(2 * AT_ONCE)  # what is queued is no more than what keeps all busy
         settle(0)
@@ -71,24 +71,24 @@ def fetch(targets: Sequence[Target], progress: Callable[[int, int], object] | No
 class _Target:
     """A file that an object is copied to."""
 
-    def __init__(self, one: RemoteObject, path: Path, store: Any, stop: threading.Event) -> None:
-        self._object, self._path, self._store, self._stop = one, path, store, stop
+    def __init__(self, remote: RemoteObject, path: Path, store: Any, stop: threading.Event) -> None:
+        self._object, self._path, self._store, self._stop = remote, path, store, stop
         self._lock, self._cursor = threading.Lock(), threading.Lock()
-        self._whole = False
-        self._left = one.size
+        self._is_complete = False
+        self._left = remote.size
         self._handle: int | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o600)
         except OSError as error:
             raise _no_room(path, error) from error
-        if not one.size:
+        if not remote.size:
             self.close()
 
     def copy(self, start: int) -> int:
         """Copy the range that begins here; its bytes."""
         end = min(start + CHUNK, self._object.size)
-        if not self._whole:
+        if not self._is_complete:
             repeated(lambda: self._copy_range(start, end), self._object.address, stop=self._stop)
         with self._lock:
             self._left -= end - start
@@ -120,7 +120,7 @@ class _Target:
         import obstore
 
         with self._lock:
-            if self._whole:
+            if self._is_complete:
                 return
             at = 0
             for piece in obstore.get(self._store, self._object.address.key).stream(min_chunk_size=1 << 20):
@@ -128,7 +128,7 @@ class _Target:
                 at += len(piece)
             if at != self._object.size:
                 raise Short
-            self._whole = True
+            self._is_complete = True
 
     def _write(self, data: memoryview, at: int) -> None:
         assert self._handle is not None
@@ -181,7 +181,9 @@ def scratch(size: int, why: str) -> Iterator[Path]:
 
 def copies(objects: Sequence[RemoteObject], folder: Path) -> list[Target]:
     """Files below a folder for objects, each named as the object is, since formats take ids from names."""
-    return [(one, folder / f"{place:06}" / _local_name(one.address)) for place, one in enumerate(objects)]
+    return [
+        (remote, folder / f"{place:06}" / _local_name(remote.address)) for place, remote in enumerate(objects)
+    ]
 
 
 def _local_name(address: Address) -> str:

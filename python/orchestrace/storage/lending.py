@@ -12,7 +12,7 @@ from .objects import RemoteObject
 _LENT: Final[dict[tuple[str, int, int], Path]] = {}
 
 
-def lent(one: RemoteObject) -> Path:
+def lent(remote: RemoteObject) -> Path:
     """A copy of an object as it was looked up.
 
     Raises
@@ -20,11 +20,11 @@ def lent(one: RemoteObject) -> Path:
     InputError
         It cannot be read.
     """
-    key = (one.url, one.size, one.version)
+    key = (remote.url, remote.size, remote.version)
     if key not in _LENT or not _LENT[key].is_file():
         folder = Path(tempfile.mkdtemp(prefix="orchestrace-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        ((_, path),) = targets = copies([one], folder)
+        ((_, path),) = targets = copies([remote], folder)
         fetch(targets)
         _LENT[key] = path
     return _LENT[key]

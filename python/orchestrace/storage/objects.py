@@ -41,7 +41,7 @@ class RemoteObject(NamedTuple):
 
 
 def described(address: Address, meta: Any) -> RemoteObject:
-    """An object from what the client says of it."""
+    """An object from the metadata that the client gives."""
     return RemoteObject(address, int(meta["size"]), meta["last_modified"], meta.get("e_tag"))
 
 
@@ -51,7 +51,7 @@ def look_up(address: Address, store: Any = None) -> RemoteObject | None:
     Raises
     ------
     InputError
-        It cannot be asked for.
+        It cannot be looked up.
     """
     import obstore
 
@@ -59,7 +59,7 @@ def look_up(address: Address, store: Any = None) -> RemoteObject | None:
     if not address.key:
         return None
 
-    def asked() -> RemoteObject:
+    def ask() -> RemoteObject:
         try:
             return described(address, obstore.head(store, address.key))
         except FileNotFoundError:
@@ -71,7 +71,7 @@ def look_up(address: Address, store: Any = None) -> RemoteObject | None:
             raise
 
     try:
-        return repeated(asked, address)
+        return repeated(ask, address)
     except Unlike:
         return None
 
@@ -93,11 +93,11 @@ def listed(address: Address, store: Any = None) -> list[RemoteObject]:
     store = open_store(address) if store is None else store
 
     def pages() -> list[RemoteObject]:
-        found = obstore.list(store, address.key or None, chunk_size=1000)
-        return [described(address.at(meta["path"]), meta) for page in found for meta in page]
+        listing = obstore.list(store, address.key or None, chunk_size=1000)
+        return [described(address.at(meta["path"]), meta) for page in listing for meta in page]
 
-    found = repeated(pages, address, doing="list")
-    return sorted(found, key=lambda one: one.address.key)
+    objects = repeated(pages, address, doing="list")
+    return sorted(objects, key=lambda remote: remote.address.key)
 
 
 def content(address: Address, store: Any = None) -> tuple[bytes, dict[str, Any]] | None:
@@ -112,7 +112,7 @@ def content(address: Address, store: Any = None) -> tuple[bytes, dict[str, Any]]
 
     store = open_store(address) if store is None else store
 
-    def whole() -> tuple[bytes, dict[str, Any]]:
+    def read() -> tuple[bytes, dict[str, Any]]:
         answer = obstore.get(store, address.key)
         data, meta = bytes(answer.bytes()), answer.meta
         if len(data) != meta["size"]:
@@ -120,13 +120,13 @@ def content(address: Address, store: Any = None) -> tuple[bytes, dict[str, Any]]
         return data, version_of(meta)
 
     try:
-        return repeated(whole, address)
+        return repeated(read, address)
     except Unlike:
         return None
 
 
 def version_of(meta: Any) -> dict[str, Any]:
-    """What a conditional write names the present content by."""
+    """The tag and version of an object, by which a conditional write names its content."""
     return {name: meta[name] for name in ("e_tag", "version") if meta.get(name) is not None}
 
 
@@ -145,9 +145,9 @@ def matching(address: Address, store: Any = None) -> list[RemoteObject]:
     """
     parts = address.key.split("/")
     plain_parts = [*_until_magic(parts)]
-    found = listed(address.at("/".join(plain_parts)), store)
+    objects = listed(address.at("/".join(plain_parts)), store)
     pattern = _pattern(parts)
-    return [one for one in found if pattern.fullmatch(one.address.key)]
+    return [remote for remote in objects if pattern.fullmatch(remote.address.key)]
 
 
 def _until_magic(parts: list[str]) -> Iterator[str]:
@@ -182,7 +182,7 @@ def _piece(piece: str) -> str:
     return f"(?!/)[^{inner[1:]}]" if inner.startswith("!") else f"(?!/)[{inner}]"
 
 
-def beginning(one: RemoteObject, size: int, store: Any = None) -> bytes:
+def beginning(remote: RemoteObject, size: int, store: Any = None) -> bytes:
     """The first bytes of an object.
 
     Raises
@@ -192,8 +192,10 @@ def beginning(one: RemoteObject, size: int, store: Any = None) -> bytes:
     """
     import obstore
 
-    if not one.size:
+    if not remote.size:
         return b""
-    store = open_store(one.address) if store is None else store
-    end = min(size, one.size)
-    return repeated(lambda: bytes(obstore.get_range(store, one.address.key, start=0, end=end)), one.address)
+    store = open_store(remote.address) if store is None else store
+    end = min(size, remote.size)
+    return repeated(
+        lambda: bytes(obstore.get_range(store, remote.address.key, start=0, end=end)), remote.address
+    )

@@ -87,7 +87,7 @@ def open_store(address: Address) -> Any:
 
 
 def _profile() -> dict[str, Any]:
-    """What the files of the AWS tools say, where the environment does not say it; boto3 reads them."""
+    """Credentials from the files of the AWS tools, which boto3 reads, unless the environment has them."""
     if os.environ.get("AWS_ACCESS_KEY_ID") or os.environ.get("AWS_SKIP_SIGNATURE"):
         return {}
     files = [
@@ -117,18 +117,18 @@ def is_passing(error: Exception) -> bool:
 
 
 def _status(error: Exception) -> int | None:
-    found = re.search(r"status code: (\d{3})", str(error))
-    return int(found[1]) if found else None
+    match = re.search(r"status code: (\d{3})", str(error))
+    return int(match[1]) if match else None
 
 
 def refusal(address: Address, error: Exception, doing: str = "read") -> InputError:
-    """What is wrong and what can be done, in one line; nothing is quoted but the kind of the error."""
+    """The fault and its cure in one line, without the text of the error, which may hold secrets."""
     kind, text, status = type(error).__name__, str(error), _status(error)
     url, place = plain(address.url), plain(f"{address.scheme}://{address.place}")
-    what = {"az": "container"}.get(address.scheme, "bucket")
+    container = {"az": "container"}.get(address.scheme, "bucket")
     names = _CREDENTIALS.get(address.scheme, "the signature of the address")
     if "NoSuchBucket" in text or "ContainerNotFound" in text:
-        return InputError(f"'{url}': there is no {what} '{place}': create it first, or correct its name")
+        return InputError(f"'{url}': there is no {container} '{place}': create it first, or correct its name")
     if isinstance(error, FileNotFoundError):
         return Unlike(f"no such object: '{url}'; correct the key (names are case-sensitive)")
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or status in (401, 403):

@@ -33,27 +33,27 @@ def upload(files: Sequence[tuple[Path, Address]], store: Any) -> list[str | None
     """
     import obstore
 
-    def one(file: tuple[Path, Address]) -> str | None:
+    def upload_file(file: tuple[Path, Address]) -> str | None:
         path, address = file
 
         def write() -> str | None:
             try:
-                made = obstore.put(store, address.key, path, chunk_size=PART, max_concurrency=2)
+                answer = obstore.put(store, address.key, path, chunk_size=PART, max_concurrency=2)
             except FileNotFoundError as error:
                 if "NoSuchUpload" not in str(error):
                     raise
                 # The answer to the last request was lost, and its repetition finds no upload to complete.
                 raise Short from None
-            tag: str | None = made["e_tag"]
+            tag: str | None = answer["e_tag"]
             return tag
 
         return repeated(write, address, doing="write")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(one, files))
+        return list(pool.map(upload_file, files))
 
 
-def replace(address: Address, data: bytes, known: dict[str, Any] | None, store: Any) -> dict[str, Any]:
+def replace(address: Address, data: bytes, version: dict[str, Any] | None, store: Any) -> dict[str, Any]:
     """Write a small object in place of the version that is known, or where none is; its new version.
 
     An answer may be lost after the object was written. So if the condition fails, and what is there is what
@@ -70,13 +70,13 @@ def replace(address: Address, data: bytes, known: dict[str, Any] | None, store: 
     from obstore.exceptions import AlreadyExistsError, PreconditionError
 
     def put() -> dict[str, Any]:
-        mode = "create" if known is None else known
+        mode = "create" if version is None else version
         try:
             return version_of(obstore.put(store, address.key, data, mode=mode, use_multipart=False))
         except (AlreadyExistsError, PreconditionError):
-            there = content(address, store)
-            if there is not None and there[0] == data:
-                return there[1]
+            current = content(address, store)
+            if current is not None and current[0] == data:
+                return current[1]
             raise Overtaken(f"'{address.url}' was written by another process in the meantime") from None
 
     return repeated(put, address, doing="write")
