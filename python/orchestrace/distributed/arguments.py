@@ -15,14 +15,14 @@ from ..interventions import content, timing
 from ..interventions.composition import Composable, Together
 
 KINDS: Final[dict[str, type[Any]]] = {
-    one.__name__: one
-    for one in (
+    kind.__name__: kind
+    for kind in (
         *(content.Drop, content.SetValue, content.Truncate, content.AggregateBy),
         *(timing.Concurrency, timing.SpeedUp, timing.CapStragglers, timing.Remove),
         *(timing.Merge, timing.Split, timing.Serialize, Together),
     )
 }
-_TUPLE, _MADE, _MAP = "$tuple", "$intervention", "$map"
+_TUPLE, _INTERVENTION, _MAP = "$tuple", "$intervention", "$map"
 
 
 def text_of(arguments: Arguments) -> str:
@@ -33,7 +33,7 @@ def text_of(arguments: Arguments) -> str:
     ParameterError
         A value is none that a file can hold.
     """
-    positional = [_plain(one, f"argument {at + 1}") for at, one in enumerate(arguments.positional)]
+    positional = [_plain(item, f"argument {at + 1}") for at, item in enumerate(arguments.positional)]
     named = {name: _plain(arguments.named[name], name) for name in sorted(arguments.named)}
     return json.dumps({"positional": positional, "named": named})
 
@@ -42,8 +42,8 @@ def arguments_of(text: str) -> Arguments:
     """The arguments that `text_of` wrote."""
     value = json.loads(text)
     return Arguments(
-        tuple(_made(one) for one in value["positional"]),
-        {name: _made(one) for name, one in value["named"].items()},
+        tuple(_parsed(item) for item in value["positional"]),
+        {name: _parsed(item) for name, item in value["named"].items()},
     )
 
 
@@ -55,20 +55,20 @@ def _plain(value: Any, where: str) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Composable) and type(value) is KINDS.get(type(value).__name__):
-        own = {name: _plain(one, where) for name, one in vars(value).items()}
-        return {_MADE: type(value).__name__, **own}
+        members = {name: _plain(item, where) for name, item in vars(value).items()}
+        return {_INTERVENTION: type(value).__name__, **members}
     if isinstance(value, Mapping):
         if all(isinstance(key, str) and not key.startswith("$") for key in value):
-            return {key: _plain(one, where) for key, one in value.items()}
-        return {_MAP: [[_plain(key, where), _plain(one, where)] for key, one in value.items()]}
+            return {key: _plain(item, where) for key, item in value.items()}
+        return {_MAP: [[_plain(key, where), _plain(item, where)] for key, item in value.items()]}
     if isinstance(value, tuple):
-        return {_TUPLE: [_plain(one, where) for one in value]}
+        return {_TUPLE: [_plain(item, where) for item in value]}
     if isinstance(value, set | frozenset):
-        return sorted((_plain(one, where) for one in value), key=repr)
+        return sorted((_plain(item, where) for item in value), key=repr)
     if isinstance(value, pl.DataFrame | pl.LazyFrame | pl.Expr) or callable(value):
         raise _refused(value, where)
     if isinstance(value, Iterable):
-        return [_plain(one, where) for one in value]
+        return [_plain(item, where) for item in value]
     raise _refused(value, where)
 
 
@@ -79,15 +79,17 @@ def _refused(value: object, where: str) -> ParameterError:
     )
 
 
-def _made(value: Any) -> Any:
+def _parsed(value: Any) -> Any:
     if isinstance(value, list):
-        return [_made(one) for one in value]
+        return [_parsed(item) for item in value]
     if not isinstance(value, dict):
         return value
     if _TUPLE in value:
-        return tuple(_made(one) for one in value[_TUPLE])
+        return tuple(_parsed(item) for item in value[_TUPLE])
     if _MAP in value:
-        return {_made(key): _made(one) for key, one in value[_MAP]}
-    if _MADE in value:
-        return KINDS[value[_MADE]](**{name: _made(one) for name, one in value.items() if name != _MADE})
-    return {key: _made(one) for key, one in value.items()}
+        return {_parsed(key): _parsed(item) for key, item in value[_MAP]}
+    if _INTERVENTION in value:
+        return KINDS[value[_INTERVENTION]](
+            **{name: _parsed(item) for name, item in value.items() if name != _INTERVENTION}
+        )
+    return {key: _parsed(item) for key, item in value.items()}

@@ -21,7 +21,7 @@ from .worker_processes import Processes, fitting_workers
 
 
 class Tasks(Protocol):
-    """What runs tasks and gives their results as they are ready."""
+    """A runner of tasks, which gives their results as they are ready."""
 
     def results(self, tasks: list[Task]) -> Iterator[TaskResult]:
         """Run the tasks."""
@@ -100,13 +100,13 @@ def run(
     20
     """
     crew = Crew(engine, workers, threads, retries, address)
-    known = plan_of(plan)
-    judge_plan(known)
-    place = None if corpus is None else _whole(corpus_place(corpus))
-    return crew.results(known, corpus=place, progress=progress)
+    loaded = plan_of(plan)
+    judge_plan(loaded)
+    place = None if corpus is None else _absolute(corpus_place(corpus))
+    return crew.results(loaded, corpus=place, progress=progress)
 
 
-def _whole(place: str) -> str:
+def _absolute(place: str) -> str:
     """An address, or the full path of a folder: workers may have another current folder."""
     return place if is_address(place) else os.path.abspath(place)
 
@@ -134,25 +134,25 @@ class Crew:
         only: frozenset[int] | None = None,
     ) -> list[TaskResult]:
         """The results of all tasks of a plan, or of some; those whose parts are not there are run."""
-        asked = [task for task in plan.tasks if only is None or task.number in only]
-        known = {part.task: part.result for part in map(part_of, asked) if part.result is not None}
-        todo = [task for task in asked if task.number not in known]
+        wanted = [task for task in plan.tasks if only is None or task.number in only]
+        results = {part.task: part.result for part in map(part_of, wanted) if part.result is not None}
+        todo = [task for task in wanted if task.number not in results]
         todo.sort(key=lambda task: -task.events)
         with reporting(progress, "running tasks") as callback:
             if callback is not None:
-                callback(len(known), len(asked))
+                callback(len(results), len(wanted))
             if todo:
                 with closing(self._tasks(plan, corpus)) as tasks:
                     for result in tasks.results(todo):
-                        known[result.task] = result
+                        results[result.task] = result
                         if callback is not None:
-                            callback(len(known), len(asked))
+                            callback(len(results), len(wanted))
         clear_parts(Path(plan.folder))
-        return [known[task.number] for task in asked]
+        return [results[task.number] for task in wanted]
 
     @contextmanager
     def joined(self, budget: int) -> Iterator[None]:
-        """One connection to the cluster for several plans of a budget; of processes nothing is shared."""
+        """One connection to the cluster for several plans of a budget; processes share nothing."""
         if self.engine != "ray":
             yield
             return

@@ -27,7 +27,7 @@ State = Literal["done", "missing", "damaged"]
 
 
 class Part(NamedTuple):
-    """What became of a task, from its folder."""
+    """The state of a task, from its folder."""
 
     task: int
     state: State
@@ -40,7 +40,7 @@ def part_file(number: int) -> str:
     return f"{PARTS}/{number:06}.parquet"
 
 
-def corpus_place(given: str | os.PathLike[str]) -> str:
+def corpus_place(corpus: str | os.PathLike[str]) -> str:
     """A folder or an address of a corpus, as a caller names it.
 
     Raises
@@ -48,8 +48,8 @@ def corpus_place(given: str | os.PathLike[str]) -> str:
     ParameterError
         It is neither.
     """
-    path_of(given)  # judges it, but would take a slash from an address
-    return expanded(given)
+    path_of(corpus)  # judges it, but would take a slash from an address
+    return expanded(corpus)
 
 
 def manifest_digest(corpus: str) -> str:
@@ -66,9 +66,9 @@ def manifest_digest(corpus: str) -> str:
 def _manifest(corpus: str) -> bytes:
     if is_address(corpus):
         home = Home(address_of(corpus))
-        if (found := home.manifest()) is None:
+        if (content := home.manifest()) is None:
             raise InputError(f"no corpus in '{home.url}': it has no {MANIFEST}")
-        return found
+        return content
     path = Path(corpus) / MANIFEST
     try:
         return path.read_bytes()
@@ -129,7 +129,7 @@ def load_plan(folder: str | os.PathLike[str]) -> Plan:
     return parsed_plan(text, str(path), str(place))
 
 
-def plan_of(given: object) -> Plan:
+def plan_of(plan: object) -> Plan:
     """The plan itself, or that of a folder.
 
     Raises
@@ -137,33 +137,33 @@ def plan_of(given: object) -> Plan:
     ParameterError
         It is neither.
     """
-    if isinstance(given, Plan):
-        return given
-    if isinstance(given, str | os.PathLike):
-        return load_plan(given)
+    if isinstance(plan, Plan):
+        return plan
+    if isinstance(plan, str | os.PathLike):
+        return load_plan(plan)
     raise ParameterError(
-        f"plan is of type {type(given).__name__}, expected what distributed.plan returns, or its folder"
+        f"plan is of type {type(plan).__name__}, expected what distributed.plan returns, or its folder"
     )
 
 
 def save_result(result: TaskResult) -> None:
-    """Write what a task gave beside its part."""
+    """Write the record of a task beside its part."""
     with published_file(_record(Path(result.folder), result.task), overwrite=True) as file:
         file.write(result.text().encode() + b"\n")
 
 
 def part_of(task: Task) -> Part:
-    """What became of a task: its record is read, and its part compared with it."""
+    """The state of a task: its record is read, and its part compared with it."""
     folder = Path(task.folder)
     try:
-        found = parsed_result(_record(folder, task.number).read_text(encoding="utf-8"))
+        result = parsed_result(_record(folder, task.number).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Part(task.number, "missing", "it has no part", None)
     except (OSError, UnicodeDecodeError):
-        found = None
-    if found is None:
+        result = None
+    if result is None:
         return Part(task.number, "damaged", "its record cannot be read", None)
-    return checked(task, found)
+    return checked(task, result)
 
 
 def checked(task: Task, result: TaskResult) -> Part:
@@ -195,12 +195,12 @@ def checked(task: Task, result: TaskResult) -> Part:
 
 
 def parts_of_plan(plan: Plan) -> list[Part]:
-    """What became of every task."""
+    """The state of every task."""
     return [part_of(task) for task in plan.tasks]
 
 
 def clear_parts(folder: Path) -> None:
-    """Remove what killed tasks had begun to write."""
+    """Remove files that killed tasks left unfinished."""
     clear_temporary(folder / PARTS)
     for path in (folder / CORPORA).glob(".*.tmp"):
         shutil.rmtree(path, ignore_errors=True)

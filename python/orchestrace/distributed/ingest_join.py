@@ -26,7 +26,7 @@ from ..disk.shards import (
     translate_write_errors,
 )
 from .ingest_plan import Settings, input_of, settings_of
-from .ingest_task import begun, check_unchanged, corpus_folder, read_inputs, sound, told_inputs
+from .ingest_task import begun, check_unchanged, corpus_folder, read_inputs, sound, table_of_inputs
 from .tasks import Plan, Task
 
 
@@ -48,20 +48,20 @@ def joined(plan: Plan) -> pl.DataFrame:
         manifest = load(out)
         if manifest is None:
             manifest = begun(out, settings, inputs)
-        _check_same(out, manifest, [one.path for one in inputs])
-        if manifest.complete and all(one.done for one in manifest.inputs):
-            return told_inputs(manifest.inputs)
+        _check_same(out, manifest, [entry.path for entry in inputs])
+        if manifest.complete and all(entry.done for entry in manifest.inputs):
+            return table_of_inputs(manifest.inputs)
         with translate_write_errors(out):
             clear_leftovers(out, manifest)
         for task in plan.tasks:
             _join(out, manifest, settings, task)
         read_inputs(out, manifest, settings, [], None)  # nothing is left to read: merges
         warn_of_skipped([lossy_counts(current_side(out, manifest, "record_counts"))])
-    return told_inputs(manifest.inputs)
+    return table_of_inputs(manifest.inputs)
 
 
 def _check_same(out: Path, manifest: Manifest, paths: list[str]) -> None:
-    if [one.path for one in manifest.inputs] != paths:
+    if [entry.path for entry in manifest.inputs] != paths:
         raise ParameterError(
             f"the corpus in '{out}' has other inputs than the plan: move it away, or plan with another out="
         )
@@ -72,88 +72,96 @@ def _join(out: Path, manifest: Manifest, settings: Settings, task: Task) -> None
     if all(manifest.inputs[number].done for number in numbers):
         return
     folder = corpus_folder(task)
-    own = sound(folder)
-    if own is None:
+    source = sound(folder)
+    if source is None:
         raise InputError(
             f"the corpus of task {task.number} in '{folder}' is gone or damaged; make it again:"
             f" orchestrace run-task {task.folder} {task.number} --again"
         )
     partly = any(manifest.inputs[number].records or manifest.inputs[number].done for number in numbers)
-    if partly or _meets(out, manifest, folder, own):
+    if partly or _meets(out, manifest, folder, source):
         planned = [input_of(piece) for piece, _ in task.pieces]
         check_unchanged(planned)
-        read_inputs(out, manifest, settings, [one.path for one in planned], None)
+        read_inputs(out, manifest, settings, [entry.path for entry in planned], None)
     else:
         with translate_write_errors(out):
-            _append(out, manifest, folder, own, numbers)
+            _append(out, manifest, folder, source, numbers)
 
 
-def _meets(out: Path, manifest: Manifest, folder: Path, own: Manifest) -> bool:
+def _meets(out: Path, manifest: Manifest, folder: Path, source: Manifest) -> bool:
     """Whether a trace has the id of one that is there, or a finding the number of another trace."""
     if not manifest.next_trace:
         return False
-    there = scan_index(out, manifest, manifest.index).select("id")
-    ours = scan_index(folder, own, own.index).select("id")
-    if ours.join(there, on="id", how="semi").head(1).collect(engine="streaming").height:
+    ids = scan_index(out, manifest, manifest.index).select("id")
+    source_ids = scan_index(folder, source, source.index).select("id")
+    if source_ids.join(ids, on="id", how="semi").head(1).collect(engine="streaming").height:
         return True
-    parts = [(name, part) for name, of in own.parts.items() for part in of]
-    findings = scan(folder, own, "findings", parts, present_schema(folder, own, "findings", parts))
+    parts = [(name, part) for name, of in source.parts.items() for part in of]
+    findings = scan(folder, source, "findings", parts, present_schema(folder, source, "findings", parts))
     reused = findings.filter(pl.col("code").cast(pl.String) == "trace.id_reused")
     return bool(reused.select("trace").head(1).collect().height)
 
 
-def _append(out: Path, manifest: Manifest, folder: Path, own: Manifest, numbers: list[int]) -> None:
-    """Append a corpus: one step, of which a crash leaves all or nothing."""
+def _append(out: Path, manifest: Manifest, folder: Path, source: Manifest, numbers: list[int]) -> None:
+    """Append a corpus in one step: a crash leaves all of it or nothing."""
     shard, first = manifest.next_shard, manifest.next_trace
     places = list(range(len(numbers)))
     with staging(out) as files:
-        for partition, parts in sorted(own.parts.items()):
+        for partition, parts in sorted(source.parts.items()):
             for at, part in enumerate(parts):
                 frames = (
-                    (table, _moved(folder, own, table, partition, part, first)) for table in PARTITIONED
+                    (table, _moved(folder, source, table, partition, part, first)) for table in PARTITIONED
                 )
-                made = stage(files, partition, f"{shard:06}-{at:03}", shard, frames)
-                manifest.parts.setdefault(partition, []).append(made)
+                appended = stage(files, partition, f"{shard:06}-{at:03}", shard, frames)
+                manifest.parts.setdefault(partition, []).append(appended)
         for table in SIDE:
-            frame = current_side(folder, own, table).collect(engine="streaming")
+            frame = current_side(folder, source, table).collect(engine="streaming")
             if table == "index":
-                known = pl.col("input").replace(places, numbers)
+                input_numbers = pl.col("input").replace(places, numbers)
                 frame = frame.with_columns(
-                    trace=pl.col("trace") + first, input=known, shard=pl.lit(shard, pl.UInt32)
+                    trace=pl.col("trace") + first, input=input_numbers, shard=pl.lit(shard, pl.UInt32)
                 )
             if frame.height:
                 manifest.side(table).append(stage_side(files, table, f"{shard:06}", shard, frame))
-        for number, one in zip(numbers, own.inputs, strict=True):
-            one.since = 0
-            manifest.inputs[number] = one
-        if own.gathering is not None:
-            gathered = own.gathering
+        for number, entry in zip(numbers, source.inputs, strict=True):
+            entry.since = 0
+            manifest.inputs[number] = entry
+        if source.gathering is not None:
+            gathered = source.gathering
             manifest.gathering = Gathering(
                 [numbers[at] for at in gathered.inputs], 0, gathered.taken, gathered.done
             )
-        manifest.mapping_counts = _counted(manifest.mapping_counts, own.mapping_counts)
-        manifest.next_shard, manifest.next_trace = shard + 1, first + own.next_trace
+        manifest.mapping_counts = _counted(manifest.mapping_counts, source.mapping_counts)
+        manifest.next_shard, manifest.next_trace = shard + 1, first + source.next_trace
         manifest.complete = False
         files.publish()
         manifest.save(out)
 
 
-def _moved(folder: Path, own: Manifest, table: str, partition: str, part: Part, first: int) -> pl.DataFrame:
+def _moved(
+    folder: Path, source: Manifest, table: str, partition: str, part: Part, first: int
+) -> pl.DataFrame:
     """A table of a part, its traces numbered on."""
     named = [(partition, part)]
-    frame = scan(folder, own, table, named, present_schema(folder, own, table, named))
+    frame = scan(folder, source, table, named, present_schema(folder, source, table, named))
     if table != "labels":
         frame = frame.with_columns(pl.col("trace") + first)
     return frame.collect(engine="streaming")
 
 
 def _counted(before: list[KeyCount], more: list[KeyCount]) -> list[KeyCount]:
-    """What the keys of the mapping found in both."""
+    """The counts of both for each key of the mapping."""
     if not before:
         return more
-    found = {(one.key, one.pointer): one for one in more}
+    by_key = {(count.key, count.pointer): count for count in more}
     return [
-        KeyCount(one.key, one.pointer, one.matched + other.matched, one.of + other.of, one.type or other.type)
-        for one in before
-        if (other := found[one.key, one.pointer])
+        KeyCount(
+            count.key,
+            count.pointer,
+            count.matched + other.matched,
+            count.of + other.of,
+            count.type or other.type,
+        )
+        for count in before
+        if (other := by_key[count.key, count.pointer])
     ]

@@ -31,7 +31,7 @@ INGEST: Final = "ingest"
 _TASK_BYTES: Final = 256 << 20
 """Recordings of a task, where the caller does not say how many tasks there are."""
 _MOST: Final = 2**63 - 1
-_OWN: Final = ("out", "memory", "group", "partitions")
+_OF_CORPUS: Final = ("out", "memory", "group", "partitions")
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Settings:
 
 def settings_of(call: Call) -> Settings:
     """The settings of a planned ingest."""
-    told = json.loads(call.asked)
-    mapping = told["mapping"]
-    return Settings(**{**told, "mapping": None if mapping is None else tuple(mapping)})
+    values = json.loads(call.asked)
+    mapping = values["mapping"]
+    return Settings(**{**values, "mapping": None if mapping is None else tuple(mapping)})
 
 
 def check_settings(call: Call, field: Field, pieces: Iterable[str]) -> None:
@@ -79,11 +79,11 @@ def check_settings(call: Call, field: Field, pieces: Iterable[str]) -> None:
     for piece in pieces:
         _check_input(Field(field.place, "tasks.pieces", piece))
     settings = settings_of(call)
-    own = {"out": call.corpus, "partitions": settings.partitions, "group": settings.key}
+    of_corpus = {"out": call.corpus, "partitions": settings.partitions, "group": settings.key}
     if is_address(call.corpus) or not os.path.isabs(call.corpus):
         raise fields["corpus"].refused("the full path of a folder")
     try:
-        same = arguments_of(call.arguments) == Arguments((), {**settings.options, **own})
+        same = arguments_of(call.arguments) == Arguments((), {**settings.options, **of_corpus})
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         same = False
     if not same:
@@ -95,14 +95,14 @@ def _check_reading(call: Call, field: Field) -> None:
         value = json.loads(field.text())
     except (ValueError, RecursionError):
         raise field.refused("settings of an ingest as JSON") from None
-    known = tuple(Settings.__annotations__)
-    fields = Field(field.place, field.name, value).fields(known)
-    key = [one.text() for one in fields["key"].items()]
+    names = tuple(Settings.__annotations__)
+    fields = Field(field.place, field.name, value).fields(names)
+    key = [item.text() for item in fields["key"].items()]
     count = fields["partitions"].number(1)
     if fields["memory"].number() != call.memory:
         raise fields["memory"].refused(f"{call.memory:,}, the memory of the call")
     if fields["mapping"].value is not None:
-        _ = [one.text() for one in fields["mapping"].items(2)]
+        _ = [item.text() for item in fields["mapping"].items(2)]
     options = fields["options"]
     if not isinstance(options.value, dict) or "mapping" in options.value:
         raise options.refused("options of reading")
@@ -143,10 +143,10 @@ def check_no_place(corpus: object) -> None:
         raise ParameterError("corpus= is of plans on a corpus, and this plan makes one: leave it out")
 
 
-def piece_of(one: Input) -> str:
-    """An input as the piece of a task: as the tables name it, its path, and what it was when it was
+def piece_of(entry: Input) -> str:
+    """An input as the piece of a task: its name in the tables, its path, and its size and time when it was
     planned."""
-    return json.dumps([one.name, one.path, one.size, one.mtime_ns])
+    return json.dumps([entry.name, entry.path, entry.size, entry.mtime_ns])
 
 
 def input_of(piece: str) -> Input:
@@ -159,7 +159,7 @@ def planned_ingest(
     source: Source | Iterable[Source],
     folder: str | os.PathLike[str],
     tasks: int | None,
-    given: dict[str, Any],
+    options: dict[str, Any],
 ) -> Plan:
     """The plan of an ingest, in its folder.
 
@@ -170,39 +170,39 @@ def planned_ingest(
     InputError
         Nothing matches, or an input cannot be read.
     """
-    out = _out(given)
-    checks_of(ingest).judge((), given)
-    partitions = given.get("partitions")
-    reading = {name: value for name, value in given.items() if name not in _OWN}
+    out = _out(options)
+    checks_of(ingest).judge((), options)
+    partitions = options.get("partitions")
+    reading = {name: value for name, value in options.items() if name not in _OF_CORPUS}
     for name in ("on_error", "max_errors", "max_error_ratio", "resume", "threads", "progress"):
         if name in reading:
             raise ParameterError(
                 f"{name} is not an option of a planned ingest, which always quarantines rejected records"
             )
-    room = memory_bytes(given.get("memory", "2GiB"))
+    room = memory_bytes(options.get("memory", "2GiB"))
     checked = checked_options(cast(ReadOptions, reading))
     mapping = checked.get("mapping")
     plain = {name: value for name, value in reading.items() if name not in ("mapping", "fields")}
     plain |= {"fields": checked["fields"], "reward_scores": checked["reward_scores"]}
     plain = arguments_of(text_of(Arguments((), plain))).named  # values that a file can hold
     named, _ = named_files(source, out, None)
-    names = [one for one in named if isinstance(one, str)]
+    names = [file for file in named if isinstance(file, str)]
     if len(names) < len(named):
         raise ParameterError("a planned ingest reads files, and a source is in object storage: use ot.ingest")
-    key = group_key(given.get("group")) or ["group_id"]
+    key = group_key(options.get("group")) or ["group_id"]
     with opened_inputs([]) as files:
         inputs = _inputs(names, files)
         count = partitions or fitting_partitions(names, files, room)
     settings = Settings(count, key, room, plain, mapping)
     _core.Partition(_core.read([]), key, count)  # judges the names of columns
-    found = _core.formats([(one.path, one.name) for one in inputs], **settings.reading(out))
-    spread = [number for number, (_, gathered) in enumerate(found) if gathered]
-    asked = text_of(Arguments((), {**plain, "out": os.fspath(out), "partitions": count, "group": key}))
+    formats = _core.formats([(entry.path, entry.name) for entry in inputs], **settings.reading(out))
+    spread = [number for number, (_, gathered) in enumerate(formats) if gathered]
+    arguments = text_of(Arguments((), {**plain, "out": os.fspath(out), "partitions": count, "group": key}))
     call = Call(
         engine=_core.VERSION,
         schema=_core.SCHEMA_VERSION,
         verb=INGEST,
-        arguments=asked,
+        arguments=arguments,
         asked=settings.text(),
         modules=(),
         corpus=os.fspath(out),
@@ -211,13 +211,13 @@ def planned_ingest(
         verify=True,
         channels=(),
     )
-    made = planned(call, _divided(inputs, spread, tasks), os.path.abspath(path_of(folder)))
-    save_plan(made)
-    return made
+    plan = planned(call, _divided(inputs, spread, tasks), os.path.abspath(path_of(folder)))
+    save_plan(plan)
+    return plan
 
 
-def _out(given: dict[str, Any]) -> Path:
-    out = given.get("out")
+def _out(options: dict[str, Any]) -> Path:
+    out = options.get("out")
     if not isinstance(out, str | os.PathLike):
         raise ParameterError("a planned ingest needs out=, the folder of the corpus that the reduction makes")
     if is_address(expanded(out)):
@@ -225,9 +225,9 @@ def _out(given: dict[str, Any]) -> Path:
     place = Path(os.path.abspath(expanded(out)))
     if place.exists() and not place.is_dir():
         raise ParameterError(f"out='{place}' is a file, expected a folder")
-    if place.is_dir() and (there := strangers(place, None)):
+    if place.is_dir() and (names := strangers(place, None)):
         raise ParameterError(
-            f"out='{place}' has '{there[0]}' in it, and a planned ingest makes a new corpus: choose another"
+            f"out='{place}' has '{names[0]}' in it, and a planned ingest makes a new corpus: choose another"
             " folder, or add to the corpus with ot.ingest"
         )
     return place
@@ -236,12 +236,12 @@ def _out(given: dict[str, Any]) -> Path:
 def _inputs(names: list[str], files: InputFiles) -> list[Input]:
     """Inputs of a new corpus, numbered and named as `ingest` does."""
     taken: set[str] = set()
-    made = []
+    inputs = []
     for name in names:
         path = files.identity(name)
-        made.append(Input(unique_name(name, path, taken), path, *files.content(name)))
-        taken.add(made[-1].name)
-    return made
+        inputs.append(Input(unique_name(name, path, taken), path, *files.content(name)))
+        taken.add(inputs[-1].name)
+    return inputs
 
 
 def _divided(inputs: list[Input], spread: list[int], tasks: int | None) -> list[Divided]:

@@ -27,7 +27,7 @@ def corpus_folder(task: Task) -> Path:
 
 
 def ingested(task: Task, threads: int | None, *, again: bool) -> pl.DataFrame:
-    """Have the corpus of a task; what became of its inputs, the same whoever made it.
+    """Make the corpus of a task if it is not there; a row per input, the same whoever made it.
 
     Raises
     ------
@@ -39,17 +39,17 @@ def ingested(task: Task, threads: int | None, *, again: bool) -> pl.DataFrame:
         _remove(target)
     manifest = sound(target)
     if manifest is None:
-        made = temporary(target, new_key())
+        aside = temporary(target, new_key())
         try:
-            made.mkdir(parents=True)
+            aside.mkdir(parents=True)
         except OSError as error:
-            raise InputError(refusal(made, error)) from error
+            raise InputError(refusal(aside, error)) from error
         try:
-            manifest = _corpus(task, settings_of(task.call), made, threads)
-            manifest = _published(made, target, manifest)
+            manifest = _corpus(task, settings_of(task.call), aside, threads)
+            manifest = _published(aside, target, manifest)
         finally:
-            shutil.rmtree(made, ignore_errors=True)
-    return told_inputs(manifest.inputs)
+            shutil.rmtree(aside, ignore_errors=True)
+    return table_of_inputs(manifest.inputs)
 
 
 def sound(folder: Path) -> Manifest | None:
@@ -84,15 +84,15 @@ def read_inputs(
         IngestWork(folder, manifest, settings.memory, threads, options, budget, None, files, False).run(paths)
 
 
-def told_inputs(inputs: list[Input]) -> pl.DataFrame:
+def table_of_inputs(inputs: list[Input]) -> pl.DataFrame:
     """A row per input: what it is, and what became of its records."""
     names = ("input", "importer", "size", "records", "used", "ignored", "duplicate", "quarantined")
     rows = [
         (
-            *(one.name, one.importer, one.size, one.records, one.used),
-            *(one.ignored, one.duplicates, one.quarantined),
+            *(entry.name, entry.importer, entry.size, entry.records, entry.used),
+            *(entry.ignored, entry.duplicates, entry.quarantined),
         )
-        for one in inputs
+        for entry in inputs
     ]
     texts = dict.fromkeys(names[:2], pl.String)
     return pl.DataFrame(rows, schema={name: texts.get(name, pl.Int64) for name in names}, orient="row")
@@ -107,11 +107,11 @@ def check_unchanged(planned: list[Input]) -> None:
         Names the first.
     """
     with opened_inputs([]) as files:
-        for one in planned:
-            if not files.is_as_read(one):
-                what = "has changed since" if files.is_there(one.path) else "is gone, and was there when"
+        for entry in planned:
+            if not files.is_as_read(entry):
+                change = "has changed since" if files.is_there(entry.path) else "is gone, and was there when"
                 raise InputError(
-                    f"{one.path}: the file {what} the ingest was planned: plan again, in another folder"
+                    f"{entry.path}: the file {change} the ingest was planned: plan again, in another folder"
                 )
 
 
@@ -119,29 +119,29 @@ def _corpus(task: Task, settings: Settings, folder: Path, threads: int | None) -
     planned = [input_of(piece) for piece, _ in task.pieces]
     check_unchanged(planned)
     manifest = begun(folder, settings, [input_of(piece) for piece, _ in task.pieces])
-    read_inputs(folder, manifest, settings, [one.path for one in planned], threads)
+    read_inputs(folder, manifest, settings, [entry.path for entry in planned], threads)
     check_unchanged(planned)
     return manifest
 
 
-def _published(made: Path, target: Path, manifest: Manifest) -> Manifest:
-    """Give a corpus its name; of two that were made at once the first one stays."""
+def _published(aside: Path, target: Path, manifest: Manifest) -> Manifest:
+    """Give a corpus its name. If two were made at the same time, the first one stays."""
     for _ in range(2):
         try:
-            os.rename(made, target)
+            os.rename(aside, target)
             sync_folder(target.parent)
             return manifest
         except OSError as error:
             if not target.is_dir():
                 raise InputError(refusal(target, error)) from error
-        if (there := sound(target)) is not None:
-            return there
+        if (present := sound(target)) is not None:
+            return present
         _remove(target)
     raise InputError(f"cannot put a corpus in place of '{target}': remove it, and run the task again")
 
 
 def _remove(folder: Path) -> None:
-    """Remove a corpus at once: nobody finds half of it."""
+    """Remove a corpus in one step, so that nobody finds half of it."""
     aside = temporary(folder, new_key())
     with suppress(OSError):
         os.rename(folder, aside)

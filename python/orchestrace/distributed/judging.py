@@ -82,13 +82,13 @@ def judge_division(task: Task, corpus: PartitionedCorpus) -> None:
 
 
 def absent_piece(task: Task, partition: str, number: int) -> SchemaError:
-    """What is wrong with a task of a piece that the corpus does not have."""
-    what = f"has piece {number:,} of partition {briefly(partition)}, which the corpus does not have"
-    return _refused(_place(task.folder), f"tasks[{task.number}].pieces", what)
+    """The error for a task with a piece that the corpus does not have."""
+    fault = f"has piece {number:,} of partition {briefly(partition)}, which the corpus does not have"
+    return _refused(_place(task.folder), f"tasks[{task.number}].pieces", fault)
 
 
 def refused_here(task: Task, error: ParameterError) -> ParameterError:
-    """What a verb says of the arguments of a task, and where these stand."""
+    """The error of a verb about the arguments of a task, with the place of these arguments."""
     return ParameterError(f"{plain(_place(task.folder))}: call.asked: {error}")
 
 
@@ -104,13 +104,13 @@ def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: b
     except ParameterError:
         raise Field(place, "call.verb", call.verb).refused("a verb of distributed.verbs()") from None
     division = division_of(verb)
-    given, asked = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
-    _check_asked(call, place, division.narrowed, given, asked)
-    _check_modules(call, place, division, given.by_name(verb.function).get("method"), given)
+    arguments, handed = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
+    _check_asked(call, place, division.narrowed, arguments, handed)
+    _check_modules(call, place, division, arguments.by_name(verb.function).get("method"), arguments)
     several = Pieces(lambda: len(pieces) > 1, is_filtered, lambda: "this plan divides them")
     try:
-        division.check(given, several)
-        division.order(given)
+        division.check(arguments, several)
+        division.order(arguments)
     except OrchestraceError as error:
         raise _refused(place, "call.arguments", f"is not what '{call.verb}' takes ({error})") from None
     except (AttributeError, TypeError, ValueError):
@@ -132,45 +132,45 @@ def _arguments(call: Call, place: str, name: str, verb: Verb) -> Arguments:
     text = vars(call)[name]
     field = f"call.{name}"
     try:
-        found = arguments_of(text)
-        is_plain = text_of(found) == text
+        arguments = arguments_of(text)
+        is_plain = text_of(arguments) == text
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OrchestraceError):
         is_plain = False
     if not is_plain:
         raise Field(place, field, text).refused("arguments as distributed.plan writes them")
-    if running := [one for one in RUNNING if one in found.named]:
+    if running := [option for option in RUNNING if option in arguments.named]:
         raise _refused(place, field, f"names '{running[0]}', which no plan decides")
     try:
-        found.by_name(verb.function)
+        arguments.by_name(verb.function)
     except ParameterError as error:
         raise _refused(place, field, f"is not what '{call.verb}' takes ({error})") from None
-    return found
+    return arguments
 
 
 def _check_asked(
-    call: Call, place: str, narrowed: tuple[str, ...], given: Arguments, asked: Arguments
+    call: Call, place: str, narrowed: tuple[str, ...], arguments: Arguments, handed: Arguments
 ) -> None:
-    """What a task does is what the caller asked for, but for what the verb itself may narrow."""
+    """Refuse a task whose arguments differ from those of the caller, except where the verb narrows them."""
     theirs, ours = json.loads(call.arguments), json.loads(call.asked)
     same = json.dumps(theirs["positional"]) == json.dumps(ours["positional"])
-    names = given.named.keys() | asked.named.keys()
-    kept = names - set(narrowed)
+    names = arguments.named.keys() | handed.named.keys()
+    unchanged = names - set(narrowed)
     texts = [
-        {name: json.dumps(one["named"][name]) for name in kept & one["named"].keys()}
-        for one in (theirs, ours)
+        {name: json.dumps(side["named"][name]) for name in unchanged & side["named"].keys()}
+        for side in (theirs, ours)
     ]
-    if not same or texts[0] != texts[1] or not asked.named.keys() <= given.named.keys():
+    if not same or texts[0] != texts[1] or not handed.named.keys() <= arguments.named.keys():
         raise _refused(place, "call.asked", "is not what call.arguments says")
 
 
-def _check_modules(call: Call, place: str, division: Division, method: object, given: Arguments) -> None:
+def _check_modules(call: Call, place: str, division: Division, method: object, arguments: Arguments) -> None:
     try:
-        needed = division.modules(given)
+        needed = division.modules(arguments)
     except (ParameterError, TypeError):  # TypeError: of a method that is a list
         needed = ()
     if call.modules == needed:
         return
-    is_known = isinstance(method, str) and method in {one["name"] for one in _core.methods()}
+    is_known = isinstance(method, str) and method in {entry["name"] for entry in _core.methods()}
     if call.verb != "credit" or needed or is_known or len(call.modules) > 1:
         raise Field(place, "call.modules", list(call.modules)).refused(str(list(needed)))
     raise ParameterError(
@@ -180,8 +180,8 @@ def _check_modules(call: Call, place: str, division: Division, method: object, g
     )
 
 
-def _refused(place: str, field: str, what: str) -> SchemaError:
-    return SchemaError(f"{plain(place)} is not a plan: {field} {what}; plan again")
+def _refused(place: str, field: str, fault: str) -> SchemaError:
+    return SchemaError(f"{plain(place)} is not a plan: {field} {fault}; plan again")
 
 
 def _place(folder: str) -> str:

@@ -45,10 +45,10 @@ class Field:
         """The fields of an object that has these and no others."""
         if not isinstance(self.value, dict):
             raise self.refused("an object")
-        if odd := sorted(set(names) ^ self.value.keys()):
-            what = "has no" if odd[0] in names else "has an unknown"
+        if wrong := sorted(set(names) ^ self.value.keys()):
+            fault = "has no" if wrong[0] in names else "has an unknown"
             raise SchemaError(
-                f"{plain(self.place)} is not a plan: {plain(self.name)} {what} field {briefly(odd[0])};"
+                f"{plain(self.place)} is not a plan: {plain(self.name)} {fault} field {briefly(wrong[0])};"
                 " plan again"
             )
         prefix = "" if self.name == "it" else f"{self.name}."
@@ -58,7 +58,7 @@ class Field:
         """The items of a list, of some length if one is named."""
         if not isinstance(self.value, list) or length not in (None, len(self.value)):
             raise self.refused("a list" if length is None else f"a list of {length}")
-        return [Field(self.place, f"{self.name}[{at}]", one) for at, one in enumerate(self.value)]
+        return [Field(self.place, f"{self.name}[{at}]", item) for at, item in enumerate(self.value)]
 
     def text(self) -> str:
         """A text that can be a name of a file."""
@@ -106,12 +106,12 @@ def parsed_plan(text: str, place: str, folder: str) -> Plan:
         )
     fields = Field(place, "it", value).fields(("id", "version", "call", "tasks"))
     call = _call(fields["call"])
-    found = planned(call, [_divided(one) for one in fields["tasks"].items()], folder)
-    if found.id != fields["id"].text():
+    plan = planned(call, [_divided(field) for field in fields["tasks"].items()], folder)
+    if plan.id != fields["id"].text():
         raise SchemaError(
             f"{plain(place)} is damaged: its content is not what its id says; restore it, or plan again"
         )
-    return found
+    return plan
 
 
 def _call(field: Field) -> Call:
@@ -119,10 +119,10 @@ def _call(field: Field) -> Call:
     texts = ("engine", "schema", "verb", "arguments", "asked", "corpus", "manifest")
     return Call(
         **{name: fields[name].text() for name in texts},
-        modules=tuple(_module(one) for one in fields["modules"].items()),
+        modules=tuple(_module(item) for item in fields["modules"].items()),
         memory=fields["memory"].number(1),
         verify=fields["verify"].flag(),
-        channels=tuple(one.text() for one in fields["channels"].items()),
+        channels=tuple(item.text() for item in fields["channels"].items()),
     )
 
 
@@ -134,10 +134,10 @@ def _module(field: Field) -> str:
 
 def _divided(field: Field) -> Divided:
     fields = field.fields(("pieces", "events", "kept"))
-    pieces = [_piece(one) for one in fields["pieces"].items()]
+    pieces = [_piece(item) for item in fields["pieces"].items()]
     if not pieces:
         raise fields["pieces"].refused("at least one piece")
-    return tuple(pieces), fields["events"].number(), _kept(fields["kept"])
+    return tuple(pieces), fields["events"].number(), _traces(fields["kept"])
 
 
 def _piece(field: Field) -> tuple[str, int]:
@@ -145,14 +145,14 @@ def _piece(field: Field) -> tuple[str, int]:
     return name.text(), number.number(most=_MOST_NUMBER)
 
 
-def _kept(field: Field) -> Runs | None:
+def _traces(field: Field) -> Runs | None:
     if field.value is None:
         return None
     runs: list[tuple[int, int]] = []
-    for one in field.items():
-        first, last = (number.number(most=_MOST_NUMBER) for number in one.items(2))
+    for item in field.items():
+        first, last = (number.number(most=_MOST_NUMBER) for number in item.items(2))
         if last < first or (runs and first <= runs[-1][1]):
-            raise one.refused("traces in ascending order")
+            raise item.refused("traces in ascending order")
         runs.append((first, last))
     if not runs:
         raise field.refused("null or at least one trace")

@@ -94,9 +94,9 @@ def plan(
     verb_of(verb)  # an unknown verb is reported before the corpus is opened
     opened = corpus if isinstance(corpus, PartitionedCorpus) else _opened(corpus)
     place = os.path.abspath(path_of(folder))
-    made = planned(*divided_call(opened, verb, Arguments(arguments, options), tasks), place)
-    save_plan(made)
-    return made
+    new_plan = planned(*divided_call(opened, verb, Arguments(arguments, options), tasks), place)
+    save_plan(new_plan)
+    return new_plan
 
 
 def divided_call(
@@ -109,7 +109,7 @@ def divided_call(
     ParameterError, InputError
         As `plan` says.
     """
-    known = verb_of(verb)
+    about = verb_of(verb)
     check_unchanged(opened)
     for name in RUNNING:
         if name in arguments.named:
@@ -122,34 +122,34 @@ def divided_call(
     if (load(on_disk(opened).folder) if home is None else load_home(home)) != on_disk(opened).manifest:
         raise ParameterError(f"the corpus in '{where}' has changed since it was opened: open it again")
     text = text_of(arguments)
-    given = arguments_of(text)  # what a task will receive
-    whole = PlannedCorpus(opened)
-    division = division_of(known)
-    modules = division.modules(given)
-    asked = division.asked(whole, given)
+    parsed = arguments_of(text)  # what a task will receive
+    view = PlannedCorpus(opened)
+    division = division_of(about)
+    modules = division.modules(parsed)
+    handed = division.asked(view, parsed)
     division.check(
-        given,
+        parsed,
         Pieces(
-            lambda: sum(1 for _ in whole.divided()) > 1,
-            on_disk(whole).chosen is not None,
-            lambda: in_pieces(whole),
+            lambda: sum(1 for _ in view.divided()) > 1,
+            on_disk(view).chosen is not None,
+            lambda: in_pieces(view),
         ),
     )
-    run_verb(known, whole, given, None)  # judges the arguments, and computes nothing
+    run_verb(about, view, parsed, None)  # judges the arguments, and computes nothing
     call = Call(
         engine=_core.VERSION,
         schema=_core.SCHEMA_VERSION,
         verb=verb,
         arguments=text,
-        asked=text_of(asked),
+        asked=text_of(handed),
         modules=modules,
         corpus=where,
         manifest=digest,
         memory=on_disk(opened).memory,
         verify=on_disk(opened).manifest.verify,
-        channels=whole.channels,
+        channels=view.channels,
     )
-    return call, _divided(whole, tasks)
+    return call, _divided(view, tasks)
 
 
 def check_unchanged(opened: PartitionedCorpus) -> None:

@@ -21,9 +21,9 @@ _AHEAD: Final = 4
 
 @dataclass(frozen=True)
 class Lost:
-    """What became of a call that has no answer: its workers died, or it raised."""
+    """Why a call has no answer: its workers died, or it raised."""
 
-    told: str
+    reason: str
 
 
 class Cluster:
@@ -51,14 +51,14 @@ class Cluster:
         ParameterError
             No node has so many cores and bytes; `cure` says what to do. The cluster is left.
         """
-        nodes = [one["Resources"] for one in self.ray.nodes() if one["Alive"]]
-        if any(one.get("CPU", 0) >= cores and one.get("memory", 0) >= memory for one in nodes):
+        nodes = [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+        if any(node.get("CPU", 0) >= cores and node.get("memory", 0) >= memory for node in nodes):
             return
-        most = max((one.get("memory", 0) for one in nodes), default=0)
-        found = int(max((one.get("CPU", 0) for one in nodes), default=0))
+        most = max((node.get("memory", 0) for node in nodes), default=0)
+        widest = int(max((node.get("CPU", 0) for node in nodes), default=0))
         self.close()
         raise ParameterError(
-            f"no node has {cores} cores and {memory >> 20:,} MiB for a task (the largest have {found} and"
+            f"no node has {cores} cores and {memory >> 20:,} MiB for a task (the largest have {widest} and"
             f" {int(most) >> 20:,}): {cure}"
         )
 
@@ -113,7 +113,7 @@ class RayCalls:
                 try:
                     answer = ray.get(reference)
                 except ray.exceptions.RayError as error:
-                    answer = Lost(_told(error))
+                    answer = Lost(_reason_of(error))
                 yield item, answer
 
     def close(self) -> None:
@@ -129,11 +129,11 @@ class RayCalls:
         return _AHEAD * max(1, self._cluster.cores() // self._threads)
 
 
-def _told(error: Exception) -> str:
+def _reason_of(error: Exception) -> str:
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
-    # a traceback from the worker ends with what it raised; what Ray itself says begins with it
-    told = lines[-1 if "Traceback (most" in str(error) else 0] if lines else ""
-    return f"{type(error).__name__}: {plain(told)[:200]}"
+    # A traceback of a worker ends with its error; an error of Ray itself begins with it.
+    reason = lines[-1 if "Traceback (most" in str(error) else 0] if lines else ""
+    return f"{type(error).__name__}: {plain(reason)[:200]}"
 
 
 def _imported() -> Any:

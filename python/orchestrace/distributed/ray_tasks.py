@@ -39,17 +39,17 @@ class RayTasks:
         )
 
     def results(self, tasks: list[Task]) -> Iterator[TaskResult]:
-        for task, answer in self._calls.answers(tasks, self._asked):
+        for task, answer in self._calls.answers(tasks, self._arguments):
             if isinstance(answer, Lost):
                 raise InputError(
-                    f"task {task.number} was lost on the cluster ({answer.told}); what is done is in"
+                    f"task {task.number} was lost on the cluster ({answer.reason}); what is done is in"
                     f" '{task.folder}', and the same call resumes from it"
                 )
             if isinstance(answer, dict):
                 raise refused(task, answer)
             yield answer
 
-    def _asked(self, task: Task) -> tuple[Task, str | None, int, tuple[str, ...], list[str]]:
+    def _arguments(self, task: Task) -> tuple[Task, str | None, int, tuple[str, ...], list[str]]:
         return task, self._corpus, self._threads, self._modules, self._folders
 
     def close(self) -> None:
@@ -74,7 +74,7 @@ def joined(address: str | None, threads: int, budget: int) -> Cluster:
 def _run(
     task: Task, corpus: str | None, threads: int, modules: tuple[str, ...], folders: list[str]
 ) -> TaskResult | dict[str, str]:
-    """What a worker does; what the task refuses is a value, since only lost workers are tried again."""
+    """Run a task in a worker; an error of the task is returned, since only lost workers are tried again."""
     import_modules(modules, folders)
     try:
         return run_task(task, corpus=corpus, threads=threads)

@@ -108,10 +108,10 @@ def reduce(
         _check_out(plan, corpus, is_of_file=not isinstance(work, Plan))
     _refuse_incomplete(plan, parts)
     if plan.call.verb == INGEST:
-        return _told(joined(plan), sink, overwrite)
-    about, given = verb_of(plan.call.verb), arguments_of(plan.call.arguments)
+        return _deliver(joined(plan), sink, overwrite)
+    about, arguments = verb_of(plan.call.verb), arguments_of(plan.call.arguments)
     try:
-        return _table(plan, about, given, corpus, sink, overwrite)
+        return _table(plan, about, arguments, corpus, sink, overwrite)
     except pl.exceptions.PolarsError as error:
         first = plain(error).partition("\\n")[0]
         raise InputError(
@@ -145,20 +145,20 @@ def _check_out(plan: Plan, corpus: str | os.PathLike[str] | None, *, is_of_file:
 def _table(
     plan: Plan,
     about: Verb,
-    given: Arguments,
+    arguments: Arguments,
     corpus: str | os.PathLike[str] | None,
     sink: str | os.PathLike[str] | None,
     overwrite: bool,
 ) -> pl.DataFrame | pl.LazyFrame:
     """The parts of all tasks as the table of the verb."""
     division = division_of(about)
-    order = division.order(given)
+    order = division.order(arguments)
     files = [Path(plan.folder) / part_file(task.number) for task in plan.tasks]
     target = None if sink is None else path_of(sink)
     if target is not None and not overwrite:
         refuse_existing(target)
     if not files:
-        table = run_verb(about, planned_corpus(plan, corpus), given, None)
+        table = run_verb(about, planned_corpus(plan, corpus), arguments, None)
     else:
         scans = [pl.scan_parquet(file, glob=False, hive_partitioning=False) for file in files]
         if target is not None and order.is_of_corpus and not division.is_finished:
@@ -167,14 +167,14 @@ def _table(
             return pl.scan_parquet(target, glob=False, hive_partitioning=False)
         table = order.apply(pl.concat([scan.collect() for scan in scans]))
         if division.is_finished:
-            table = division.finish(planned_corpus(plan, corpus), given, table)
-    return _told(table, sink, overwrite)
+            table = division.finish(planned_corpus(plan, corpus), arguments, table)
+    return _deliver(table, sink, overwrite)
 
 
-def _told(
+def _deliver(
     table: pl.DataFrame, sink: str | os.PathLike[str] | None, overwrite: bool
 ) -> pl.DataFrame | pl.LazyFrame:
-    """The table, or a scan of the file that it is written to."""
+    """Write the table where a file is named: the table, or a scan of its file."""
     if sink is None:
         return table
     target = path_of(sink)
@@ -221,13 +221,13 @@ def status(plan: Plan | str | os.PathLike[str]) -> pl.DataFrame:
     >>> ot.distributed.status(plan)["state"].to_list()
     ['missing']
     """
-    known = plan_of(plan)
+    loaded = plan_of(plan)
     rows = [
         (
             *(part.task, part.state, part.fault, task.events),
             *((None, None, None) if part.result is None else _facts(part.result)),
         )
-        for task, part in zip(known.tasks, parts_of_plan(known), strict=True)
+        for task, part in zip(loaded.tasks, parts_of_plan(loaded), strict=True)
     ]
     schema: dict[str, Any] = {
         "task": pl.UInt32,
@@ -246,7 +246,7 @@ def _facts(result: TaskResult) -> tuple[int, int, float]:
 
 
 def _gathered(work: object) -> tuple[Plan, list[Part]]:
-    """The plan, and what became of every task of it."""
+    """The plan, and the state of every task of it."""
     if isinstance(work, Plan | str | os.PathLike):
         plan = plan_of(work)
         return plan, parts_of_plan(plan)
@@ -255,11 +255,13 @@ def _gathered(work: object) -> tuple[Plan, list[Part]]:
             f"work is of type {type(work).__name__}, expected a plan, its folder, or the results of its tasks"
         )
     results = list(work)
-    if odd := [one for one in results if not isinstance(one, TaskResult)]:
-        raise ParameterError(f"a result is of type {type(odd[0]).__name__}, expected what run_task returns")
+    if others := [result for result in results if not isinstance(result, TaskResult)]:
+        raise ParameterError(
+            f"a result is of type {type(others[0]).__name__}, expected what run_task returns"
+        )
     if not results:
         raise ParameterError("there is no result: run the tasks of the plan, or give the plan itself")
-    if len({one.plan for one in results}) > 1:
+    if len({result.plan for result in results}) > 1:
         raise ParameterError("the results are of several plans: reduce those of each on their own")
     plan = load_plan(results[0].folder)
     if plan.id != results[0].plan:
@@ -267,12 +269,13 @@ def _gathered(work: object) -> tuple[Plan, list[Part]]:
             f"the results are not of the plan in '{plan.folder}': plan again, and run its tasks"
         )
     by_task: dict[int, TaskResult] = {}
-    for one in results:
-        other = by_task.setdefault(one.task, one)
-        if other.blake3 != one.blake3:
+    for result in results:
+        other = by_task.setdefault(result.task, result)
+        if other.blake3 != result.blake3:
             raise InputError(
-                f"task {one.task} gave two results (BLAKE3 {other.blake3[:16]}… and {one.blake3[:16]}…): use"
-                f" the same version of orchestrace everywhere, and run it again: {_again(plan, [one.task])}"
+                f"task {result.task} gave two results (BLAKE3 {other.blake3[:16]}… and"
+                f" {result.blake3[:16]}…): use the same version of orchestrace everywhere, and run it again:"
+                f" {_again(plan, [result.task])}"
             )
     absent = [Part(task.number, "missing", "it has no result", None) for task in plan.tasks]
     return plan, [
@@ -286,11 +289,11 @@ def _refuse_incomplete(plan: Plan, parts: list[Part]) -> None:
     if not undone:
         return
     numbers = [part.task for part in undone]
-    told = ", ".join(f"{part.task} ({part.fault})" for part in undone[:_LISTED])
+    faults = ", ".join(f"{part.task} ({part.fault})" for part in undone[:_LISTED])
     more = f" and {len(undone) - _LISTED:,} more" if len(undone) > _LISTED else ""
     raise InputError(
         f"{len(undone):,} of {len(parts):,} tasks of the plan in '{plan.folder}' have no valid part:"
-        f" {told}{more}; run them: {_again(plan, numbers)}"
+        f" {faults}{more}; run them: {_again(plan, numbers)}"
     )
 
 

@@ -83,8 +83,8 @@ def run_task(
     """
     task = check_task(task)
     judge_task(task)
-    if not again and (there := part_of(task)).result is not None:
-        return there.result
+    if not again and (part := part_of(task)).result is not None:
+        return part.result
     start = time.perf_counter()
     if task.call.verb == INGEST:
         check_no_place(corpus)
@@ -149,16 +149,16 @@ def opened(call: Call, place: str | os.PathLike[str] | None = None) -> Partition
 @lru_cache(maxsize=4)
 def _open(where: str, digest: str, memory: int, verify: bool) -> PartitionedCorpus:
     """A corpus that stays open, so that the files that several tasks scan are compared once."""
-    made = read_corpus(where, memory=memory, verify=verify)
+    corpus = read_corpus(where, memory=memory, verify=verify)
     _check_digest(where, digest)  # nobody changed it between the first look and the reading
-    return made
+    return corpus
 
 
 def _check_digest(where: str, expected: str) -> None:
-    found = manifest_digest(where)
-    if found != expected:
+    digest = manifest_digest(where)
+    if digest != expected:
         raise InputError(
-            f"the corpus in '{where}' is not as it was planned (its manifest has the digest {found[:16]}…,"
+            f"the corpus in '{where}' is not as it was planned (its manifest has the digest {digest[:16]}…,"
             f" expected {expected[:16]}…): an ingest changed it, or it is another corpus; plan again"
         )
 

@@ -32,11 +32,11 @@ def scratch(folder: Path) -> Iterator[None]:
             yield
         except OrchestraceError as error:
             if _is_worth_keeping(folder) and os.fspath(folder) not in str(error):
-                error.args = (f"{error}; {_kept(folder)}", *error.args[1:])
+                error.args = (f"{error}; {_resumption(folder)}", *error.args[1:])
             raise
         except BaseException as error:
             if _is_worth_keeping(folder):
-                error.add_note(_kept(folder))
+                error.add_note(_resumption(folder))
             raise
         shutil.rmtree(folder, ignore_errors=True)  # the table is there, whatever becomes of its parts
 
@@ -50,7 +50,7 @@ def _is_worth_keeping(folder: Path) -> bool:
     return False
 
 
-def _kept(folder: Path) -> str:
+def _resumption(folder: Path) -> str:
     return f"what is done is in '{folder}', and the same call resumes from it"
 
 
@@ -89,8 +89,8 @@ def _is_ours(path: Path, handle: int) -> bool:
     except OSError:
         return True  # a file system without locks: the same bytes are written twice
     try:
-        found = path.stat()
+        named = path.stat()
     except FileNotFoundError:
         return False
-    own = os.fstat(handle)
-    return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+    locked = os.fstat(handle)
+    return (named.st_dev, named.st_ino) == (locked.st_dev, locked.st_ino)

@@ -158,13 +158,13 @@ class Plan:
 def planned(call: Call, divided: Sequence[Divided], folder: str) -> Plan:
     """A plan of a call over pieces, events and traces of each task."""
     loose = tuple(
-        Task(PLAN_VERSION, "", number, len(divided), pieces, events, kept, folder, call)
-        for number, (pieces, events, kept) in enumerate(divided)
+        Task(PLAN_VERSION, "", number, len(divided), pieces, events, traces, folder, call)
+        for number, (pieces, events, traces) in enumerate(divided)
     )
     name = _id(_body(call, loose))
     tasks = tuple(
-        Task(one.version, name, one.number, one.of, one.pieces, one.events, one.kept, folder, call)
-        for one in loose
+        Task(task.version, name, task.number, task.of, task.pieces, task.events, task.kept, folder, call)
+        for task in loose
     )
     return Plan(name, folder, call, tasks)
 
@@ -173,16 +173,18 @@ def parsed_result(text: str) -> TaskResult | None:
     """The result that `TaskResult.text` wrote; None where it is no such text."""
     try:
         value = json.loads(text)
-        kinds = {one.name: one.type for one in fields(TaskResult)}
+        kinds = {field.name: field.type for field in fields(TaskResult)}
         if not isinstance(value, dict) or value.keys() != kinds.keys():
             return None
-        found = TaskResult(**value)
+        result = TaskResult(**value)
     except (TypeError, ValueError, RecursionError):
         return None
-    numbers = (found.version, found.task, found.of, found.rows, found.size)
-    texts = (found.plan, found.folder, found.file, found.blake3)
-    is_one = all(type(one) is int for one in numbers) and all(isinstance(one, str) for one in texts)
-    return found if is_one and found.version == PLAN_VERSION else None
+    numbers = (result.version, result.task, result.of, result.rows, result.size)
+    texts = (result.plan, result.folder, result.file, result.blake3)
+    is_result = all(type(number) is int for number in numbers) and all(
+        isinstance(text, str) for text in texts
+    )
+    return result if is_result and result.version == PLAN_VERSION else None
 
 
 def check_task(task: object) -> Task:
@@ -240,8 +242,8 @@ def _check_version(version: object, place: str) -> None:
 
 
 def _body(call: Call, tasks: tuple[Task, ...]) -> dict[str, Any]:
-    own = [{"pieces": one.pieces, "events": one.events, "kept": one.kept} for one in tasks]
-    return {"version": PLAN_VERSION, "call": asdict(call), "tasks": own}
+    parts = [{"pieces": task.pieces, "events": task.events, "kept": task.kept} for task in tasks]
+    return {"version": PLAN_VERSION, "call": asdict(call), "tasks": parts}
 
 
 def _id(body: dict[str, Any]) -> str:

@@ -45,8 +45,8 @@ class PlanEngine(Engine):
     def table(self, call: VerbCall) -> pl.DataFrame | pl.LazyFrame:
         """The table of one machine, by a plan in a folder of its own."""
         corpus = _on_disk(call.corpus, self.crew.engine)
-        given = Arguments(call.positional, call.named)
-        plan = self._planned(corpus, call.verb, given)
+        arguments = Arguments(call.positional, call.named)
+        plan = self._planned(corpus, call.verb, arguments)
         with scratch(Path(plan.folder)):
             try:
                 save_plan(plan)
@@ -55,21 +55,21 @@ class PlanEngine(Engine):
             if call.sink is None:
                 self.crew.results(plan, progress=call.progress)
                 return reduce(plan)
-            return self._sunk(corpus, plan, given, call)
+            return self._sunk(corpus, plan, arguments, call)
 
     @contextmanager
     def joined(self, corpus: object) -> Iterator[None]:
-        """One connection to the cluster for several calls; what no call could do is refused first."""
+        """One connection to the cluster for several calls; a corpus that none can use is refused first."""
         opened = _on_disk(corpus, self.crew.engine)
         check_unchanged(opened)
         self._home_of(opened)
         with self.crew.joined(on_disk(opened).memory):
             yield
 
-    def _planned(self, corpus: PartitionedCorpus, verb: str, given: Arguments) -> Plan:
+    def _planned(self, corpus: PartitionedCorpus, verb: str, arguments: Arguments) -> Plan:
         """The plan of a call in the folder that the same call finds again."""
         place = self._home_of(corpus)
-        parts = divided_call(corpus, verb, given, None)
+        parts = divided_call(corpus, verb, arguments, None)
         name = f"{on_disk(corpus).folder.absolute().name[:60]}.{verb}.{planned(*parts, '').id}"
         return planned(*parts, os.fspath(place / name))
 
@@ -87,7 +87,9 @@ class PlanEngine(Engine):
             else path_of(self.folder).absolute()
         )
 
-    def _sunk(self, corpus: PartitionedCorpus, plan: Plan, given: Arguments, call: VerbCall) -> pl.LazyFrame:
+    def _sunk(
+        self, corpus: PartitionedCorpus, plan: Plan, arguments: Arguments, call: VerbCall
+    ) -> pl.LazyFrame:
         fill = division_of(verb_of(call.verb)).sunk
         if fill is None:
             raise ParameterError(f"{call.verb} has no sink")
@@ -96,16 +98,19 @@ class PlanEngine(Engine):
         def computed(absent: Iterable[Absent]) -> Iterator[tuple[str, pl.DataFrame]]:
             yield from _parts(self.crew, plan, list(absent), call.progress)
 
-        return fill(corpus, call.sink, resume, computed, *given.positional, **given.named)
+        return fill(corpus, call.sink, resume, computed, *arguments.positional, **arguments.named)
 
 
 def _parts(
     crew: Crew, plan: Plan, absent: list[Absent], progress: Progress
 ) -> Iterator[tuple[str, pl.DataFrame]]:
     """Rows of the pieces that a sink lacks; a task is a piece."""
-    crew.results(plan, progress=progress, only=frozenset(one.number for one in absent))
-    for one in absent:
-        yield one.file, pl.read_parquet(Path(plan.folder) / part_file(one.number), hive_partitioning=False)
+    crew.results(plan, progress=progress, only=frozenset(piece.number for piece in absent))
+    for piece in absent:
+        yield (
+            piece.file,
+            pl.read_parquet(Path(plan.folder) / part_file(piece.number), hive_partitioning=False),
+        )
 
 
 def _on_disk(corpus: object, engine: str) -> PartitionedCorpus:

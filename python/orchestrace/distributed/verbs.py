@@ -14,7 +14,7 @@ from ..corpus.corpus import Corpus
 RUNNING: Final = ("engine", "threads", "progress", "sink", "resume")
 """Arguments that are about how a verb runs; they change no row."""
 
-_WHOLE: Final[Mapping[str, str]] = {
+_UNDIVIDED: Final[Mapping[str, str]] = {
     "compare": "a row of compare is of a method over all traces: give compare an engine=, or plan 'credit'"
     " for each method",
     "report": "a report has a row per corpus: plan 'metrics' with by='task' or by='topology'",
@@ -34,13 +34,13 @@ def verb_of(name: object) -> Verb:
     about = verb_named(name) if isinstance(name, str) else None
     if about is not None and about.division is not None and about.name == name:
         return about
-    if name in _WHOLE:
-        raise ParameterError(f"'{name}' cannot be divided: {_WHOLE[str(name)]}")
+    if name in _UNDIVIDED:
+        raise ParameterError(f"'{name}' cannot be divided: {_UNDIVIDED[str(name)]}")
     if isinstance(name, str) and name.partition(".")[0] in ("effects", "evaluation", "scaling", "outcomes"):
         raise ParameterError(
             f"'{name}' cannot be divided: it estimates from all runs of a corpus; call it on one machine"
         )
-    raise ParameterError(unknown_name("verb of a plan", str(name), [one.name for one in _divided()]))
+    raise ParameterError(unknown_name("verb of a plan", str(name), [about.name for about in _divided()]))
 
 
 def division_of(about: Verb) -> Division:
@@ -49,10 +49,10 @@ def division_of(about: Verb) -> Division:
     return about.division
 
 
-def run_verb(about: Verb, corpus: Corpus, given: Arguments, threads: int | None) -> pl.DataFrame:
+def run_verb(about: Verb, corpus: Corpus, arguments: Arguments, threads: int | None) -> pl.DataFrame:
     """Call a verb on a part of a corpus."""
     more: dict[str, Any] = {"threads": threads} if "threads" in about.function.__annotations__ else {}
-    table: pl.DataFrame = about.function(corpus, *given.positional, **given.named, **more)
+    table: pl.DataFrame = about.function(corpus, *arguments.positional, **arguments.named, **more)
     return table
 
 

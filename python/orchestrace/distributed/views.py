@@ -47,18 +47,23 @@ class PlannedCorpus(PartitionedCorpus):
         """The traces of some partitions that the corpus was filtered to; None for all."""
         if self._chosen is None:
             return None
-        chosen = [traces for one in partitions for _, traces, _ in self.pieces_of(one) if traces is not None]
+        chosen = [
+            traces
+            for partition in partitions
+            for _, traces, _ in self.pieces_of(partition)
+            if traces is not None
+        ]
         return runs_of(pl.concat(chosen).sort().to_list()) if chosen else ()
 
 
-def filtered(corpus: PartitionedCorpus, kept: Runs) -> PartitionedCorpus:
+def filtered(corpus: PartitionedCorpus, traces: Runs) -> PartitionedCorpus:
     """The corpus with some of its traces."""
     opened = on_disk(corpus)
-    return PartitionedCorpus(opened.folder, opened.manifest, opened.memory, chosen=_numbers(kept))
+    return PartitionedCorpus(opened.folder, opened.manifest, opened.memory, chosen=_numbers(traces))
 
 
-def _numbers(kept: Runs) -> pl.Series:
-    return pl.Series("trace", [n for first, last in kept for n in range(first, last + 1)], pl.UInt32)
+def _numbers(runs: Runs) -> pl.Series:
+    return pl.Series("trace", [n for first, last in runs for n in range(first, last + 1)], pl.UInt32)
 
 
 class TaskCorpus(PartitionedCorpus):
@@ -73,17 +78,17 @@ class TaskCorpus(PartitionedCorpus):
         self,
         corpus: PartitionedCorpus,
         wanted: Mapping[str, frozenset[int]],
-        kept: Runs | None,
+        runs: Runs | None,
         channels: tuple[str, ...],
         absent: Callable[[str, int], SchemaError],
     ) -> None:
         opened = on_disk(corpus)
-        whole = opened.manifest
-        manifest = replace(whole, parts={name: whole.parts[name] for name in sorted(wanted)})
-        manifest.verify, manifest.verified = whole.verify, whole.verified  # a file is compared once
-        manifest.home = whole.home
+        full = opened.manifest
+        manifest = replace(full, parts={name: full.parts[name] for name in sorted(wanted)})
+        manifest.verify, manifest.verified = full.verify, full.verified  # a file is compared once
+        manifest.home = full.home
         self._whole = corpus
-        traces = None if kept is None else _numbers(kept)
+        traces = None if runs is None else _numbers(runs)
         super().__init__(opened.folder, manifest, opened.memory, chosen=traces)
         self._wanted = wanted
         self._channels = channels

@@ -15,27 +15,27 @@ from .tasks import Plan
 
 def main() -> None:
     """Serve until there is no more input."""
-    tell = answering()
+    send = answering()
     first = json.loads(sys.stdin.readline())
     import_modules(first["modules"], first["folders"])
-    tell(stage="ready")
+    send(stage="ready")
     for line in sys.stdin:
         try:
             task = _planned(first["plan"], first["id"]).tasks[json.loads(line)["task"]]
-            found = run_task(task, corpus=first["corpus"], threads=first["threads"])
+            result = run_task(task, corpus=first["corpus"], threads=first["threads"])
         except OrchestraceError as error:
-            tell(stage="refused", kind=type(error).__name__, text=plain(error))
+            send(stage="refused", kind=type(error).__name__, text=plain(error))
         else:
-            tell(stage="done", result=asdict(found))
+            send(stage="done", result=asdict(result))
 
 
 @lru_cache(maxsize=1)
 def _planned(folder: str, name: str) -> Plan:
-    """The plan of a folder, as whoever started this process has judged it."""
-    found = load_plan(folder)
-    if found.id != name:
+    """The plan of a folder, which the process that started this one has judged."""
+    plan = load_plan(folder)
+    if plan.id != name:
         raise SchemaError(f"the plan in '{folder}' was replaced while its tasks run: run them again")
-    return found
+    return plan
 
 
 if __name__ == "__main__":

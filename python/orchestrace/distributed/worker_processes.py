@@ -62,11 +62,11 @@ class Processes:
                 continue
             task = busy.pop(worker)
             if answer is None:
-                fate = worker.fate()
+                ending = worker.fate()
                 self._end(worker)
                 deaths[task.number] = deaths.get(task.number, 0) + 1
                 if deaths[task.number] > self._retries:
-                    raise InputError(_died(task, deaths[task.number], fate))
+                    raise InputError(_died(task, deaths[task.number], ending))
                 waiting.insert(0, task)
             elif answer["stage"] == "refused":
                 raise refused(task, answer)
@@ -85,7 +85,7 @@ class Processes:
 
     def _end(self, worker: "_Worker") -> None:
         worker.end()
-        self._workers = [None if one is worker else one for one in self._workers]
+        self._workers = [None if other is worker else other for other in self._workers]
 
 
 class _Worker(Child):
@@ -101,15 +101,15 @@ def limits(threads: int) -> dict[str, str]:
 
 
 def refused(task: Task, answer: dict[str, Any]) -> OrchestraceError:
-    """The error that a task ended with, of the same kind, and which task it was."""
+    """The error that a task ended with, of the same kind, with the number of the task."""
     kinds = {"ParameterError": errors.ParameterError, "SchemaError": errors.SchemaError}
     return kinds.get(answer["kind"], InputError)(f"task {task.number}: {answer['text']}")
 
 
-def _died(task: Task, times: int, fate: str) -> str:
+def _died(task: Task, times: int, ending: str) -> str:
     often = "once, and" if times == 1 else f"{times} times, and each time"
     return (
-        f"task {task.number} was started {often} {fate}: its budget is"
+        f"task {task.number} was started {often} {ending}: its budget is"
         f" {task.call.memory >> 20:,} MiB; use fewer workers, or plan with a smaller"
         " read_corpus(..., memory=...)"
     )

@@ -36,7 +36,7 @@ class RayCells:
         for cell, answer in self._calls.answers(todo, self._asked):
             found = answer
             if isinstance(answer, Lost):
-                found = nothing(FAILED, f"lost on the cluster ({answer.told})")
+                found = nothing(FAILED, f"lost on the cluster ({answer.reason})")
             yield cell, found
 
     def _asked(self, cell: Cell) -> tuple[str, str, str, int, int]:
