@@ -37,19 +37,19 @@ def arrow_table(corpus: "Corpus", name: str) -> "pyarrow.Table":
     lifted = {field: dtype_of(kind) for field, kind in sorted(corpus._lifted().items())}
     columns = {**SCHEMAS[name], **({} if name != "events" else lifted)}
     tables = [_complete(pa, pa.table(stream), columns) for stream in streams]
-    whole = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
-    return whole.unify_dictionaries() if len(tables) > 1 else whole
+    joined = pa.concat_tables(tables) if len(tables) > 1 else tables[0]
+    return joined.unify_dictionaries() if len(tables) > 1 else joined
 
 
 def _complete(pa: Any, table: "pyarrow.Table", columns: dict[str, pl.DataType]) -> "pyarrow.Table":
     """With the columns that no record has, all null."""
-    made = [
+    arrays = [
         table.column(name)
         if name in table.column_names
         else pa.chunked_array([pa.nulls(table.num_rows, _type(pa, dtype))])
         for name, dtype in columns.items()
     ]
-    return pa.table(made, names=list(columns))
+    return pa.table(arrays, names=list(columns))
 
 
 def _type(pa: Any, dtype: pl.DataType) -> Any:

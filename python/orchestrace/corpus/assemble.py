@@ -53,7 +53,7 @@ def frame_of(table: object, name: str) -> pl.DataFrame:
     raise SchemaError(f"{name} is of type {type(table).__name__}, expected a frame or __arrow_c_stream__")
 
 
-def tables_of(given: dict[str, object]) -> dict[str, pl.DataFrame]:
+def tables_of(tables: dict[str, object]) -> dict[str, pl.DataFrame]:
     """All tables of a store from those given: defaults filled, types made exact, rows ordered.
 
     Raises
@@ -63,7 +63,7 @@ def tables_of(given: dict[str, object]) -> dict[str, pl.DataFrame]:
     """
     frames = {
         name: pl.DataFrame(schema=SCHEMAS[name]) if table is None else frame_of(table, name)
-        for name, table in given.items()
+        for name, table in tables.items()
     }
     exact = {name: _conform(frame, name) for name, frame in frames.items()}
     exact["traces"] = _with_task(exact["traces"])
@@ -88,20 +88,20 @@ def _with_task(traces: pl.DataFrame) -> pl.DataFrame:
 
 def _conform(frame: pl.DataFrame, table: str) -> pl.DataFrame:
     schema = SCHEMAS[table]
-    if odd := [name for name in frame.columns if "\0" in name]:
-        raise SchemaError(f"{table} has a column {odd[0]!r}, whose name contains NUL: rename it")
+    if invalid := [name for name in frame.columns if "\0" in name]:
+        raise SchemaError(f"{table} has a column {invalid[0]!r}, whose name contains NUL: rename it")
     for name in schema:
         if name in _NEEDED[table] and name not in frame.columns:
             raise SchemaError(f"{table} has no column '{name}' (found: {', '.join(frame.columns)})")
         if name in _NEEDED[table] and frame[name].null_count():
             raise SchemaError(f"{table}.{name} has a null in row {frame[name].is_null().arg_max()}")
-    known = [
+    standard = [
         cast_exactly(frame[name], dtype, f"{table}.{name}")
         for name, dtype in schema.items()
         if name in frame.columns
     ]
     return pl.DataFrame(
-        [*known, *(_lifted(frame[name], table) for name in frame.columns if name not in schema)]
+        [*standard, *(_lifted(frame[name], table) for name in frame.columns if name not in schema)]
     )
 
 

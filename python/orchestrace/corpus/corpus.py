@@ -103,7 +103,7 @@ class Corpus:
         >>> corpus.traces.select("task_id", "importer", "n_events").collect().row(0)
         ('one', 'arrow', 2)
         """
-        given = {
+        tables = {
             "traces": traces,
             "events": events,
             "edges": edges,
@@ -114,8 +114,8 @@ class Corpus:
         }
         # Counts that are not given are made of the other tables; an empty table says that nothing was read.
         if record_counts is not None:
-            given["record_counts"] = record_counts
-        return cls(_core.Store.from_arrow(tables_of(given), threads=threads))
+            tables["record_counts"] = record_counts
+        return cls(_core.Store.from_arrow(tables_of(tables), threads=threads))
 
     @property
     def traces(self) -> pl.LazyFrame:
@@ -166,8 +166,10 @@ class Corpus:
         The numbers are about the reading: a filter leaves them as they are.
         """
         counts = self.record_counts.group_by("status").agg(pl.col("count").sum()).collect()
-        found = dict(counts.select(pl.col("status").cast(pl.String), "count").iter_rows())
-        kinds = {word: int(found.get(word, 0)) for word in ("used", "ignored", "duplicate", "quarantined")}
+        by_status = dict(counts.select(pl.col("status").cast(pl.String), "count").iter_rows())
+        kinds = {
+            word: int(by_status.get(word, 0)) for word in ("used", "ignored", "duplicate", "quarantined")
+        }
         return {"read": sum(kinds.values()), **kinds}
 
     @property
@@ -230,8 +232,8 @@ class Corpus:
         >>> len(corpus.filter(pl.col("trace") < 2))
         2
         """
-        kept = self.traces.filter(*predicates).select("trace").collect()["trace"]
-        return Corpus(self._store.filter(kept.to_list()), self._options)
+        numbers = self.traces.filter(*predicates).select("trace").collect()["trace"]
+        return Corpus(self._store.filter(numbers.to_list()), self._options)
 
     @verb
     def with_measures(self, frame: Measures) -> "Corpus":
@@ -295,22 +297,25 @@ class Corpus:
         >>> scored.events.filter(pl.col("score").is_not_null()).select("score").head(1).collect().item()
         0.25
         """
-        given = self._located(frame_of(frame, "fields"), "fields")
+        located = self._located(frame_of(frame, "fields"), "fields")
         events = self._stored("events")
-        if "seq" not in given.columns and "id" not in given.columns:
+        if "seq" not in located.columns and "id" not in located.columns:
             raise ParameterError("fields have neither a column 'seq' nor 'id' to find the events by")
-        key = ["trace", *(name for name in ("seq", "id") if name in given.columns)]
-        given = given.with_columns(
-            cast_exactly(given[name], SCHEMAS["events"][name], f"fields.{name}") for name in key
+        key = ["trace", *(name for name in ("seq", "id") if name in located.columns)]
+        located = located.with_columns(
+            cast_exactly(located[name], SCHEMAS["events"][name], f"fields.{name}") for name in key
         )
-        fields = [name for name in given.columns if name not in key]
+        fields = [name for name in located.columns if name not in key]
         for name in fields:
             if name not in EXTENSION_FIELDS:
                 raise ParameterError(unknown_name("extension field", name, list(EXTENSION_FIELDS)))
-        _check_keys(given.select(key), events.select(key), "event")
-        new = given.select(
+        _check_keys(located.select(key), events.select(key), "event")
+        new = located.select(
             *key,
-            *(cast_exactly(given[n], SCHEMAS["events"][n], f"fields.{n}").alias(f"new {n}") for n in fields),
+            *(
+                cast_exactly(located[n], SCHEMAS["events"][n], f"fields.{n}").alias(f"new {n}")
+                for n in fields
+            ),
         )
         joined = events.join(new, on=key, how="left", maintain_order="left")
         values = {
@@ -322,7 +327,7 @@ class Corpus:
         events = joined.with_columns(**values).select(order)
         if "group_id" not in fields:
             return self._replacing(events=events)
-        regrouped = given.filter(pl.col("group_id").is_not_null())["trace"].unique().implode()
+        regrouped = located.filter(pl.col("group_id").is_not_null())["trace"].unique().implode()
         derived = pl.when(~pl.col("trace").is_in(regrouped)).then("group_id")  # null: the core finds it again
         return self._replacing(events=events, traces=self._stored("traces").with_columns(group_id=derived))
 
@@ -465,12 +470,12 @@ class Corpus:
         if isinstance(sink, Path) and os.path.realpath(sink) in map(os.path.realpath, origins.values()):
             raise ParameterError(f"the target '{sink}' is one of the files that the records are in")
         with published(sink, overwrite=overwrite) as out:
-            for (file,), own in rejects.group_by("file", maintain_order=True):
-                spans = own.select("offset", "length").rows()
-                found = _core.copy_records(origins[str(file)], spans, out)
-                if found != len(spans):
+            for (file,), rows in rejects.group_by("file", maintain_order=True):
+                spans = rows.select("offset", "length").rows()
+                count = _core.copy_records(origins[str(file)], spans, out)
+                if count != len(spans):
                     raise InputError(
-                        f"'{file}' has changed since it was read: {found} of {len(spans)} records found"
+                        f"'{file}' has changed since it was read: {count} of {len(spans)} records found"
                     )
         return rejects.height
 
@@ -528,7 +533,7 @@ class Corpus:
         return path
 
     def _input(self, file: str) -> tuple[str, str]:
-        """Where the file of the tables, or the archive that it lies in, can be read again, and its name."""
+        """Path and name of a file of the tables, or of the archive that it lies in, to read it again."""
         if is_address(file):
             return read_again(file)
         if os.path.isfile(file):
@@ -550,8 +555,8 @@ class Corpus:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Its tables, as another process takes them: linear in the size of the corpus."""
-        kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
-        return _unpickled, (pickle.dumps(kept, protocol=5), self._options, self._mapping_counts)
+        tables = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
+        return _unpickled, (pickle.dumps(tables, protocol=5), self._options, self._mapping_counts)
 
     def __len__(self) -> int:
         return self._store.n_traces
@@ -584,35 +589,35 @@ class Corpus:
         return frame.lazy().with_columns(absent).select(list(schema))
 
     def _replacing(self, **frames: pl.DataFrame) -> "Corpus":
-        kept = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
-        return _of_tables({**kept, **frames}, self._options, self._mapping_counts)
+        tables = {name: self._stored(name) for name in SCHEMAS if name not in _DERIVED}
+        return _of_tables({**tables, **frames}, self._options, self._mapping_counts)
 
-    def _located(self, given: pl.DataFrame, what: str) -> pl.DataFrame:
-        """`given` with its traces by number, checked to be traces of this corpus."""
-        key = [name for name in ("trace", "trace_id") if name in given.columns]
+    def _located(self, frame: pl.DataFrame, label: str) -> pl.DataFrame:
+        """A frame with its traces by number, checked to be traces of this corpus."""
+        key = [name for name in ("trace", "trace_id") if name in frame.columns]
         if not key:
             raise ParameterError(
-                f"{what}: found neither a column 'trace' nor 'trace_id' to find the traces by"
+                f"{label}: found neither a column 'trace' nor 'trace_id' to find the traces by"
             )
-        given = given.with_columns(
-            cast_exactly(given[name], SCHEMAS["traces"][name], f"{what}.{name}") for name in key
+        frame = frame.with_columns(
+            cast_exactly(frame[name], SCHEMAS["traces"][name], f"{label}.{name}") for name in key
         )
         traces = self._stored("traces").select("trace", "trace_id")
-        if key == ["trace_id"] and not given["trace_id"].is_in(traces["trace_id"].implode()).all():
-            given = given.with_columns(
-                trace_id=with_joined_ids(given["trace_id"], self._stored("findings"), traces)
+        if key == ["trace_id"] and not frame["trace_id"].is_in(traces["trace_id"].implode()).all():
+            frame = frame.with_columns(
+                trace_id=with_joined_ids(frame["trace_id"], self._stored("findings"), traces)
             )
-        _check_keys(given.select(key).unique(maintain_order=True), traces.select(key), "trace")
+        _check_keys(frame.select(key).unique(maintain_order=True), traces.select(key), "trace")
         if "trace" not in key:
-            given = given.join(traces, on="trace_id", how="left", maintain_order="left")
-        return given.drop("trace_id", strict=False)
+            frame = frame.join(traces, on="trace_id", how="left", maintain_order="left")
+        return frame.drop("trace_id", strict=False)
 
 
 def _of_tables(tables: dict[str, pl.DataFrame], options: dict[str, Any], mapping_counts: Any) -> Corpus:
     """A corpus of the tables of another."""
-    made = Corpus(_core.Store.from_arrow(tables), options)
-    made._mapping_counts = mapping_counts
-    return made
+    corpus = Corpus(_core.Store.from_arrow(tables), options)
+    corpus._mapping_counts = mapping_counts
+    return corpus
 
 
 def _unpickled(tables: bytes, options: dict[str, Any], mapping_counts: Any) -> Corpus:
@@ -636,20 +641,20 @@ class _Unusable(Corpus):
         raise AttributeError(name)
 
 
-def _check_keys(given: pl.DataFrame, known: pl.DataFrame, what: str) -> None:
-    """Every key given is one of those known, once on either side."""
-    unknown = given.join(known, on=given.columns, how="anti", nulls_equal=True, maintain_order="left")
+def _check_keys(keys: pl.DataFrame, existing: pl.DataFrame, kind: str) -> None:
+    """Refuse keys that the corpus does not have, and keys that are not unique here or there."""
+    unknown = keys.join(existing, on=keys.columns, how="anti", nulls_equal=True, maintain_order="left")
     if unknown.height:
         more = f" and {unknown.height - 3} more" if unknown.height > 3 else ""
-        raise ParameterError(f"unknown {what}: {_shown(unknown.head(3))}{more}")
-    if given.is_duplicated().any():
-        raise ParameterError(f"{what} given twice: {_shown(given.filter(given.is_duplicated()).head(1))}")
-    twice = known.filter(known.is_duplicated())
-    ambiguous = twice.join(given, on=given.columns, how="semi", maintain_order="left")
+        raise ParameterError(f"unknown {kind}: {_shown(unknown.head(3))}{more}")
+    if keys.is_duplicated().any():
+        raise ParameterError(f"{kind} given twice: {_shown(keys.filter(keys.is_duplicated()).head(1))}")
+    twice = existing.filter(existing.is_duplicated())
+    ambiguous = twice.join(keys, on=keys.columns, how="semi", maintain_order="left")
     if ambiguous.height:
-        by = "'trace'" if what == "trace" else "'seq'"
+        by = "'trace'" if kind == "trace" else "'seq'"
         raise ParameterError(
-            f"{what} is not unique in the corpus: {_shown(ambiguous.head(1))}; give the column {by} instead"
+            f"{kind} is not unique in the corpus: {_shown(ambiguous.head(1))}; give the column {by} instead"
         )
 
 

@@ -23,7 +23,7 @@ def as_text(corpus: Corpus) -> str:
 
 
 def as_html(corpus: Corpus) -> str:
-    """The same with what was quarantined, the importers and the time bases; every name is escaped."""
+    """Counts per table, of what was quarantined, of importers and of time bases; every name is escaped."""
     traces = corpus.traces
     blocks = [
         _html_table("table", list(corpus._sizes().items())),
@@ -37,11 +37,11 @@ def as_html(corpus: Corpus) -> str:
 
 def _title(corpus: Corpus) -> str:
     records = corpus.records
-    what = f"{records['read']:,} records read, {records['quarantined']:,} quarantined"
+    summary = f"{records['read']:,} records read, {records['quarantined']:,} quarantined"
     for kind in ("ignored", "duplicate"):
         if records[kind]:
-            what += f", {records[kind]:,} {kind}"
-    return f"Corpus of {len(corpus):,} traces ({what})"
+            summary += f", {records[kind]:,} {kind}"
+    return f"Corpus of {len(corpus):,} traces ({summary})"
 
 
 def _counts(frame: pl.LazyFrame, column: str) -> list[tuple[str, int]]:

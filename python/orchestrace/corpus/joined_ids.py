@@ -4,7 +4,7 @@ import polars as pl
 
 
 def joined_ids(findings: pl.DataFrame | pl.LazyFrame) -> dict[str, int]:
-    """The number of the trace of each such id; one that leads to several traces is no name of any."""
+    """The number of the trace that each such id leads to, without ids that lead to several traces."""
     named = pl.col("message").str.extract(r"^'(.*)' is part of this trace$").alias("id")
     joined = findings.lazy().filter(pl.col("code").cast(pl.String) == "trace.joined")
     rows = joined.select(named, "trace").drop_nulls().unique().collect(engine="streaming")
@@ -12,8 +12,8 @@ def joined_ids(findings: pl.DataFrame | pl.LazyFrame) -> dict[str, int]:
 
 
 def with_joined_ids(ids: pl.Series, findings: pl.DataFrame | pl.LazyFrame, traces: pl.DataFrame) -> pl.Series:
-    """The ids, with that of its trace in place of each that leads to one and is the id of none."""
-    own = dict(traces.select("trace", "trace_id").rows())
-    known = {name: own[trace] for name, trace in joined_ids(findings).items() if trace in own}
-    taken = set(own.values())
-    return ids.replace({name: trace for name, trace in known.items() if name not in taken})
+    """The ids; one that is not the id of a trace is replaced by the id of the trace that it leads to."""
+    trace_ids = dict(traces.select("trace", "trace_id").rows())
+    targets = {name: trace_ids[trace] for name, trace in joined_ids(findings).items() if trace in trace_ids}
+    taken = set(trace_ids.values())
+    return ids.replace({name: trace for name, trace in targets.items() if name not in taken})

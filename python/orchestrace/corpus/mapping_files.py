@@ -15,7 +15,7 @@ from ..base.text import plain
 House = str | os.PathLike[str] | Mapping[str, object]
 
 
-def read_mapping(given: House) -> tuple[str, str]:
+def read_mapping(mapping: House) -> tuple[str, str]:
     """A mapping as the core takes it: its JSON, in one spelling, and what messages call it.
 
     Raises
@@ -26,13 +26,14 @@ def read_mapping(given: House) -> tuple[str, str]:
         It is no mapping: one line with the file, the key, what was found and what is expected.
     """
     value: object
-    if isinstance(given, Mapping):
-        name, value = "mapping", given
-    elif isinstance(given, str | os.PathLike):
-        name, value = _loaded(Path(expanded(given)))
+    if isinstance(mapping, Mapping):
+        name, value = "mapping", mapping
+    elif isinstance(mapping, str | os.PathLike):
+        name, value = _loaded(Path(expanded(mapping)))
     else:
         raise ParameterError(
-            f"mapping is of type {type(given).__name__}, expected the path of a TOML or JSON file, or a dict"
+            f"mapping is of type {type(mapping).__name__}, expected the path of a TOML or JSON file,"
+            " or a dict"
         )
     try:
         for key, kind in _foreign(value, ""):
@@ -86,7 +87,7 @@ def _foreign(value: object, at: str) -> Iterable[tuple[str, str]]:
 
 
 def _spelt(value: object) -> object:
-    """The same of dicts and lists alone, which the JSON of Python takes."""
+    """A value with dicts and lists in place of other mappings and sequences, for `json.dumps`."""
     if isinstance(value, Mapping):
         return {key: _spelt(member) for key, member in value.items()}
     return [_spelt(member) for member in value] if isinstance(value, list | tuple) else value

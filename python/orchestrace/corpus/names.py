@@ -18,8 +18,8 @@ TOOLS: Final = ("untrusted_tools", "trusted_tools", "privileged_tools")
 _SHOWN: Final = 20  # names that an error lists; of more it shows the nearest
 
 
-def names_of(what: str, given: object) -> list[str]:
-    """The names that the argument `what` lists, in the order given.
+def names_of(argument: str, value: object) -> list[str]:
+    """The names that an argument lists, in the order given.
 
     Raises
     ------
@@ -32,20 +32,20 @@ def names_of(what: str, given: object) -> list[str]:
     >>> names_of("tools", ("search", "read"))
     ['search', 'read']
     """
-    if isinstance(given, str):
-        raise ParameterError(f"{what} is {given!r}, expected a list of names: [{given!r}]")
+    if isinstance(value, str):
+        raise ParameterError(f"{argument} is {value!r}, expected a list of names: [{value!r}]")
     # an array without a dimension has the method, but nothing to go over
-    if not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
-        raise ParameterError(f"{what} is {briefly(given)}, expected a list of names")
-    names = list(given)
+    if not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
+        raise ParameterError(f"{argument} is {briefly(value)}, expected a list of names")
+    names = list(value)
     for name in names:
         if not isinstance(name, str):
-            raise ParameterError(f"{what} has {briefly(name)}, expected names")
+            raise ParameterError(f"{argument} has {briefly(name)}, expected names")
     return [str(name) for name in names]  # those of NumPy, too, as plain text
 
 
-def declared_names(what: str, given: Mapping[str, Collection[str]] | None) -> Any:
-    """The names by name that the argument `what` declares, as the core takes them; None where it is None.
+def declared_names(argument: str, value: Mapping[str, Collection[str]] | None) -> Any:
+    """The names by name that an argument declares, as the core takes them; None where it is None.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def declared_names(what: str, given: Mapping[str, Collection[str]] | None) -> An
     >>> declared_names("harness", {"tools": ("search", "read")})
     {'tools': ['search', 'read']}
     """
-    if given is None:
+    if value is None:
         return None
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{what} is {given!r}, expected names by name: {{'name': ['name', ...]}}")
-    named = {str(key): names_of(f"{what}[{key!r}]", names) for key, names in given.items()}
-    kind = set if what == "subtasks" else list
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{argument} is {value!r}, expected names by name: {{'name': ['name', ...]}}")
+    named = {str(key): names_of(f"{argument}[{key!r}]", names) for key, names in value.items()}
+    kind = set if argument == "subtasks" else list
     return {key: kind(names) for key, names in named.items()}
 
 
@@ -78,12 +78,12 @@ def measure_of_traces(corpus: Corpus, kind: str, name: str) -> pl.DataFrame:
     ['trace', 'team']
     """
     is_it = (pl.col("kind") == kind) & (pl.col("name").cast(pl.String) == name)
-    found = corpus.measures.filter(is_it).select("trace", pl.col("value").alias(name))
-    return found.collect(engine="streaming").unique("trace", keep="first", maintain_order=True)
+    rows = corpus.measures.filter(is_it).select("trace", pl.col("value").alias(name))
+    return rows.collect(engine="streaming").unique("trace", keep="first", maintain_order=True)
 
 
-def number_column(what: str, given: str, of: str, schema: pl.Schema) -> str:
-    """The column of numbers that the argument `what` names, one of `schema`, which is of `of`.
+def number_column(argument: str, value: str, of: str, schema: pl.Schema) -> str:
+    """The column of numbers that an argument names, one of `schema`, which is of `of`.
 
     Raises
     ------
@@ -97,13 +97,15 @@ def number_column(what: str, given: str, of: str, schema: pl.Schema) -> str:
     >>> number_column("cost", "price", "events", pl.Schema({"id": pl.String, "price": pl.Float64}))
     'price'
     """
-    if given not in schema:
-        raise ParameterError(unknown_name(f"column of {of}", given, schema.names()))
-    dtype = schema[given]
+    if value not in schema:
+        raise ParameterError(unknown_name(f"column of {of}", value, schema.names()))
+    dtype = schema[value]
     # one that is null throughout may be of numbers
     if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
-        raise ParameterError(f"{what} names the column '{given}' of type {dtype}, expected one of numbers")
-    return given
+        raise ParameterError(
+            f"{argument} names the column '{value}' of type {dtype}, expected one of numbers"
+        )
+    return value
 
 
 def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
@@ -122,20 +124,20 @@ def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
     frame = _column(corpus, by)
     if frame is None:
         ids = corpus.events.select(name=pl.col("id")).filter(pl.col("name").is_in(names)).unique()
-        known = ids.collect(engine="streaming")["name"].to_list()
+        existing = ids.collect(engine="streaming")["name"].to_list()
     else:
-        there = frame.select(pl.col("name").cast(pl.String).unique()).drop_nulls()
-        known = there.collect(engine="streaming")["name"].sort().to_list()
-    missing = [name for name in names if name not in set(known)]
+        present = frame.select(pl.col("name").cast(pl.String).unique()).drop_nulls()
+        existing = present.collect(engine="streaming")["name"].sort().to_list()
+    missing = [name for name in names if name not in set(existing)]
     if not missing or not len(corpus):
         return
     if frame is None:
         raise ParameterError(f"no trace has an event with the id '{missing[0]}' ({by}=)")
-    raise ParameterError(_unknown(by, missing[0], known))
+    raise ParameterError(_unknown(by, missing[0], existing))
 
 
-def named_tools(corpus: Corpus, what: str, given: object) -> list[str]:
-    """List the tools of a corpus that the argument `what` means: names, or patterns such as ``"web.*"``.
+def named_tools(corpus: Corpus, argument: str, value: object) -> list[str]:
+    """List the tools of a corpus that an argument means: names, or patterns such as ``"web.*"``.
 
     Tools are those of events, and agents of the kind ``tool``, which results may name alone. A corpus without
     traces has no answer to be wrong: there, names stay as they are. Patterns are those of `fnmatch`: ``*``,
@@ -154,23 +156,25 @@ def named_tools(corpus: Corpus, what: str, given: object) -> list[str]:
     >>> named_tools(ot.generate(traces=8, seed=0), "untrusted_tools", ["web.*", "browser.*"])
     ['browser.open', 'browser.search', 'web.fetch']
     """
-    names = names_of(what, given)
+    names = names_of(argument, value)
     if not names or not corpus.is_whole or not len(corpus):
         return names
     agents = corpus.agents.filter(pl.col("kind") == "tool").select(name=pl.col("agent").cast(pl.String))
     events = corpus.events.select(name=pl.col("tool").cast(pl.String).unique())
-    there = pl.concat([agents.unique(), events]).drop_nulls().unique()
-    known = there.collect(engine="streaming")["name"].sort().to_list()
+    present = pl.concat([agents.unique(), events]).drop_nulls().unique()
+    existing = present.collect(engine="streaming")["name"].sort().to_list()
     # a tool may have a bracket or a star in its name
-    found = {name: [tool for tool in known if tool == name or fnmatchcase(tool, name)] for name in names}
-    missing = [name for name, tools in found.items() if not tools]
+    matches = {name: [tool for tool in existing if tool == name or fnmatchcase(tool, name)] for name in names}
+    missing = [name for name, tools in matches.items() if not tools]
     if len(missing) == 1:
-        raise ParameterError(f"{what}: {_unknown('tool', missing[0], known)}")
+        raise ParameterError(f"{argument}: {_unknown('tool', missing[0], existing)}")
     if missing:
         listed = ", ".join(repr(name) for name in missing)
-        shown = ", ".join(known[:_SHOWN]) + (f", … {len(known):,} in all" if len(known) > _SHOWN else "")
-        raise ParameterError(f"{what}: unknown tools {listed} (known: {shown or 'none'})")
-    return sorted({tool for tools in found.values() for tool in tools})
+        shown = ", ".join(existing[:_SHOWN]) + (
+            f", … {len(existing):,} in all" if len(existing) > _SHOWN else ""
+        )
+        raise ParameterError(f"{argument}: unknown tools {listed} (known: {shown or 'none'})")
+    return sorted({tool for tools in matches.values() for tool in tools})
 
 
 def said_of_tools(
@@ -179,7 +183,7 @@ def said_of_tools(
     trusted: Iterable[str],
     privileged: Iterable[str],
 ) -> dict[str, list[str]]:
-    """What the core takes of the three arguments about tools, once patterns are names.
+    """The three arguments about tools as the core takes them, with names in place of patterns.
 
     Raises
     ------
@@ -193,12 +197,12 @@ def said_of_tools(
     >>> said_of_tools(ot.generate(traces=8, seed=0), ["web.*"], [], ["bash"])
     {'untrusted': ['web.fetch'], 'trusted': [], 'privileged': ['bash']}
     """
-    given = {"untrusted": untrusted, "trusted": trusted, "privileged": privileged}
-    return {what: named_tools(corpus, f"{what}_tools", names) for what, names in given.items()}
+    patterns = {"untrusted": untrusted, "trusted": trusted, "privileged": privileged}
+    return {kind: named_tools(corpus, f"{kind}_tools", names) for kind, names in patterns.items()}
 
 
 def _column(corpus: Corpus, by: str) -> pl.LazyFrame | None:
-    """The names there are, as ``name``; None where ids of events are meant."""
+    """The names that the corpus has, as ``name``; None where `by` means ids of events."""
     if by == "tool":
         return corpus.events.select(name=pl.col("tool"))
     if by not in ("agent", "spawn", "role"):
@@ -207,17 +211,21 @@ def _column(corpus: Corpus, by: str) -> pl.LazyFrame | None:
     return agents.select(name=pl.col("role" if by == "role" else "agent"))
 
 
-def _unknown(by: str, name: str, known: list[str]) -> str:
-    if not known:
+def _unknown(by: str, name: str, existing: list[str]) -> str:
+    if not existing:
         return f"unknown {by} '{name}': no trace has a {by}"
-    if len(known) <= _SHOWN:
-        return unknown_name(by, name, known)
-    nearest = _core.nearest(name, known)
+    if len(existing) <= _SHOWN:
+        return unknown_name(by, name, existing)
+    nearest = _core.nearest(name, existing)
     hint = f"; did you mean '{nearest}'?" if nearest else ""
-    return f"unknown {by} '{name}'{hint} ({len(known):,} are known)"
+    return f"unknown {by} '{name}'{hint} ({len(existing):,} are known)"
 
 
-def with_named_tools(corpus: Corpus, given: Arguments) -> Arguments:
+def with_named_tools(corpus: Corpus, arguments: Arguments) -> Arguments:
     """Arguments with patterns of tools as the names that they stand for in the whole corpus."""
-    names = {what: named_tools(corpus, what, given.named[what]) for what in TOOLS if what in given.named}
-    return given.replacing(**names)
+    names = {
+        option: named_tools(corpus, option, arguments.named[option])
+        for option in TOOLS
+        if option in arguments.named
+    }
+    return arguments.replacing(**names)

@@ -202,10 +202,10 @@ def read_inputs(
     ParameterError
         Streams and objects are mixed.
     """
-    local = [one for one in inputs if not isinstance(one, RemoteObject)]
+    local = [file for file in inputs if not isinstance(file, RemoteObject)]
     if len(local) == len(inputs):
         return _core.read(local, threads=threads, progress=progress, **options)
-    named = [one for one in inputs if isinstance(one, str | RemoteObject)]
+    named = [file for file in inputs if isinstance(file, str | RemoteObject)]
     if len(named) < len(inputs):
         raise ParameterError("streams and object storage in one source: read them with calls of their own")
     return read_copies(named, threads, progress, options)
@@ -228,8 +228,8 @@ def nothing_used(corpus: Corpus) -> str | None:
     if not records["read"]:
         return "nothing could be used: the input has no record"
     kinds = ("quarantined", "ignored", "duplicate")
-    told = ", ".join(f"{records[kind]:,} {kind}" for kind in kinds if records[kind])
-    reason = f"nothing could be used of {counted(records['read'], 'record')}: {told}"
+    counts = ", ".join(f"{records[kind]:,} {kind}" for kind in kinds if records[kind])
+    reason = f"nothing could be used of {counted(records['read'], 'record')}: {counts}"
     rejects = corpus.quarantine.select("file", "line", "code", "path", "message").head(1).collect()
     for file, line, code, path, message in rejects.iter_rows():
         reason += f", the first at {file}:{line}: {code}{f' at {path}' if path else ''}: {message}"
@@ -258,29 +258,29 @@ class ReadOptions(TypedDict, total=False):
     max_decompressed: Count | None
 
 
-def checked_options(given: ReadOptions) -> dict[str, Any]:
+def checked_options(arguments: ReadOptions) -> dict[str, Any]:
     """Options of reading as the core takes them."""
     _core.check_process()
-    if unknown := sorted(given.keys() - ReadOptions.__annotations__.keys()):
+    if unknown := sorted(arguments.keys() - ReadOptions.__annotations__.keys()):
         raise ParameterError(unknown_name("option", unknown[0], sorted(ReadOptions.__annotations__)))
-    judge_fields(ReadOptions, given)
+    judge_fields(ReadOptions, arguments)
     options: dict[str, Any] = {
-        **given,
-        "fields": _kinds(given.get("fields") or {}),
-        "reward_scores": _names("reward_scores", given.get("reward_scores", ())),
+        **arguments,
+        "fields": _kinds(arguments.get("fields") or {}),
+        "reward_scores": _names("reward_scores", arguments.get("reward_scores", ())),
     }
-    if (mapping := given.get("mapping")) is not None:
-        if (named := given.get("format", "auto")) not in ("auto", "mapping"):
+    if (mapping := arguments.get("mapping")) is not None:
+        if (named := arguments.get("format", "auto")) not in ("auto", "mapping"):
             raise ParameterError(f"mapping defines a format, and format is {named!r}: leave one out")
         options |= {"format": "mapping", "mapping": read_mapping(mapping)}
     return options
 
 
-def _names(option: str, given: object) -> list[str]:
-    """A list of names; one name alone is a frequent slip, of which every letter would be one."""
-    names = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+def _names(option: str, value: object) -> list[str]:
+    """A list of names. A single text is refused, since each of its letters would be a name."""
+    names = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else None
     if names is None or not all(isinstance(name, str) for name in names):
-        raise ParameterError(f"{option} is {given!r}, expected a list of names")
+        raise ParameterError(f"{option} is {value!r}, expected a list of names")
     return sorted(set(names))
 
 
@@ -321,48 +321,48 @@ class Inputs:
 
 def input_files(source: Source | Iterable[Source], opened: ExitStack) -> Inputs:
     """The files that a source names; what has to be opened first is closed with `opened`."""
-    found = Inputs()
-    _add_files(source, opened, found)
-    return found
+    listing = Inputs()
+    _add_files(source, opened, listing)
+    return listing
 
 
-def _add_files(source: Source | Iterable[Source], opened: ExitStack, found: Inputs) -> None:
+def _add_files(source: Source | Iterable[Source], opened: ExitStack, listing: Inputs) -> None:
     if isinstance(source, str | os.PathLike):
-        _add_path(expanded(source), opened, found)
+        _add_path(expanded(source), opened, listing)
     elif hasattr(source, "read"):
-        found.inputs.append(source)  # type: ignore[arg-type]  # a file object is iterable too
+        listing.inputs.append(source)  # type: ignore[arg-type]  # a file object is iterable too
     elif isinstance(source, Iterable):
         members = list(source)
         if not members:
             raise InputError("no input: the list of sources is empty")
         for member in members:
-            _add_files(member, opened, found)
+            _add_files(member, opened, listing)
     else:
         raise ParameterError(
             f"source is of type {type(source).__name__}, expected a path, a binary file or a list of these"
         )
 
 
-def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
+def _add_path(path: str, opened: ExitStack, listing: Inputs) -> None:
     if path == "-":
         if (stdin := getattr(sys.stdin, "buffer", None)) is None:
             raise InputError("standard input is closed")
-        found.inputs.append(stdin)
+        listing.inputs.append(stdin)
     elif is_address(path):
         objects, skipped = remote_files(path)
-        found.inputs += objects
-        found.skipped += skipped
+        listing.inputs += objects
+        listing.skipped += skipped
     elif os.path.isdir(path):
-        _add_folder(path, found)
+        _add_folder(path, listing)
     elif os.path.isfile(path):
-        found.inputs.append(path)
+        listing.inputs.append(path)
     elif os.path.exists(path):
-        found.inputs.append(opened.enter_context(_special(path)))
+        listing.inputs.append(opened.enter_context(_special(path)))
     elif glob.has_magic(path):
         matches = sorted({match for match in _matches(path) if os.path.isfile(match)})
         if not matches:
             raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
-        found.inputs += matches
+        listing.inputs += matches
     elif is_collapsed(path):
         raise InputError(
             f"no such file: '{plain(path)}'; give an address as text, since a Path drops a slash"
@@ -374,7 +374,7 @@ def _add_path(path: str, opened: ExitStack, found: Inputs) -> None:
 
 
 def _nearby(path: str) -> str:
-    """A hint at what is beside the place that a path names, if its name is like it."""
+    """A hint at a file or folder of a similar name in the same folder."""
     folder, name = os.path.split(os.path.normpath(path))
     try:
         with os.scandir(folder or ".") as entries:
@@ -418,7 +418,7 @@ def _folders(top: str) -> Iterator[str]:
             with os.scandir(folder or os.curdir) as listed:
                 entries = sorted((entry for entry in listed if entry.is_dir()), key=lambda entry: entry.name)
         except OSError:
-            continue  # what may not be looked into has nothing for us
+            continue  # a folder that may not be listed is skipped
         seen.add((stat.st_dev, stat.st_ino))
         yield folder
         for entry in reversed(entries):
@@ -441,7 +441,7 @@ def _special(path: str) -> BinaryIO:
         raise InputError(f"{plain(path)}: {error.strerror or error}") from error
 
 
-def _add_folder(path: str, found: Inputs) -> None:
+def _add_folder(path: str, listing: Inputs) -> None:
     if is_corpus(path):
         raise InputError(f"'{path}' is a corpus that ingest made: open it with read_corpus")
     here: list[str] = []
@@ -453,7 +453,7 @@ def _add_folder(path: str, found: Inputs) -> None:
             with os.scandir(folder) as listed:
                 entries = list(listed)
         except OSError:
-            continue  # what may not be looked into has nothing for us
+            continue  # a folder that may not be listed is skipped
         if any(entry.name == MANIFEST for entry in entries) and is_corpus(folder):
             continue
         for entry in entries:
@@ -467,10 +467,12 @@ def _add_folder(path: str, found: Inputs) -> None:
             elif entry.is_file() or not os.path.exists(entry.path):
                 here.append(entry.path)
     if not here:
-        told = f"no recording ({KINDS}) in folder '{plain(path)}'"
+        message = f"no recording ({KINDS}) in folder '{plain(path)}'"
         if others:
-            told += f"; it has {counted(len(others), 'file')} of other kinds, '{plain(min(others))}' for one:"
-            told += " name them to have them read, whatever they are"
-        raise InputError(told)
-    found.skipped += len(others)
-    found.inputs += sorted(here)
+            message += (
+                f"; it has {counted(len(others), 'file')} of other kinds, '{plain(min(others))}' for one:"
+            )
+            message += " name them to have them read, whatever they are"
+        raise InputError(message)
+    listing.skipped += len(others)
+    listing.inputs += sorted(here)

@@ -38,37 +38,37 @@ def remote_files(url: str) -> tuple[list[RemoteObject], int]:
     address = address_of(url)
     store = open_store(address)
     if has_magic(address):
-        found = matching(address, store)
-        if not found:
+        objects = matching(address, store)
+        if not objects:
             raise InputError(f"no object matches '{plain(address.url)}'")
-        return found, 0
-    if not url.partition("?")[0].endswith("/") and (one := look_up(address, store)) is not None:
-        return [one], 0
-    found = listed(address, store)
-    if not found:
+        return objects, 0
+    if not url.partition("?")[0].endswith("/") and (remote := look_up(address, store)) is not None:
+        return [remote], 0
+    objects = listed(address, store)
+    if not objects:
         raise InputError(f"no such object or prefix: '{plain(address.url)}'; keys are case-sensitive")
-    return _of_prefix(address.url, address.key, found, store)
+    return _of_prefix(address.url, address.key, objects, store)
 
 
 def _of_prefix(
-    url: str, prefix: str, found: list[RemoteObject], store: Any
+    url: str, prefix: str, objects: list[RemoteObject], store: Any
 ) -> tuple[list[RemoteObject], int]:
-    """What of a listing is read: recordings, outside of folders that are hidden or corpora."""
+    """The recordings of a listing, outside of hidden folders and of corpora; how many objects are none."""
     depth = len(prefix) + 1 if prefix else 0
     corpora = tuple(
-        one.address.key.removesuffix(MANIFEST)
-        for one in found
-        if one.address.name == MANIFEST and beginning(one, len(BEGINNING), store) == BEGINNING
+        remote.address.key.removesuffix(MANIFEST)
+        for remote in objects
+        if remote.address.name == MANIFEST and beginning(remote, len(BEGINNING), store) == BEGINNING
     )
     if any(len(key) <= depth for key in corpora):
         raise InputError(f"'{plain(url)}' is a corpus that ingest made: open it with read_corpus")
     here, skipped = [], 0
-    for one in found:
-        *folders, name = one.address.key[depth:].split("/")
-        if any(folder.startswith(".") for folder in folders) or one.address.key.startswith(corpora):
+    for remote in objects:
+        *folders, name = remote.address.key[depth:].split("/")
+        if any(folder.startswith(".") for folder in folders) or remote.address.key.startswith(corpora):
             continue
         if is_recording(name):
-            here.append(one)
+            here.append(remote)
         else:
             skipped += not name.startswith(".")
     if not here:
@@ -87,17 +87,17 @@ def local_files(
     InputError
         An object cannot be copied.
     """
-    remote = [one for one in inputs if isinstance(one, RemoteObject)]
-    with scratch(sum(one.size for one in remote), "objects") as folder:
-        targets = copies(remote, folder)
+    objects = [file for file in inputs if isinstance(file, RemoteObject)]
+    with scratch(sum(file.size for file in objects), "objects") as folder:
+        targets = copies(objects, folder)
         fetch(targets, progress)
         paths = iter(path for _, path in targets)
         yield [
-            (os.fspath(next(paths)), one.url)
-            if isinstance(one, RemoteObject)
+            (os.fspath(next(paths)), file.url)
+            if isinstance(file, RemoteObject)
             # A name need not be UTF-8, the tables are.
-            else (os.path.abspath(one), os.fsencode(one).decode("utf-8", "replace"))
-            for one in inputs
+            else (os.path.abspath(file), os.fsencode(file).decode("utf-8", "replace"))
+            for file in inputs
         ]
 
 
@@ -123,7 +123,7 @@ def read_copies(
 
 
 def read_again(name: str) -> Named:
-    """A copy of the object that the tables call so, or of the archive that the file lies in, and its name.
+    """A copy of the object of this name, or of the archive that the file lies in, and its name.
 
     Raises
     ------
@@ -134,8 +134,8 @@ def read_again(name: str) -> Named:
     store = open_store(address)
     key = address.key
     while key:
-        if (one := look_up(address.at(key), store)) is not None:
-            return os.fspath(lent(one)), one.url
+        if (remote := look_up(address.at(key), store)) is not None:
+            return os.fspath(lent(remote)), remote.url
         key = key.rpartition("/")[0]
     raise InputError(f"'{plain(name)}' is gone: it cannot be read again")
 
@@ -149,7 +149,7 @@ def is_remote_corpus(path: str) -> bool:
         return False
     store = open_store(address)
     try:
-        one = look_up(address.below(MANIFEST), store)
-        return one is not None and beginning(one, len(BEGINNING), store) == BEGINNING
+        manifest = look_up(address.below(MANIFEST), store)
+        return manifest is not None and beginning(manifest, len(BEGINNING), store) == BEGINNING
     except InputError:
-        return False  # who opens it says what is wrong
+        return False  # the call that opens it reports what is wrong

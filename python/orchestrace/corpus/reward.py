@@ -43,20 +43,20 @@ def check_channels(corpus: Corpus, names: Iterable[str], *, scored: bool = True)
     """
     if not corpus.is_whole or not len(corpus):
         return
-    known = corpus.reward_channels()
+    channels = corpus.reward_channels()
     for name in names:
-        if name not in known and _is_unscored(corpus, name):
+        if name not in channels and _is_unscored(corpus, name):
             if not scored:
                 continue
             raise ParameterError(
                 f"reward channel '{name}' has no value in any trace: the recordings name it, so its reward"
                 " function never gave a number; leave it out, or pass missing='skip'"
             )
-        if known and name not in known:
-            # what is asked for where nobody names a channel
-            other = f"; pass reward='{known[0]}', or several with weights" if name == "team" else ""
-            raise ParameterError(plain(unknown_name("reward channel", name, known) + other))
-        if not known:
+        if channels and name not in channels:
+            # 'team' is the default where nobody names a channel
+            other = f"; pass reward='{channels[0]}', or several with weights" if name == "team" else ""
+            raise ParameterError(plain(unknown_name("reward channel", name, channels) + other))
+        if not channels:
             raise ParameterError(f"unknown reward channel '{name}': {_ways_to_rewards(corpus)}")
 
 
@@ -80,10 +80,10 @@ def _ways_to_rewards(corpus: Corpus) -> str:
     )
     scores = [f"reading its scores ({_listed(metrics)}) as rewards, reward_scores="]
     ways = ["corpus.with_measures(frame)", "orchestrace ... --rewards FILE", *(scores if metrics else [])]
-    given = ", ".join(ways[:-1]) + f" or {ways[-1]}"
+    choices = ", ".join(ways[:-1]) + f" or {ways[-1]}"
     return plain(
         f"this corpus has no rewards (its recordings, of {_listed(importers)}, carry none); give some by "
-        f"{given}; metrics() and replay() need none"
+        f"{choices}; metrics() and replay() need none"
     )
 
 
@@ -142,9 +142,9 @@ def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
 
 def _of_those_there(rows: pl.LazyFrame, weights: Mapping[str, float]) -> pl.DataFrame:
     """Sums of the channels that each trace has, in the order of their names: ``trace reward``."""
-    if odd := [name for name, weight in weights.items() if not math.isfinite(weight)]:
+    if infinite := [name for name, weight in weights.items() if not math.isfinite(weight)]:
         raise ParameterError(
-            f"the weight of reward '{odd[0]}' is {weights[odd[0]]}, expected a finite number"
+            f"the weight of reward '{infinite[0]}' is {weights[infinite[0]]}, expected a finite number"
         )
     each = rows.collect(engine="streaming").unique(["trace", "name"], keep="first", maintain_order=True)
     part = pl.col("value") * pl.col("name").replace_strict(dict(weights), return_dtype=pl.Float64)
@@ -156,7 +156,7 @@ _SKIPPING: Final = ", of those there"
 
 
 def label_of(reward: Reward) -> str:
-    """What credits call a reward."""
+    """The label of a reward in tables of credits."""
     if isinstance(reward, str):
         return reward
     label = " + ".join(f"{weight!r}*{name}" for name, weight in reward.items())
@@ -171,29 +171,31 @@ def reward_of(label: str | None, corpus: Corpus) -> Reward:
     ParameterError
         The corpus has no such channel, or the label is none of `credit`.
     """
-    known = corpus.reward_channels()
-    if label is None or label in known:
+    channels = corpus.reward_channels()
+    if label is None or label in channels:
         return label or "team"
     if label.endswith(_SKIPPING):
-        return OfThoseThere(_parsed(label, label.removesuffix(_SKIPPING), corpus, known))
-    return _parsed(label, label, corpus, known)
+        return OfThoseThere(_parsed(label, label.removesuffix(_SKIPPING), corpus, channels))
+    return _parsed(label, label, corpus, channels)
 
 
-def _parsed(label: str, rest: str, corpus: Corpus, known: list[str]) -> dict[str, float]:
+def _parsed(label: str, rest: str, corpus: Corpus, channels: list[str]) -> dict[str, float]:
     """The weights that the rest of a label spells."""
     weights: dict[str, float] = {}
     while rest:
-        weight, found, rest = rest.partition("*")
+        weight, star, rest = rest.partition("*")
         # names may contain anything, so the longest channel that is followed by the separator or the end
-        longest = sorted(known, key=len, reverse=True)
-        name = next((one for one in longest if rest == one or rest.startswith(f"{one} + ")), None)
-        if name is None and _is_unscored(corpus, one := rest.partition(" + ")[0]):
-            name = one
+        longest = sorted(channels, key=len, reverse=True)
+        name = next(
+            (channel for channel in longest if rest == channel or rest.startswith(f"{channel} + ")), None
+        )
+        if name is None and _is_unscored(corpus, unscored := rest.partition(" + ")[0]):
+            name = unscored
         try:
             number = float(weight)
         except ValueError:
-            found = ""
-        if not found or name is None:
+            star = ""
+        if not star or name is None:
             raise ParameterError(f"the corpus has no reward '{label}', which the credits were computed from")
         weights[name] = number
         rest = rest[len(name) + 3 :]

@@ -115,7 +115,7 @@ def _scan(
 ) -> pl.LazyFrame:
     with ExitStack() as opened:
         files = input_files(source, opened).inputs
-    paths = [one for one in files if isinstance(one, str | RemoteObject)]
+    paths = [file for file in files if isinstance(file, str | RemoteObject)]
     if len(paths) < len(files):
         raise ParameterError("a scan reads its files again: use read_traces for streams and pipes")
     schema = _schema(table, options)
@@ -126,10 +126,10 @@ def _scan(
         # Rows are counted before the predicate, as everywhere in Polars.
         left = n_rows
         for frame in _Reading(table, schema, paths, threads, budget, options).frames(columns, left):
-            made = frame if left is None else frame.head(left)
-            left = None if left is None else left - made.height
-            made = made if predicate is None else made.filter(predicate)
-            yield made
+            rows = frame if left is None else frame.head(left)
+            left = None if left is None else left - rows.height
+            rows = rows if predicate is None else rows.filter(predicate)
+            yield rows
             if left == 0:
                 return
 
@@ -175,11 +175,11 @@ class _Reading:
     ) -> Iterator[pl.DataFrame]:
         inputs = [(path, name, (0, 0, 0, False)) for path, name in files]
         if self._table == "events":
-            kept = [name for name in SCHEMAS["events"] if name in wanted]
+            event_columns = [name for name in SCHEMAS["events"] if name in wanted]
             # The place of its trace's row leads from an event to the id.
-            named = ["trace"] if "trace_id" in wanted and "trace" not in kept else []
+            named = ["trace"] if "trace_id" in wanted and "trace" not in event_columns else []
             tables = ["events", "traces"] if "trace_id" in wanted else ["events"]
-            reader = _core.TraceReader(inputs, tables=tables, columns=kept + named, **self._options)
+            reader = _core.TraceReader(inputs, tables=tables, columns=event_columns + named, **self._options)
         else:
             reader = _core.TraceReader(inputs, tables=[self._table], **self._options)
         # A few rows are in the first block; a second worker would only read the next one in vain.

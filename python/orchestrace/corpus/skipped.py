@@ -30,7 +30,7 @@ def lossy_counts(record_counts: pl.LazyFrame) -> pl.DataFrame:
 
 
 def warn_of_skipped(batches: Sequence[pl.DataFrame], *, stacklevel: int = 2) -> None:
-    """Warn of what `lossy_counts` gave of each batch of a reading, if that is anything.
+    """Warn of the entries that `lossy_counts` counted in the batches of a reading, if there are any.
 
     Examples
     --------
@@ -38,15 +38,15 @@ def warn_of_skipped(batches: Sequence[pl.DataFrame], *, stacklevel: int = 2) -> 
     >>> from orchestrace.corpus.skipped import warn_of_skipped
     >>> warn_of_skipped([pl.DataFrame({"file": [], "kind": [], "count": []})])
     """
-    found = [batch for batch in batches if batch.height]
-    if not found:
+    filled = [batch for batch in batches if batch.height]
+    if not filled:
         return
-    rows = pl.concat(found)
+    rows = pl.concat(filled)
     total = int(rows["count"].sum())
-    what = "1 entry of an archive" if total == 1 else f"{total:,} entries of archives"
+    entries = "1 entry of an archive" if total == 1 else f"{total:,} entries of archives"
     listed = [f"{file} ({kind})" for file, kind, count in rows.iter_rows() if count == 1][:_LISTED]
     more = ", ..." if 0 < len(listed) < total else ""
     named = f": {', '.join(listed)}{more}" if listed else ""
     why = f"`orchestrace codes {rows['kind'][0]}` says why"
-    text = plain(f"skipped {what}{named}; record_counts counts them, and {why}")
+    text = plain(f"skipped {entries}{named}; record_counts counts them, and {why}")
     warnings.warn(text, UserWarning, stacklevel=stacklevel + 1)

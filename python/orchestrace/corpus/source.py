@@ -74,8 +74,8 @@ def event_places(corpus: "Corpus", trace: int) -> list[tuple[str, int]]:
     """
     row = _trace_row(corpus, trace)
     _, places = _read_again(corpus, trace, row)
-    found = [(file, line) for file, line, _, _ in places]
-    return found if len(found) > 1 else found * row["n_events"]
+    file_lines = [(file, line) for file, line, _, _ in places]
+    return file_lines if len(file_lines) > 1 else file_lines * row["n_events"]
 
 
 def reading_size(corpus: "Corpus", trace: int) -> int:
@@ -158,10 +158,10 @@ def _trace_row(corpus: "Corpus", trace: int) -> dict[str, Any]:
     rows = corpus.traces.filter(pl.col("trace") == trace).select(
         "trace_id", "n_events", names, "line", "offset", "length"
     )
-    found = rows.collect(engine="streaming")
-    if not found.height:
+    matching = rows.collect(engine="streaming")
+    if not matching.height:
         raise ParameterError(f"unknown trace {trace}: it is not in the column 'trace' of this corpus")
-    return found.row(0, named=True)
+    return matching.row(0, named=True)
 
 
 def _inputs_of(corpus: "Corpus", importer: object) -> list[tuple[str, str]]:
@@ -178,7 +178,7 @@ def _is_same(corpus: "Corpus", trace: int, seq: int, store: _core.Store) -> bool
         words = [pl.col(name).cast(pl.String) if name != "t" else pl.col(name) for name in _SAME]
         return events.select(words).collect(engine="streaming").row(0)
 
-    there = corpus.events.filter(pl.col("trace") == trace, pl.col("seq") == seq)
+    stored = corpus.events.filter(pl.col("trace") == trace, pl.col("seq") == seq)
     again = pl.LazyFrame(store.table("events")).filter(pl.col("seq") == seq)
     absent = set(_SAME) - set(again.collect_schema())
-    return row(there) == row(again.with_columns(pl.lit(None).alias(name) for name in absent))
+    return row(stored) == row(again.with_columns(pl.lit(None).alias(name) for name in absent))

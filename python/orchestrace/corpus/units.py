@@ -33,7 +33,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class TraceEvents:
-    """Events of one trace by `seq`, edges, and what D1 and D4 to D6 say of them."""
+    """Events of one trace by `seq`, edges, and what D1 and D4 to D6 define for them."""
 
     columns: dict[str, list[Any]]
     edges: list[tuple[int, int, str]]
@@ -74,13 +74,13 @@ class TraceEvents:
     @cached_property
     def turns(self) -> list[Turn]:
         """Turns in order of their first event."""
-        names, found = self.units("turn"), dict[int, Turn]()
+        names, turns = self.units("turn"), dict[int, Turn]()
         for seq in self.order:
             place = self.turn_of[seq]
             if place is not None:
                 turn = Turn(str(self.owner[seq]), str(names[seq]), [])
-                found.setdefault(place, turn).events.append(seq)
-        return [found[place] for place in sorted(found)]
+                turns.setdefault(place, turn).events.append(seq)
+        return [turns[place] for place in sorted(turns)]
 
     def __len__(self) -> int:
         return len(self.columns["t"])
@@ -114,13 +114,13 @@ class TracesByNumber(Mapping[int, TraceEvents]):
 
     @cached_property
     def _events(self) -> tuple[dict[str, list[Any]], dict[int, tuple[int, int]]]:
-        told = self._told(_core.ownership).rename({"role": "owner_role", "turn": "turn_place"})
+        ownership = self._run_kernel(_core.ownership).rename({"role": "owner_role", "turn": "turn_place"})
         events = self._corpus.events.select("trace", "seq", *_COLUMNS)
-        events = events.join(told.lazy(), on=["trace", "seq"], how="left", maintain_order="left")
+        events = events.join(ownership.lazy(), on=["trace", "seq"], how="left", maintain_order="left")
         return self._loaded(events, (*_COLUMNS, *_OWNED), ["trace", "seq"])
 
-    def _told(self, kernel: Callable[..., Any], *options: str) -> pl.DataFrame:
-        """What the core says of the events of all pieces."""
+    def _run_kernel(self, kernel: Callable[..., Any], *options: str) -> pl.DataFrame:
+        """The table that a kernel of the core computes from the events of all pieces."""
         return pl.concat(pl.DataFrame(kernel(load()._store, *options)) for _, load in self._corpus.pieces())
 
     @cached_property
@@ -137,12 +137,12 @@ class TracesByNumber(Mapping[int, TraceEvents]):
         runs = frame["trace"].rle()
         ends = list(accumulate(runs.struct.field("len")))
         places = zip([0, *ends], ends, strict=False)
-        own = dict(zip(map(int, runs.struct.field("value")), places, strict=True))
-        return {name: frame[name].to_list() for name in names}, own
+        bounds = dict(zip(map(int, runs.struct.field("value")), places, strict=True))
+        return {name: frame[name].to_list() for name in names}, bounds
 
     def _ids(self, number: int, unit: str) -> list[str | None]:
         if unit not in self._levels:
-            frame = self._told(_core.unit_ids, unit)
+            frame = self._run_kernel(_core.unit_ids, unit)
             self._levels[unit] = frame.sort("trace", "seq", maintain_order=True)["unit_id"].to_list()
         start, end = self._events[1][number]
         return self._levels[unit][start:end]
@@ -151,11 +151,11 @@ class TracesByNumber(Mapping[int, TraceEvents]):
         if number not in self._made:
             columns, places = self._events
             start, end = places[number]
-            own = {name: values[start:end] for name, values in columns.items()}
+            sliced = {name: values[start:end] for name, values in columns.items()}
             ends, at = self._edges
             start, end = at.get(number, (0, 0))
             edges = list(zip(*(ends[name][start:end] for name in ("src", "dst", "type")), strict=True))
-            self._made[number] = TraceEvents(own, edges, partial(self._ids, number))
+            self._made[number] = TraceEvents(sliced, edges, partial(self._ids, number))
         return self._made[number]
 
     def __iter__(self) -> Iterator[int]:
