@@ -167,7 +167,7 @@ def matched(
     --------
     >>> import polars as pl
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.synthetic.planted(traces=400, seed=1, decisive=0.0)
+    >>> corpus, truth = ot.synthetic.planted(traces=200, seed=1, decisive=0.0)
     >>> table = ot.effects.matched(corpus, pl.col("action") == "option_0", stages=["exact"])
     >>> table.select("stage", "tier", pl.col("n_treated") > 100, pl.col("stderr") < 0.3).row(-1)
     ('combined', 'observed', True, True)

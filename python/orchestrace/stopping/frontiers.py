@@ -105,7 +105,7 @@ def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -
     Examples
     --------
     >>> import orchestrace as ot
-    >>> epochs, _ = ot.synthetic.stops(runs=400, seed=0)
+    >>> epochs, _ = ot.synthetic.stops(runs=100, seed=0)
     >>> curve = ot.stopping.frontier(epochs, ["fixed", "lsm"], prices=[0.0, 0.05, 0.1, 0.2], n_boot=100)
     >>> ot.stopping.frontier_area(curve, "lsm", "fixed") > 0
     True

@@ -151,7 +151,7 @@ def table(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> corpus, truth = ot.synthetic.planted(traces=64, seed=1, spawn_effect=1.0)
+    >>> corpus, truth = ot.synthetic.planted(traces=32, seed=1, spawn_effect=1.0)
     >>> rows = ot.decisions.table(corpus, "spawn")
     >>> sorted(rows["action"].unique()), rows["x_position"].min()
     (['no_spawn', 'spawn'], 0.0)
