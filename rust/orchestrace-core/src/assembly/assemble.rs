@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::TimestampNanosecondType;
+use arrow_array::types::{TimestampNanosecondType, UInt32Type};
 use arrow_array::{
-    ArrayRef, Float64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array, UInt64Array,
-    new_null_array,
+    ArrayRef, BooleanArray, Float64Array, PrimitiveArray, RecordBatch, RecordBatchOptions, UInt32Array,
+    UInt64Array, new_null_array,
 };
 use rayon::prelude::*;
 
@@ -24,15 +24,13 @@ use crate::columns::intern::Interner;
 use crate::columns::quarantine::QuarantineRow;
 use crate::columns::tally::Tally;
 use crate::error::{Error, FINDING_CODES, Finding, FindingCode, REJECT_CODES, Result, capped, printable};
-use crate::graph::AgentRow;
 use crate::run::Run;
 use crate::schema::{
     self, AGENTS, Dict, EDGE_TYPES, EDGES, EVENT_TYPES, EVENTS, FINDINGS, LABELS, MEASURE_KINDS, MEASURES,
     QUARANTINE, RECORD_COUNTS, RECORD_STATUSES, RecordStatus, TIME_BASES, TOPOLOGIES, TRACES,
 };
-use crate::store::arrays::{NO_WORD, code_array, filter_chunk, mapped_array, word_array};
+use crate::store::arrays::{NO_WORD, code_array, filter_chunk, mapped_array, text_array, word_array};
 use crate::store::{Chunk, Names, REQUIRED_EVENT_COLUMNS, Store, events_schema};
-use crate::tables::Columns;
 
 /// Puts blocks in input order and makes one store of them.
 pub fn assemble(
@@ -270,19 +268,25 @@ impl Builder<'_> {
         let kept = &self.options.projection;
         let needed = kept.needed();
         let events = self.events(&mut raw, &starts, numbers, map, &needed)?;
-        let edges = Columns::new(&EDGES.arrow())
-            .set("trace", Arc::new(UInt32Array::from(numbered(&starts, 1, numbers))))
-            .set("src", Arc::new(UInt32Array::from(std::mem::take(&mut raw.src))))
-            .set("dst", Arc::new(UInt32Array::from(std::mem::take(&mut raw.dst))))
-            .words("type", std::mem::take(&mut raw.edge_types), EDGE_TYPES)?
-            .finish()?;
+        let edges = RecordBatch::try_new(
+            EDGES.arrow(),
+            vec![
+                Arc::new(UInt32Array::from(numbered(&starts, 1, numbers))),
+                Arc::new(UInt32Array::from(std::mem::take(&mut raw.src))),
+                Arc::new(UInt32Array::from(std::mem::take(&mut raw.dst))),
+                word_array(std::mem::take(&mut raw.edge_types), EDGE_TYPES)?,
+            ],
+        )?;
         let measures = if kept.table("measures") {
-            Columns::new(&MEASURES.arrow())
-                .set("trace", Arc::new(UInt32Array::from(numbered(&starts, 2, numbers))))
-                .words("kind", std::mem::take(&mut raw.measure_kinds), MEASURE_KINDS)?
-                .set("name", self.names(std::mem::take(&mut raw.measure_names), Dict::Measure, map)?)
-                .set("value", Arc::new(Float64Array::from(std::mem::take(&mut raw.measure_values))))
-                .finish()?
+            RecordBatch::try_new(
+                MEASURES.arrow(),
+                vec![
+                    Arc::new(UInt32Array::from(numbered(&starts, 2, numbers))),
+                    word_array(std::mem::take(&mut raw.measure_kinds), MEASURE_KINDS)?,
+                    self.names(std::mem::take(&mut raw.measure_names), Dict::Measure, map)?,
+                    Arc::new(Float64Array::from(std::mem::take(&mut raw.measure_values))),
+                ],
+            )?
         } else {
             RecordBatch::new_empty(MEASURES.arrow())
         };
@@ -402,38 +406,41 @@ impl Builder<'_> {
         let position = |f: fn(&crate::columns::quarantine::Position) -> u64| -> ArrayRef {
             Arc::new(raw.positions.iter().map(|p| (p.line > 0).then(|| f(p))).collect::<UInt64Array>())
         };
-        let files = if let Some(files) = &raw.files {
-            self.names(files.clone(), Dict::File, map)?
-        } else {
-            let parts = raw.segments.iter().zip(files);
-            let files = parts.flat_map(|(part, file)| std::iter::repeat_n(*file, part.traces)).collect();
-            code_array(files, self.names.array(Dict::File))?
-        };
-        let systems = facts.clone().map(|f| f.system.unwrap_or(NO_CODE)).collect();
-        let importers = facts.clone().map(|f| f.importer.unwrap_or(NO_CODE)).collect();
-        let topologies = facts.clone().map(|f| f.topology.map_or(NO_WORD, |t| t as u8)).collect();
-        let bases = facts.clone().map(|f| f.time_basis.map_or(NO_WORD, |t| t as u8)).collect();
-        let started =
-            facts.clone().map(|f| f.started_at).collect::<PrimitiveArray<TimestampNanosecondType>>();
-        Columns::new(&TRACES.arrow())
-            .set("trace", Arc::new(UInt32Array::from(numbers.to_vec())))
-            .set("trace_id", Arc::clone(&raw.trace_id))
-            .set("task_id", Arc::clone(&raw.task_id))
-            .set("group_id", Arc::clone(&raw.group_id))
-            .set("system", self.names(systems, Dict::System, map)?)
-            .words("topology", topologies, TOPOLOGIES)?
-            .set("importer", self.names(importers, Dict::Importer, map)?)
-            .words("time_basis", bases, TIME_BASES)?
-            .set("started_at", Arc::new(started.with_timezone("UTC")))
-            .flags("partial", facts.map(|f| Some(f.partial)))
-            .set("n_events", count(0))
-            .set("n_edges", count(1))
-            .set("n_agents", Arc::new(UInt32Array::from(derived.n_agents.clone())))
-            .set("file", files)
-            .set("line", position(|p| p.line))
-            .set("offset", position(|p| p.offset))
-            .set("length", position(|p| p.length))
-            .finish()
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(UInt32Array::from(numbers.to_vec())),
+            Arc::clone(&raw.trace_id),
+            Arc::clone(&raw.task_id),
+            Arc::clone(&raw.group_id),
+            self.names(facts.clone().map(|f| f.system.unwrap_or(NO_CODE)).collect(), Dict::System, map)?,
+            word_array(facts.clone().map(|f| f.topology.map_or(NO_WORD, |t| t as u8)).collect(), TOPOLOGIES)?,
+            self.names(facts.clone().map(|f| f.importer.unwrap_or(NO_CODE)).collect(), Dict::Importer, map)?,
+            word_array(
+                facts.clone().map(|f| f.time_basis.map_or(NO_WORD, |t| t as u8)).collect(),
+                TIME_BASES,
+            )?,
+            Arc::new(
+                facts
+                    .clone()
+                    .map(|f| f.started_at)
+                    .collect::<PrimitiveArray<TimestampNanosecondType>>()
+                    .with_timezone("UTC"),
+            ),
+            Arc::new(facts.map(|f| Some(f.partial)).collect::<BooleanArray>()),
+            count(0),
+            count(1),
+            Arc::new(PrimitiveArray::<UInt32Type>::from(derived.n_agents.clone())),
+            if let Some(files) = &raw.files {
+                self.names(files.clone(), Dict::File, map)?
+            } else {
+                let parts = raw.segments.iter().zip(files);
+                let files = parts.flat_map(|(part, file)| std::iter::repeat_n(*file, part.traces)).collect();
+                code_array(files, self.names.array(Dict::File))?
+            },
+            position(|p| p.line),
+            position(|p| p.offset),
+            position(|p| p.length),
+        ];
+        Ok(RecordBatch::try_new(TRACES.arrow(), columns)?)
     }
 }
 
@@ -448,56 +455,54 @@ pub(crate) fn findings_batch(
     // Messages quote ids and names, which may hold anything and be as long as a record.
     let messages: Vec<String> =
         rows.iter().map(|(_, f)| capped(printable(&f.message).into_owned())).collect();
-    Columns::new(&FINDINGS.arrow())
-        .counts("trace", rows.iter().map(|(trace, _)| Some(numbers[*trace as usize])))
-        .words("code", rows.iter().map(|(_, f)| f.code as u8).collect(), FINDING_CODES)?
-        .counts("count", rows.iter().map(|(_, f)| Some(f.count)))
-        .counts("seq", rows.iter().map(|(_, f)| f.seq))
-        .texts("message", messages.iter().map(|m| Some(m.as_str())))
-        .finish()
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(trace, _)| numbers[*trace as usize]))),
+        word_array(rows.iter().map(|(_, f)| f.code as u8).collect(), FINDING_CODES)?,
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, f)| f.count))),
+        Arc::new(rows.iter().map(|(_, f)| f.seq).collect::<UInt32Array>()),
+        text_array(messages.iter().map(|m| Some(m.as_str()))),
+    ];
+    Ok(RecordBatch::try_new(FINDINGS.arrow(), columns)?)
 }
 
 pub(crate) fn agents_batch(derived: &Derived, numbers: &[u32], names: &Names) -> Result<RecordBatch> {
     let rows = &derived.agents;
     let or_none = |code: Option<u32>| code.unwrap_or(NO_CODE);
-    let number = |of: &dyn Fn(&(u32, AgentRow)) -> u32| -> ArrayRef {
-        Arc::new(UInt32Array::from_iter_values(rows.iter().map(of)))
-    };
-    let (agents, roles) = (names.array(Dict::Agent), names.array(Dict::Role));
-    Columns::new(&AGENTS.arrow())
-        .set("trace", number(&|(trace, _)| numbers[*trace as usize]))
-        .set("agent", code_array(rows.iter().map(|(_, r)| r.agent).collect(), agents)?)
-        .words("kind", rows.iter().map(|(_, r)| r.kind as u8).collect(), schema::AGENT_KINDS)?
-        .set("role", code_array(rows.iter().map(|(_, r)| or_none(r.role)).collect(), roles)?)
-        .set("parent", code_array(rows.iter().map(|(_, r)| or_none(r.parent)).collect(), agents)?)
-        .counts("depth", rows.iter().map(|(_, r)| r.depth))
-        .set("first_seq", number(&|(_, r)| r.first_seq))
-        .set("n_events", number(&|(_, r)| r.n_events))
-        .finish()
+    let columns: Vec<ArrayRef> = vec![
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(trace, _)| numbers[*trace as usize]))),
+        code_array(rows.iter().map(|(_, r)| r.agent).collect(), names.array(Dict::Agent))?,
+        word_array(rows.iter().map(|(_, r)| r.kind as u8).collect(), schema::AGENT_KINDS)?,
+        code_array(rows.iter().map(|(_, r)| or_none(r.role)).collect(), names.array(Dict::Role))?,
+        code_array(rows.iter().map(|(_, r)| or_none(r.parent)).collect(), names.array(Dict::Agent))?,
+        Arc::new(rows.iter().map(|(_, r)| r.depth).collect::<UInt32Array>()),
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, r)| r.first_seq))),
+        Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, r)| r.n_events))),
+    ];
+    Ok(RecordBatch::try_new(AGENTS.arrow(), columns)?)
 }
 
 fn labels_batch(rows: &[LabelRow], names: &Names) -> Result<RecordBatch> {
-    let (annotators, labels) = (names.array(Dict::Annotator), names.array(Dict::Label));
-    Columns::new(&LABELS.arrow())
-        .texts("trace_id", rows.iter().map(|r| Some(r.trace_id.as_str())))
-        .set("annotator", code_array(rows.iter().map(|r| r.annotator).collect(), annotators)?)
-        .texts("event_id", rows.iter().map(|r| r.event_id.as_deref()))
-        .counts("turn", rows.iter().map(|r| r.turn))
-        .texts("agent", rows.iter().map(|r| r.agent.as_deref()))
-        .set("label", code_array(rows.iter().map(|r| r.label).collect(), labels)?)
-        .numbers("weight", rows.iter().map(|r| r.weight))
-        .finish()
+    let columns: Vec<ArrayRef> = vec![
+        text_array(rows.iter().map(|r| Some(r.trace_id.as_str()))),
+        code_array(rows.iter().map(|r| r.annotator).collect(), names.array(Dict::Annotator))?,
+        text_array(rows.iter().map(|r| r.event_id.as_deref())),
+        Arc::new(rows.iter().map(|r| r.turn).collect::<UInt32Array>()),
+        text_array(rows.iter().map(|r| r.agent.as_deref())),
+        code_array(rows.iter().map(|r| r.label).collect(), names.array(Dict::Label))?,
+        Arc::new(rows.iter().map(|r| r.weight).collect::<Float64Array>()),
+    ];
+    Ok(RecordBatch::try_new(LABELS.arrow(), columns)?)
 }
 
 fn counts_batch(rows: &Counted, names: &Names) -> Result<RecordBatch> {
-    let (files, importers) = (names.array(Dict::File), names.array(Dict::Importer));
-    Columns::new(&RECORD_COUNTS.arrow())
-        .set("file", code_array(rows.keys().map(|k| k.1).collect(), files)?)
-        .set("importer", code_array(rows.keys().map(|k| k.2).collect(), importers)?)
-        .words("status", rows.keys().map(|k| k.3).collect(), RECORD_STATUSES)?
-        .texts("kind", rows.keys().map(|k| k.4.as_deref()))
-        .set("count", Arc::new(UInt64Array::from_iter_values(rows.values().copied())))
-        .finish()
+    let columns: Vec<ArrayRef> = vec![
+        code_array(rows.keys().map(|k| k.1).collect(), names.array(Dict::File))?,
+        code_array(rows.keys().map(|k| k.2).collect(), names.array(Dict::Importer))?,
+        word_array(rows.keys().map(|k| k.3).collect(), RECORD_STATUSES)?,
+        text_array(rows.keys().map(|k| k.4.as_deref())),
+        Arc::new(UInt64Array::from_iter_values(rows.values().copied())),
+    ];
+    Ok(RecordBatch::try_new(RECORD_COUNTS.arrow(), columns)?)
 }
 
 fn quarantine_batch(rows: &[(u32, QuarantineRow)], names: &Names) -> Result<RecordBatch> {
@@ -505,16 +510,16 @@ fn quarantine_batch(rows: &[(u32, QuarantineRow)], names: &Names) -> Result<Reco
         Arc::new(UInt64Array::from_iter_values(rows.iter().map(|(_, r)| f(r))))
     };
     let importer = |r: &QuarantineRow| names.dict(Dict::Importer).find(&r.importer).unwrap_or(NO_CODE);
-    let (files, importers) = (names.array(Dict::File), names.array(Dict::Importer));
-    Columns::new(&QUARANTINE.arrow())
-        .set("file", code_array(rows.iter().map(|(file, _)| *file).collect(), files)?)
-        .set("offset", number(|r| r.position.offset))
-        .set("line", number(|r| r.position.line))
-        .set("length", number(|r| r.position.length))
-        .words("code", rows.iter().map(|(_, r)| r.reject.code as u8).collect(), REJECT_CODES)?
-        .texts("path", rows.iter().map(|(_, r)| Some(r.reject.path.as_str())))
-        .texts("message", rows.iter().map(|(_, r)| Some(r.reject.message.as_str())))
-        .set("importer", code_array(rows.iter().map(|(_, r)| importer(r)).collect(), importers)?)
-        .texts("excerpt", rows.iter().map(|(_, r)| Some(r.excerpt.as_str())))
-        .finish()
+    let columns: Vec<ArrayRef> = vec![
+        code_array(rows.iter().map(|(file, _)| *file).collect(), names.array(Dict::File))?,
+        number(|r| r.position.offset),
+        number(|r| r.position.line),
+        number(|r| r.position.length),
+        word_array(rows.iter().map(|(_, r)| r.reject.code as u8).collect(), REJECT_CODES)?,
+        text_array(rows.iter().map(|(_, r)| Some(r.reject.path.as_str()))),
+        text_array(rows.iter().map(|(_, r)| Some(r.reject.message.as_str()))),
+        code_array(rows.iter().map(|(_, r)| importer(r)).collect(), names.array(Dict::Importer))?,
+        text_array(rows.iter().map(|(_, r)| Some(r.excerpt.as_str()))),
+    ];
+    Ok(RecordBatch::try_new(QUARANTINE.arrow(), columns)?)
 }

@@ -94,6 +94,11 @@ pub(crate) fn u32_values(batch: &RecordBatch, column: usize) -> &[u32] {
     batch.column(column).as_primitive::<UInt32Type>().values()
 }
 
+/// Text values, for columns built from rows.
+pub(crate) fn text_array<'a>(values: impl Iterator<Item = Option<&'a str>>) -> ArrayRef {
+    Arc::new(values.collect::<StringViewArray>())
+}
+
 /// The traces of a chunk that `keep` names, with their rows in all tables.
 pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
     let mut kept: Vec<u32> = (u32_values(&chunk.traces, 0).iter().zip(keep))
