@@ -361,7 +361,7 @@ def test_replay_on_slots_and_at_once(fork):
         (["--truncate", "soon"], "--truncate: 'soon' is not a number"),
         (["--aggregate", "median"], "expected 'best', 'majority', 'mean' or 'confidence'"),
         (["--slots", "1,x"], "expected whole numbers and none"),
-        (["--slots", "0"], "expected whole numbers from 1 on"),
+        (["--slots", "0"], "--slots has 0, expected a whole number from 1"),
         (["--each", "agent", "--outcome", "nand"], "unknown outcome 'nand'"),
     ],
 )

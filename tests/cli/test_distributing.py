@@ -84,7 +84,7 @@ def test_compare_and_studies_take_an_engine(folder, tmp_path) -> None:
     assert row["status"] == "ok"
     for wrong, message in (
         (("--engine", "dask"), "unknown engine 'dask'"),
-        (("--engine", "processes", "--workers", "0"), "workers is 0, expected at least 1"),
+        (("--engine", "processes", "--workers", "0"), "--workers is 0, expected a whole number from 1"),
         (("--address", "auto"), "--workers and --address are of --engine"),
     ):
         assert message in told(run("study", "run", config, "-o", tmp_path / "none", *wrong, code=2))
