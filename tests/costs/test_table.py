@@ -5,15 +5,15 @@ import io
 import json
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
 import orchestrace as ot
+from orchestrace.costs.verb import tables
 from reference.costs import price
 
 PLAIN = {"trace_id": "t", "task_id": "t", "edges": [], "rewards": {}, "costs": {}, "metrics": {}}
@@ -371,22 +371,69 @@ def test_two_events_of_one_request_cost_as_much_as_one() -> None:
     assert math.isclose(one["cost_usd"].item(), two["cost_usd"].item(), rel_tol=1e-12)
 
 
-def test_a_corpus_on_disk_costs_the_same_to_the_bit(tmp_path: Path) -> None:
-    file = tmp_path / "runs.jsonl"
-    ot.generate(file, traces=60, seed=5)
-    memory = ot.read_traces(file)
+@pytest.fixture(scope="module")
+def twice(tmp_path_factory: pytest.TempPathFactory) -> tuple[ot.Corpus, ot.Corpus]:
+    """The same runs in memory and on disk; a third of the events names no model."""
+    folder = tmp_path_factory.mktemp("runs")
+    memory = ot.generate(traces=60, seed=5)
     models = memory.events.select("trace", "seq").collect().with_row_index()
     named = memory.with_fields(
         models.select("trace", "seq", model=pl.when(pl.col("index") % 3 > 0).then(pl.lit("gpt-4o-mini")))
     )
-    named.write_jsonl(tmp_path / "named.jsonl")
-    ot.ingest(tmp_path / "named.jsonl", tmp_path / "corpus", partitions=4)
-    again = ot.read_traces(tmp_path / "named.jsonl")
+    named.write_jsonl(folder / "named.jsonl")
+    ot.ingest(folder / "named.jsonl", folder / "corpus", partitions=4)
+    again = ot.read_traces(folder / "named.jsonl")
+    assert again.events.select(pl.col("model").is_not_null().any()).collect().item()
+    return again, ot.read_corpus(folder / "corpus")
+
+
+def priced(corpus: ot.Corpus) -> ot.Corpus:
+    """With a price on some events, which is computed on every slice of a corpus on disk."""
+    ids = corpus.traces.select("trace", "trace_id")
+    fields = corpus.events.join(ids, on="trace").select(
+        "trace_id", "seq", cost_usd=pl.when(pl.col("seq") % 5 == 0).then(pl.col("seq") / 7)
+    )
+    return corpus.with_fields(fields)
+
+
+VARIANTS: dict[str, Callable[[ot.Corpus], ot.Corpus]] = {
+    "all runs": lambda corpus: corpus,
+    "some runs": lambda corpus: corpus.filter(pl.col("n_events") % 2 == 0),
+    "with prices": priced,
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_corpus_on_disk_costs_the_same_to_the_bit(twice: tuple[ot.Corpus, ot.Corpus], variant: str) -> None:
+    memory, disk = (VARIANTS[variant](corpus) for corpus in twice)
     for by in ("model", "importer", "trace", "agent", "role"):
-        table = ot.costs.table(again, by=by)
-        stored = ot.costs.table(ot.read_corpus(tmp_path / "corpus"), by=by)
+        table = ot.costs.table(memory, by=by)
+        stored = ot.costs.table(disk, by=by)
         keys = [name for name in ("trace_id", by) if name in table.columns and name != "trace"]
         alike = [frame.drop("trace", strict=False).sort(keys) for frame in (table, stored)]
         assert alike[0].equals(alike[1]), by
         assert table["tokens"].sum() > 0
-    assert again.events.select(pl.col("model").is_not_null().any()).collect().item()
+
+
+def test_of_a_corpus_on_disk_only_columns_of_what_was_spent_are_read(
+    twice: tuple[ot.Corpus, ot.Corpus], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, disk = twice
+
+    def refused(self: ot.Corpus) -> Iterator[Any]:
+        raise AssertionError("a whole slice is loaded")
+
+    monkeypatch.setattr(type(disk), "pieces", refused)
+    for by in ("model", "importer", "trace"):
+        assert ot.costs.table(disk, by=by).height
+    with pytest.raises(AssertionError, match="slice"):
+        ot.costs.table(disk, by="agent")
+
+
+def test_tables_by_several_names_are_those_by_each(
+    twice: tuple[ot.Corpus, ot.Corpus],
+) -> None:
+    words: list[Any] = ["model", "importer", "trace", "agent", "role"]
+    for corpus in twice:
+        for by, table in zip(words, tables(corpus, words), strict=True):
+            assert table.equals(ot.costs.table(corpus, by=by)), by

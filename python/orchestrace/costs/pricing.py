@@ -1,5 +1,6 @@
 """The price of each response: as recorded, else from a list (docs/reference/definitions.md, D33)."""
 
+from dataclasses import dataclass
 from typing import Final
 
 import polars as pl
@@ -21,13 +22,42 @@ _READ: Final = ("tokens_in", "tokens_cache_write_1h", "cost_usd")
 _MILLION: Final = 1_000_000
 
 
-def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
+@dataclass(frozen=True)
+class Runs:
+    """What prices depend on beside events.
+
+    Parameters
+    ----------
+    outside
+        ``trace agent`` of all that are not of a team.
+    clock
+        ``trace started_at timed`` of all traces.
+    """
+
+    outside: pl.DataFrame
+    clock: pl.DataFrame
+
+
+def runs_of(corpus: Corpus) -> Runs:
+    """The runs of a corpus, without their events."""
+    outside = corpus.agents.filter(pl.col("kind").cast(pl.String) != "agent").select(
+        "trace", pl.col("agent").cast(pl.String), outside=True
+    )
+    timed = pl.col("time_basis").cast(pl.String).is_in(["seconds", "partial"])
+    clock = corpus.traces.select("trace", "started_at", timed=timed)
+    return Runs(outside.collect(engine="streaming"), clock.collect(engine="streaming"))
+
+
+def spent(events: pl.LazyFrame, runs: Runs, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
     """What each event of the team spent, a row per event that records tokens or a price.
 
     Parameters
     ----------
-    piece
-        A corpus in memory.
+    events
+        The table of events, or a part of it with all events of its traces; of it only the columns that say
+        what was spent are read.
+    runs
+        Of the corpus that they are of.
     prices
         A list of prices; without rows nothing is priced.
     batch
@@ -39,9 +69,9 @@ def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
         ``trace seq`` (UInt32), ``model`` (String), `TOKENS` (Int64), ``cost_usd`` (Float64, null where
         ``reason`` says why), ``is_recorded is_undated`` (Boolean), ``reason``.
     """
-    events = _of_team(piece)
-    rows = _listed_rows(events, prices)
-    priced = events.join(rows, on=["trace", "seq"], how="left", maintain_order="left")
+    team = _of_team(events, runs)
+    rows = _listed_rows(team, prices)
+    priced = team.join(rows, on=["trace", "seq"], how="left", maintain_order="left")
     amount, reason = _amount(batch)
     recorded = pl.col("cost_usd").is_not_null()
     return priced.select(
@@ -56,32 +86,26 @@ def spent(piece: Corpus, prices: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
     )
 
 
-def _of_team(piece: Corpus) -> pl.DataFrame:
+def _of_team(events: pl.LazyFrame, runs: Runs) -> pl.DataFrame:
     """Events that spent something on the team's work (D18), with the day on which they did."""
-    outside = (
-        piece.agents.filter(pl.col("kind").cast(pl.String) != "agent")
-        .select("trace", pl.col("agent").cast(pl.String), outside=True)
-        .collect()
-    )
     some = pl.col("cost_usd").is_not_null() | (pl.max_horizontal("tokens", "tokens_in", "tokens_out") > 0)
     is_human = pl.col("type").cast(pl.String) == "human_intervention"
     columns = ("trace", "seq", "t", *TOKENS, *_READ)
-    events = (
-        piece.events.filter(some, ~is_human)
+    spending = (
+        events.filter(some, ~is_human)
         .select(*columns, pl.col("agent", "model").cast(pl.String))
         .collect()
-        .join(outside, on=["trace", "agent"], how="left", maintain_order="left")
+        .join(runs.outside, on=["trace", "agent"], how="left", maintain_order="left")
         .filter(pl.col("outside").is_null())
     )
-    clock = piece.traces.select(
-        "trace", "started_at", timed=pl.col("time_basis").cast(pl.String).is_in(["seconds", "partial"])
-    ).collect()
     # a time that is no time of day, or lies beyond all calendars, moves nothing
     after = pl.when(pl.col("timed") & pl.col("t").is_between(0, 4e9)).then(pl.col("t")).otherwise(0.0)
     when = pl.col("started_at").cast(pl.Datetime("us", "UTC")) + pl.duration(
         microseconds=(after * 1e6).cast(pl.Int64)
     )
-    return events.join(clock, on="trace", how="left", maintain_order="left").with_columns(day=when.dt.date())
+    return spending.join(runs.clock, on="trace", how="left", maintain_order="left").with_columns(
+        day=when.dt.date()
+    )
 
 
 def _listed_rows(events: pl.DataFrame, prices: pl.DataFrame) -> pl.DataFrame:

@@ -1,5 +1,7 @@
 """The verb `costs.table`: tokens and dollars by model, run, agent or role."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -9,9 +11,9 @@ from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.parts import store_of
+from ..corpus.parts import divisions, store_of
 from .price_list import Prices, list_of
-from .pricing import BASIS, TOKENS, added, spent, totals, with_basis
+from .pricing import BASIS, TOKENS, Runs, added, runs_of, spent, totals, with_basis
 
 By = Literal["model", "trace", "agent", "role", "importer"]
 
@@ -26,6 +28,15 @@ DOLLARS: Final[dict[str, Any]] = {
     "reason": CREDITS["reason"],
 }
 """Columns about dollars, in order."""
+
+_NAMES: Final[dict[By, pl.Expr]] = {
+    "model": pl.col("model"),
+    "trace": pl.lit(None, pl.String),
+    "agent": pl.col("owner"),
+    "role": pl.col("role"),
+    "importer": pl.lit(None, pl.String),
+}
+"""What rows of one trace are told apart by."""
 
 _SUMS: Final[dict[str, Any]] = {**dict.fromkeys(TOKENS, pl.Int64), **DOLLARS}
 
@@ -95,19 +106,68 @@ def table(
     >>> by_model["tokens"].sum() == ot.costs.table(corpus, by="trace")["tokens"].sum()
     True
     """
+    (rows,) = tables(corpus, (by,), prices=prices, batch=batch, progress=progress)
+    return rows
+
+
+def tables(
+    corpus: Corpus,
+    bys: Sequence[By],
+    *,
+    prices: Prices = "package",
+    batch: bool = False,
+    progress: Progress = None,
+) -> list[pl.DataFrame]:
+    """`table` by several names, for which each event is priced once."""
     listed = list_of(prices)
     traces = corpus.traces.select(
         "trace", "trace_id", "task_id", importer=pl.col("importer").cast(pl.String)
     ).collect(engine="streaming")
-    parts = [pl.DataFrame(schema={"trace": pl.UInt32, "name": pl.String, "events": pl.UInt32})]
-    with reporting(progress, "pricing") as callback:
-        pieces = list(corpus.pieces())
-        for at, (_, load) in enumerate(pieces):
-            parts.append(_of_piece(load(), by, listed, batch=batch))
-            if callback is not None:
-                callback(at + 1, len(pieces))
-    sums = pl.concat(parts, how="diagonal_relaxed")
+    empty = {"trace": pl.UInt32, "name": pl.String, "events": pl.UInt32, **dict.fromkeys(TOKENS, pl.Int64)}
+    parts = [[pl.DataFrame(schema={**empty, "priced_usd": pl.Float64})] for _ in bys]
     stated = _stated(corpus)
+    lacking = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete").select("trace")
+    lacks = pl.col("trace").is_in(lacking.collect(engine="streaming")["trace"].unique().to_list())
+    with reporting(progress, "pricing") as callback:
+        works = _spent(corpus, bys, runs_of(corpus), listed, batch)
+        for at, work in enumerate(works):
+            rows = work()
+            for by, sums in zip(bys, parts, strict=True):
+                grouped = rows.group_by("trace", _NAMES[by].alias("name"), maintain_order=True)
+                sums.append(grouped.agg(events=pl.len(), **totals()))
+            if callback is not None:
+                callback(at + 1, len(works))
+    return [
+        _named(_with_stated(sums, stated, lacks), by, traces, stated)
+        for by, sums in zip(bys, parts, strict=True)
+    ]
+
+
+def _spent(
+    corpus: Corpus, bys: Sequence[By], runs: Runs, listed: pl.DataFrame, batch: bool
+) -> list[Callable[[], pl.DataFrame]]:
+    """What gives the events of each part of a corpus with what they spent.
+
+    Who owns an event says the core, from all that is recorded of its trace; else a few columns are enough.
+    """
+    if not {"agent", "role"}.intersection(bys):
+        parts = divisions(corpus, "events")
+        return [partial(spent, events, runs, listed, batch=batch) for events in parts]
+
+    def owned(load: Callable[[], Corpus]) -> pl.DataFrame:
+        piece = load()
+        owners = pl.DataFrame(_core.ownership(store_of(piece))).select(
+            "trace", "seq", pl.col("owner", "role").cast(pl.String)
+        )
+        rows = spent(piece.events, runs, listed, batch=batch)
+        return rows.join(owners, on=["trace", "seq"], how="left", maintain_order="left")
+
+    return [partial(owned, load) for _, load in corpus.pieces()]
+
+
+def _with_stated(parts: list[pl.DataFrame], stated: pl.DataFrame, lacks: pl.Expr) -> pl.DataFrame:
+    """Sums of events, and of traces without any what their recordings state; with ``floor``."""
+    sums = pl.concat(parts, how="diagonal_relaxed")
     alone = stated.join(sums, on="trace", how="anti").filter(
         pl.any_horizontal(pl.col("tokens", "recorded_usd").is_not_null())
     )
@@ -121,24 +181,8 @@ def table(
         unpriced_tokens=pl.when(pl.col("recorded_usd").is_null()).then("tokens").otherwise(0).fill_null(0),
         reason=pl.when(pl.col("recorded_usd").is_null()).then(pl.lit("field.absent")),
     )
-    empty = {name: pl.Int64 for name in TOKENS} | {"priced_usd": pl.Float64}
-    sums = pl.concat([sums, whole, pl.DataFrame(schema=empty)], how="diagonal_relaxed")
-    lacking = corpus.findings.filter(pl.col("code").cast(pl.String) == "usage.incomplete").select("trace")
-    lacks = pl.col("trace").is_in(lacking.collect(engine="streaming")["trace"].unique().to_list())
-    sums = sums.with_columns(floor=(pl.col("unpriced_tokens") > 0) | lacks)
-    return _named(sums, by, traces, stated)
-
-
-def _of_piece(piece: Corpus, by: By, listed: pl.DataFrame, *, batch: bool) -> pl.DataFrame:
-    rows = spent(piece, listed, batch=batch)
-    if by in ("agent", "role"):
-        name = "owner" if by == "agent" else "role"
-        owned = pl.DataFrame(_core.ownership(store_of(piece)))
-        names = owned.select("trace", "seq", name=pl.col(name).cast(pl.String))
-        rows = rows.join(names, on=["trace", "seq"], how="left", maintain_order="left")
-    else:
-        rows = rows.with_columns(name=pl.col("model") if by == "model" else pl.lit(None, pl.String))
-    return rows.group_by("trace", "name", maintain_order=True).agg(events=pl.len(), **totals())
+    sums = pl.concat([sums, whole], how="diagonal_relaxed")
+    return sums.with_columns(floor=(pl.col("unpriced_tokens") > 0) | lacks)
 
 
 def _stated(corpus: Corpus) -> pl.DataFrame:
