@@ -226,3 +226,13 @@ def test_a_file_that_is_not_there_is_said(corpus: ot.Corpus, tmp_path: Path) -> 
     odd: Any = 5
     with pytest.raises(ot.SchemaError, match="measures is of type int"):
         corpus.with_measures(odd)
+
+
+def test_a_table_of_another_library_is_taken(corpus: ot.Corpus) -> None:
+    mine = pl.DataFrame({"trace": [0, 1], "mine": [1.0, 2.0]})
+    fields = pl.DataFrame({"trace": [0], "seq": [0], "score": [0.5]})
+    tables = mine.to_arrow(), fields.to_arrow()
+    found = corpus.with_measures(tables[0]).with_fields(tables[1])
+    expected = corpus.with_measures(mine).with_fields(fields)
+    assert found.measures.collect().equals(expected.measures.collect())
+    assert found.events.collect().equals(expected.events.collect())

@@ -1,6 +1,6 @@
 """Tables of callers, converted to the schemas of a corpus."""
 
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 import polars as pl
 
@@ -24,6 +24,17 @@ _NEEDED: Final = {
 }
 
 _OF_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
+
+
+@runtime_checkable
+class ArrowTable(Protocol):
+    """A table of pyarrow, DuckDB or another library that hands its columns over."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The columns as an Arrow stream in a capsule."""
+
+
+Table = pl.DataFrame | pl.LazyFrame | ArrowTable
 
 
 def _reason(error: BaseException) -> str:

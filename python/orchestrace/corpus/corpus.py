@@ -17,7 +17,7 @@ from ..base.schema import EXTENSION_FIELDS, MAPPING_COUNTS, SCHEMAS, cast_exactl
 from ..base.verbs import verb
 from ..storage.addresses import is_address
 from .arrow_tables import arrow_table
-from .assemble import frame_of, tables_of
+from .assemble import Table, frame_of, tables_of
 from .display import as_html, as_text
 from .joined_ids import with_joined_ids
 from .measures import Measures, measures_of
@@ -271,7 +271,7 @@ class Corpus:
         return self._replacing(measures=merged.sort("trace", maintain_order=True))
 
     @verb
-    def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "Corpus":
+    def with_fields(self, frame: Table) -> "Corpus":
         """The corpus with own values of extension fields: scores, critics' values, turns, grouping keys.
 
         Parameters

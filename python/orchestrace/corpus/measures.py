@@ -11,12 +11,12 @@ from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.paths import expect_an_end, path_of
 from ..base.schema import SCHEMAS, cast_exactly, unknown_name
 from ..base.text import plain
-from .assemble import frame_of
+from .assemble import Table, frame_of
 
 if TYPE_CHECKING:
     from .corpus import Corpus
 
-Measures = pl.DataFrame | pl.LazyFrame | str | os.PathLike[str]
+Measures = Table | str | os.PathLike[str]
 
 _KEY: Final = ["trace", "kind", "name"]
 _IDS: Final = {"trace_id": pl.String()}

@@ -22,7 +22,7 @@ from ..base.publication import published
 from ..base.schema import MAPPING_COUNTS, SCHEMAS, dtype_of
 from ..base.text import plain
 from ..base.verbs import verb
-from ..corpus.assemble import frame_of
+from ..corpus.assemble import Table, frame_of
 from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
 from ..corpus.on_disk import MANIFEST as NAME
@@ -135,7 +135,7 @@ class PartitionedCorpus(Corpus):
         return self._with({"measures"}, lambda corpus: corpus.with_measures(_of(measures, corpus)))
 
     @verb
-    def with_fields(self, frame: pl.DataFrame | pl.LazyFrame) -> "PartitionedCorpus":
+    def with_fields(self, frame: Table) -> "PartitionedCorpus":
         fields = self._located(frame_of(frame, "fields"), "fields")
         if "group_id" in fields.columns:
             raise ParameterError(
