@@ -114,8 +114,8 @@ crates: $(ENVIRONMENT) ## After a change of Cargo.lock: write licences of all cr
 floors: $(ENVIRONMENT) ## Try the package with the lowest versions that pyproject.toml allows (nightly; needs an index of packages)
 	$(PYTHON) .ci/floors.py run
 
-golden: ## Rewrite the expected tables of data/importers; read the diff before you commit it
-	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --lib tests::golden
+golden: ## Rewrite the expected tables of data/importers and data/cases; read the diff before you commit it
+	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --lib -- inputs_give_the_expected inputs_of_cases_become
 	git --no-pager diff --stat -- data
 
 fuzz: $(ENVIRONMENT) ## Search for bytes that break the engine, FUZZ_SECONDS (60) for each of FUZZ_TARGETS (all); needs cargo-fuzz

@@ -94,7 +94,7 @@ TOGETHER = {
         "parsing fills blocks of items, and gathering rejects by the rows of parsing"
     ),
 }
-#: Importers without `<name>/tests.rs`, and why; one that is a mapping has `<name>/mapping.json` instead.
+#: Importers without `data/cases/<name>`, `<name>/tests.rs` and `<name>/mapping.json`, and why.
 UNTESTED_BESIDE = {
     "detect": "what no importer knows is told in the tests of ingest",
     "native": "tests/corpus/test_verdicts.py judges by every rule of it, the fuzz targets any bytes",
@@ -414,7 +414,7 @@ def circle_faults() -> Iterator[str]:
 
 
 def importer_faults() -> Iterator[str]:
-    """`<name>.rs` with its `ImporterInfo`, and beside it a folder with its tests or its mapping."""
+    """`<name>.rs` with its `ImporterInfo`, and its cases, or beside it its tests or its mapping."""
     folder = CORE / "importers"
     without = set()
     for path in sorted(folder.glob("*.rs")):
@@ -425,10 +425,11 @@ def importer_faults() -> Iterator[str]:
         ):
             continue
         name = path.stem
-        if not any((folder / name / file).exists() for file in ("tests.rs", "mapping.json")):
+        beside = [folder / name / "tests.rs", folder / name / "mapping.json", TREE / "data/cases" / name]
+        if not any(place.exists() for place in beside):
             without.add(name)
     for name in sorted(without ^ UNTESTED_BESIDE.keys()):
-        yield f"importers/{name}: expected tests.rs or mapping.json, else a reason in UNTESTED_BESIDE"
+        yield f"importers/{name}: expected cases, tests.rs or mapping.json, else a reason in UNTESTED_BESIDE"
 
 
 def main() -> None:

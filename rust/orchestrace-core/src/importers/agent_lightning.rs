@@ -16,9 +16,6 @@ use crate::json::Limits;
 use crate::json::tree::{Tree, Value};
 use crate::schema::MeasureKind;
 
-#[cfg(test)]
-mod tests;
-
 /// The importer.
 #[derive(Debug)]
 pub struct AgentLightning;

@@ -16,8 +16,6 @@ use crate::json::tree::Value;
 
 mod describe;
 mod harbor;
-#[cfg(test)]
-mod tests;
 
 use harbor::HarborFile;
 

@@ -21,8 +21,6 @@ use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 mod observation;
-#[cfg(test)]
-mod tests;
 
 /// The importer.
 #[derive(Debug)]

@@ -21,8 +21,6 @@ use crate::schema::MeasureKind;
 
 mod graph;
 mod run;
-#[cfg(test)]
-mod tests;
 
 use graph::Graph;
 use run::Run;

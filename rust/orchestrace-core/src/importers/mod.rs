@@ -27,8 +27,6 @@ mod parsed;
 pub mod recording;
 mod rllm;
 mod shape;
-#[cfg(test)]
-mod span_edge_cases;
 pub mod spans;
 mod swe_agent;
 mod tau_bench;

@@ -18,9 +18,6 @@ use crate::json::Limits;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
 
-#[cfg(test)]
-mod tests;
-
 /// The importer.
 #[derive(Debug)]
 pub struct OpenAiAgents;

@@ -21,9 +21,6 @@ use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Limits};
 use crate::schema::{MeasureKind, TimeBasis};
 
-#[cfg(test)]
-mod tests;
-
 /// The importer.
 #[derive(Debug)]
 pub struct SweAgent;

@@ -20,8 +20,6 @@ use crate::json::{Fault, Kind, Limits};
 use crate::schema::{AgentKind, MeasureKind};
 
 mod simulation;
-#[cfg(test)]
-mod tests;
 
 /// The importer.
 #[derive(Debug)]

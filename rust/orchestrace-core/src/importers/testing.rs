@@ -7,10 +7,8 @@ use serde_json::Value as Json;
 
 use super::hex::hex;
 use super::recording::hash;
-use super::{Confidence, Format, Native, SpreadImporter};
+use super::{Format, Native, SpreadImporter};
 use crate::ingest::{Input, ReadOptions, ReadPosition, TraceReader};
-use crate::json::Limits;
-use crate::json::tree::Tree;
 use crate::run::Run;
 use crate::store::{Store, text_at, write_jsonl};
 
@@ -42,12 +40,6 @@ pub(crate) fn read_bytes(
     TraceReader::resumed(inputs.collect(), ReadPosition::default(), options.clone())
         .and_then(|reader| reader.with_stems().all(&run))
         .expect("inputs in memory can be read")
-}
-
-/// How sure an importer is of a text that is not cut.
-pub(crate) fn sniffed(importer: &dyn SpreadImporter, text: &str) -> Confidence {
-    let tree = Tree::head(text, Limits { depth: 64, string: 1 << 20, lenient: true });
-    importer.sniff(tree.root(), "")
 }
 
 /// Records as lines.
@@ -103,21 +95,10 @@ pub(crate) fn events(trace: &Json) -> Vec<String> {
     fields(trace, &["id", "type", "agent", "to"])
 }
 
-/// The same with what tool was called.
-pub(crate) fn events_and_tools(trace: &Json) -> Vec<String> {
-    fields(trace, &["id", "type", "agent", "to", "tool"])
-}
-
 /// The event of an id.
 pub(crate) fn event<'a>(trace: &'a Json, id: &str) -> &'a Json {
     let mut list = trace["events"].as_array().expect("a list of events").iter();
     list.find(|event| event["id"] == id).unwrap_or_else(|| panic!("no event {id} in {:?}", events(trace)))
-}
-
-/// The edges of a trace as `src type dst`.
-pub(crate) fn edges(trace: &Json) -> BTreeSet<String> {
-    let list = trace["edges"].as_array().expect("a list of edges").iter();
-    list.map(|edge| ["src", "type", "dst"].map(|key| edge[key].as_str().expect(key)).join(" ")).collect()
 }
 
 /// The edges of one type as `src dst`.
@@ -126,15 +107,7 @@ pub(crate) fn edges_of(trace: &Json, kind: &str) -> BTreeSet<String> {
     list.map(|edge| ["src", "dst"].map(|key| edge[key].as_str().expect(key)).join(" ")).collect()
 }
 
-/// Asserts that a trace has these edges, `src type dst`, and perhaps others.
-pub(crate) fn has_edges(trace: &Json, wanted: &[&str]) {
-    let found = edges(trace);
-    for edge in wanted {
-        assert!(found.contains(*edge), "no {edge} in {found:?}");
-    }
-}
-
-/// Texts as [`edges`] gives them.
+/// Texts as [`edges_of`] gives them.
 pub(crate) fn set(list: &[&str]) -> BTreeSet<String> {
     list.iter().map(|text| (*text).to_owned()).collect()
 }

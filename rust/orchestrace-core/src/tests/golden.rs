@@ -36,7 +36,7 @@ fn inputs(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// A cell as JSON; null is no cell.
-fn cell(array: &dyn Array, row: usize) -> Option<Value> {
+pub(super) fn cell(array: &dyn Array, row: usize) -> Option<Value> {
     if array.is_null(row) {
         return None;
     }

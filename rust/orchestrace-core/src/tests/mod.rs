@@ -2,6 +2,7 @@
 //! the code: as programs of their own each links the core anew, and all of them need it built a second time.
 
 mod batches;
+pub(crate) mod cases;
 mod contract;
 mod framing;
 mod from_arrow;
