@@ -175,8 +175,8 @@ def test_ctrl_c_of_other_commands_is_one_line(tmp_path: Path, monkeypatch: pytes
         raise KeyboardInterrupt
 
     path = recordings(tmp_path)
-    for place, command in (("crediting.credit", ["credit", path]), ("measuring.metrics", ["metrics", path])):
-        monkeypatch.setattr(f"orchestrace.cli.{place}", stopped)
+    for place, command in (("credit.credit", ["credit", path]), ("metrics.metrics", ["metrics", path])):
+        monkeypatch.setattr(f"orchestrace.cli.commands.{place}", stopped)
         result = run(*command, code=130)
         assert (result.stderr, result.stdout) == ("stopped\n", "")
     sunk = run("credit", path, "--sink", tmp_path / "sink", code=130).stderr

@@ -15,7 +15,7 @@ import orchestrace as ot
 from cli.commands import RUN, recordings, run, told
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.base.terminal import cell_text, flat, lay_out
-from orchestrace.cli.codes import known_codes
+from orchestrace.cli.commands.codes import known_codes
 from orchestrace.cli.tables import COLUMNS
 from orchestrace.corpus.samples import samples_path
 from samples.examples import examples

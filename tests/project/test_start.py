@@ -84,7 +84,7 @@ def test_a_command_loads_the_module_of_its_group_alone() -> None:
         from orchestrace.cli.commands import COMMANDS
 
         def groups():
-            rest = (name.removeprefix("orchestrace.cli.") for name in sys.modules)
+            rest = (name.removeprefix("orchestrace.cli.commands.") for name in sys.modules)
             return [name for name in rest if name in COMMANDS]
 
         for words in [[], *([name] for names in COMMANDS.values() for name in names)]:
@@ -104,7 +104,7 @@ def test_the_list_of_commands_is_what_modules_define() -> None:
     for module, known in COMMANDS.items():
         for name, summary in known.items():
             assert (commands[name].help or "").splitlines()[0] == summary, name
-        place = import_module(f"orchestrace.cli.{module}").__name__
+        place = import_module(f"orchestrace.cli.commands.{module}").__name__
         alone = [command.name for command in app.registered_commands if command.callback.__module__ == place]
         assert [*alone, *(group.name for group in app.registered_groups if group.name == module)] == [*known]
     assert len(app.registered_commands) + len(app.registered_groups) == len(commands)

@@ -30,7 +30,7 @@ class _Commands(MutableMapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._ready:
-            import_module(f".{self._modules[name]}", __package__)
+            import_module(f".commands.{self._modules[name]}", __package__)
             self._ready[name] = _command(name)
         return self._ready[name]
 

@@ -5,14 +5,14 @@ from typing import Annotated, Final
 
 import typer
 
-from .. import view
-from ..base.paths import path_of
-from ..base.publication import refuse_existing
-from ..base.text import counted, plain
-from ..view.verb import MAX_BYTES
-from .application import app
-from .browser import open_page
-from .options import (
+from ... import view
+from ...base.paths import path_of
+from ...base.publication import refuse_existing
+from ...base.text import counted, plain
+from ...view.verb import MAX_BYTES
+from ..application import app
+from ..browser import open_page
+from ..options import (
     Force,
     LongestGap,
     PriceList,
@@ -25,8 +25,8 @@ from .options import (
     grouped,
     prices_of,
 )
-from .recordings import tell_quarantined, usable
-from .values import weights
+from ..recordings import tell_quarantined, usable
+from ..values import weights
 
 VIEW_FILE: Final = Path("view.html")
 """How a page is called that nobody named."""

@@ -9,15 +9,15 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from .. import study
-from ..base.paths import path_of
-from ..base.text import plain, plain_json
-from ..corpus.corpus import Corpus
-from .application import SETTINGS, app
-from .options import EngineOptions, Json, RecordingOptions
-from .output import STOPPED
-from .recordings import usable
-from .tables import show
+from ... import study
+from ...base.paths import path_of
+from ...base.text import plain, plain_json
+from ...corpus.corpus import Corpus
+from ..application import SETTINGS, app
+from ..options import EngineOptions, Json, RecordingOptions
+from ..output import STOPPED
+from ..recordings import usable
+from ..tables import show
 
 study_app = typer.Typer(
     help="Measure credit methods on corpora whose truth is known.",

@@ -5,16 +5,16 @@ from typing import Annotated, Any
 
 import typer
 
-from .. import credit, export, replay
-from ..base.paths import path_of
-from ..base.publication import refuse_existing
-from ..base.text import plain
-from ..exports.verb import default_name, export_size, exports, only_traces
-from ..interventions import drop
-from .application import app
-from .options import Force, Params, RewardOptions, Seed, StrictOptions, grouped
-from .recordings import tell_quarantined, usable
-from .values import credit_options
+from ... import credit, export, replay
+from ...base.paths import path_of
+from ...base.publication import refuse_existing
+from ...base.text import plain
+from ...exports.verb import default_name, export_size, exports, only_traces
+from ...interventions import drop
+from ..application import app
+from ..options import Force, Params, RewardOptions, Seed, StrictOptions, grouped
+from ..recordings import tell_quarantined, usable
+from ..values import credit_options
 
 
 def _list_exports(asked: bool) -> None:

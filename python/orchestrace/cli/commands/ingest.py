@@ -19,6 +19,17 @@ from ..corpus.samples import samples_path
 from .application import app
 from .browser import open_page
 from .options import (
+from ... import credit, generate, importers, ingest, read_corpus, read_traces, report, story, view
+from ...base.errors import InputError, ParameterError
+from ...base.paths import path_of
+from ...base.publication import write_parquet, write_text
+from ...base.schema import SCHEMAS, TraceBy
+from ...base.terminal import terminal_width
+from ...base.text import counted, plain, plain_json
+from ...corpus.samples import samples_path
+from ..application import app
+from ..browser import open_page
+from ..options import (
     Force,
     Format,
     House,
@@ -38,9 +49,9 @@ from .options import (
     grouped,
     prices_of,
 )
-from .output import FAILED, STOPPED
-from .recordings import opened, refuse_unused, tell_quarantined, usable
-from .tables import TableOptions, print_line, show, tell
+from ..output import FAILED, STOPPED
+from ..recordings import opened, refuse_unused, tell_quarantined, usable
+from ..tables import TableOptions, print_line, show, tell
 
 _DEMO: Final = ".orchestrace-demo"
 """Marks a folder that the command demo made, and may write to again."""

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from .. import replay
-from .application import app
-from .options import EngineOptions, LongestGap, StrictOptions, gap_of, grouped
-from .recordings import tell_quarantined, usable
-from .scenarios import ScenarioOptions
-from .tables import TableOptions, show_replays
+from ... import replay
+from ..application import app
+from ..options import EngineOptions, LongestGap, StrictOptions, gap_of, grouped
+from ..recordings import tell_quarantined, usable
+from ..scenarios import ScenarioOptions
+from ..tables import TableOptions, show_replays
 
 
 @app.command(name="replay")

@@ -5,12 +5,12 @@ from typing import Annotated, Final
 import polars as pl
 import typer
 
-from ..base.errors import ParameterError
-from ..base.remedies import code_rows
-from ..base.schema import unknown_name
-from .application import app
-from .options import grouped
-from .tables import TableOptions, print_line
+from ...base.errors import ParameterError
+from ...base.remedies import code_rows
+from ...base.schema import unknown_name
+from ..application import app
+from ..options import grouped
+from ..tables import TableOptions, print_line
 
 _COLUMNS: Final = ("level", "code", "severity", "meaning", "example", "fix")
 

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import polars as pl
 import typer
 
-from .. import credit, explain, methods
-from ..base.deferred import Deferred
-from ..base.errors import ParameterError
-from ..base.schema import Unit as Level
-from ..base.text import plain
-from .application import app
-from .options import EngineOptions, Method, Params, RewardOptions, Seed, StrictOptions, Unit, grouped
-from .output import STOPPED
-from .recordings import tell_quarantined, usable
-from .tables import TableOptions
-from .values import credit_options, run_of
+from ... import credit, explain, methods
+from ...base.deferred import Deferred
+from ...base.errors import ParameterError
+from ...base.schema import Unit as Level
+from ...base.text import plain
+from ..application import app
+from ..options import EngineOptions, Method, Params, RewardOptions, Seed, StrictOptions, Unit, grouped
+from ..output import STOPPED
+from ..recordings import tell_quarantined, usable
+from ..tables import TableOptions
+from ..values import credit_options, run_of
 
 if TYPE_CHECKING:
-    from ..evaluation import comparison
+    from ...evaluation import comparison
 else:
     comparison = Deferred("orchestrace.evaluation.comparison")  # which needs NumPy
 

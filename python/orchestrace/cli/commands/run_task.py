@@ -10,19 +10,19 @@ from typing import Annotated, Any, Final
 import polars as pl
 import typer
 
-from .. import distributed, read_corpus
-from ..base.errors import ParameterError
-from ..base.misfits import UnknownArgument
-from ..base.text import counted, plain, plain_json
-from ..distributed.folder import load_plan
-from ..distributed.ingest_plan import INGEST
-from ..distributed.judging import judge_plan
-from ..distributed.tasks import Plan, TaskResult
-from .application import app
-from .options import Force, Json, Threads, grouped
-from .output import STOPPED
-from .scenarios import ScenarioOptions
-from .tables import show
+from ... import distributed, read_corpus
+from ...base.errors import ParameterError
+from ...base.misfits import UnknownArgument
+from ...base.text import counted, plain, plain_json
+from ...distributed.folder import load_plan
+from ...distributed.ingest_plan import INGEST
+from ...distributed.judging import judge_plan
+from ...distributed.tasks import Plan, TaskResult
+from ..application import app
+from ..options import Force, Json, Threads, grouped
+from ..output import STOPPED
+from ..scenarios import ScenarioOptions
+from ..tables import show
 
 _ARRAY: Final = "SLURM_ARRAY_TASK_ID"
 

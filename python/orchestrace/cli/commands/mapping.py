@@ -6,12 +6,12 @@ from typing import Annotated
 import polars as pl
 import typer
 
-from .. import mapping
-from ..base.text import counted, plain
-from .application import SETTINGS, app
-from .options import Json, Threads
-from .output import FAILED, QUARANTINED
-from .tables import print_line, show, tell
+from ... import mapping
+from ...base.text import counted, plain
+from ..application import SETTINGS, app
+from ..options import Json, Threads
+from ..output import FAILED, QUARANTINED
+from ..tables import print_line, show, tell
 
 mapping_app = typer.Typer(
     help="Check a mapping file against its records.",

@@ -7,20 +7,20 @@ import numpy as np
 import polars as pl
 import typer
 
-from .. import stopping
-from ..base.errors import ParameterError
-from ..base.paths import path_of
-from ..base.publication import refuse_existing
-from ..base.text import counted
-from ..corpus.corpus import Corpus
-from ..plot.saving import save
-from ..plot.stopping_frontiers import stopping as drawn_stopping
-from ..statistics.folds import folds_over
-from ..stopping.thresholds import METHODS
-from .application import SETTINGS, app
-from .options import StrictOptions, grouped
-from .recordings import tell_quarantined, usable
-from .tables import TableOptions
+from ... import stopping
+from ...base.errors import ParameterError
+from ...base.paths import path_of
+from ...base.publication import refuse_existing
+from ...base.text import counted
+from ...corpus.corpus import Corpus
+from ...plot.saving import save
+from ...plot.stopping_frontiers import stopping as drawn_stopping
+from ...statistics.folds import folds_over
+from ...stopping.thresholds import METHODS
+from ..application import SETTINGS, app
+from ..options import StrictOptions, grouped
+from ..recordings import tell_quarantined, usable
+from ..tables import TableOptions
 
 stopping_app = typer.Typer(
     help="Find where runs could have stopped, and what that pays.",

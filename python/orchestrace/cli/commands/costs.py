@@ -4,15 +4,15 @@ from typing import Annotated, get_args
 
 import typer
 
-from ..base.errors import ParameterError
-from ..base.schema import unknown_name
-from ..costs import spawns, table
-from ..costs.verb import By
-from .application import app
-from .options import LongestGap, Method, PriceList, RewardOptions, StrictOptions, gap_of, grouped, prices_of
-from .recordings import tell_quarantined, usable
-from .tables import TableOptions
-from .values import weights
+from ...base.errors import ParameterError
+from ...base.schema import unknown_name
+from ...costs import spawns, table
+from ...costs.verb import By
+from ..application import app
+from ..options import LongestGap, Method, PriceList, RewardOptions, StrictOptions, gap_of, grouped, prices_of
+from ..recordings import tell_quarantined, usable
+from ..tables import TableOptions
+from ..values import weights
 
 Batch = Annotated[bool, typer.Option("--batch", help="All requests were sent as a batch.")]
 

@@ -18,6 +18,19 @@ from ..safety import sanitizer_cut
 from ..scaling import survey
 from .application import app
 from .options import (
+from ... import decisions, metrics, taint
+from ...base.errors import ParameterError
+from ...base.paths import path_of
+from ...base.publication import published_folder, write_parquet
+from ...base.schema import unknown_name
+from ...base.text import plain
+from ...metrics.verb import By
+from ...rewards import compute
+from ...rewards import rules as reward_rules
+from ...safety import sanitizer_cut
+from ...scaling import survey
+from ..application import app
+from ..options import (
     EngineOptions,
     Json,
     LongestGap,
@@ -29,9 +42,9 @@ from .options import (
     gap_of,
     grouped,
 )
-from .recordings import tell_quarantined, usable
-from .tables import TableOptions, show, tell
-from .values import limits, rule_channels, rule_params
+from ..recordings import tell_quarantined, usable
+from ..tables import TableOptions, show, tell
+from ..values import limits, rule_channels, rule_params
 
 
 @app.command(name="metrics")
