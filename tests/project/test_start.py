@@ -6,7 +6,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,9 +14,8 @@ import typer
 
 import namespaces
 import orchestrace as ot
-from namespaces import names
 from orchestrace.cli import app
-from orchestrace.cli.commands import COMMANDS
+from orchestrace.cli.commands import command_names, module_of, summary_of
 
 SLOW = ("altair", "numpy", "obstore", "polars", "pyarrow", "ray", "rich", "scipy", "sklearn", "typer")
 """Packages whose import takes longer than that of `orchestrace`."""
@@ -78,35 +76,27 @@ def test_the_version_is_printed_without_typer_and_polars() -> None:
     assert printed(script % (SLOW,)) == [ot.__version__, ""]
 
 
-def test_a_command_loads_the_module_of_its_group_alone() -> None:
+def test_a_command_loads_its_module_alone() -> None:
     script = """
         import contextlib, io
-        from orchestrace.cli.commands import COMMANDS
+        from orchestrace.cli.commands import command_names, module_of
 
-        def groups():
-            rest = (name.removeprefix("orchestrace.cli.commands.") for name in sys.modules)
-            return [name for name in rest if name in COMMANDS]
-
-        for words in [[], *([name] for names in COMMANDS.values() for name in names)]:
+        for words in [[], *([name] for name in command_names())]:
             for name in [name for name in sys.modules if name.startswith("orchestrace.cli")]:
                 del sys.modules[name]
             from orchestrace.cli import app
             with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
                 app([*words, "--help"])
-            print(*words, *groups())
+            print(*words, *(name for name in map(module_of, command_names()) if name in sys.modules))
     """
-    expected = [f"{name} {module}" for module, names in COMMANDS.items() for name in names]
-    assert printed(script) == ["", *expected]
+    assert printed(script) == ["", *(f"{name} {module_of(name)}" for name in command_names())]
 
 
 def test_the_list_of_commands_is_what_modules_define() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    for module, known in COMMANDS.items():
-        for name, summary in known.items():
-            assert (commands[name].help or "").splitlines()[0] == summary, name
-        place = import_module(f"orchestrace.cli.commands.{module}").__name__
-        alone = [command.name for command in app.registered_commands if command.callback.__module__ == place]
-        assert [*alone, *(group.name for group in app.registered_groups if group.name == module)] == [*known]
+    assert len(commands) > 25 and list(commands) == list(command_names())
+    for name, command in commands.items():
+        assert (command.help or "").splitlines()[0] == summary_of(name), name
     assert len(app.registered_commands) + len(app.registered_groups) == len(commands)
 
 
@@ -152,7 +142,7 @@ def test_every_name_is_one_thing_whatever_is_imported_first(tmp_path: Path) -> N
 
 
 def test_names_that_load_late_are_ordinary_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(names(ot)) <= set(dir(ot)) and set(names(ot.stopping)) <= set(dir(ot.stopping))
+    assert set(ot.__all__) <= set(dir(ot)) and set(ot.stopping.__all__) <= set(dir(ot.stopping))
     assert printed("from orchestrace import *; print(credit.__name__, study.__name__)") == [
         "credit orchestrace.study"
     ]

@@ -1,4 +1,4 @@
-"""The command `orchestrace`: one verb per function of the library, one file per group of verbs."""
+"""The command `orchestrace`: one verb per function of the library, one file per verb."""
 
 import sys
 from typing import TYPE_CHECKING, Any

@@ -10,7 +10,7 @@ import typer
 from .. import __version__
 from ..base.errors import OrchestraceError, ParameterError
 from ..base.text import plain
-from .commands import COMMANDS
+from .commands import command_names, module_of, summary_of
 from .output import FAILED, STOPPED, USAGE, tell
 
 UsageError: Any = typer.BadParameter.__bases__[0]
@@ -25,12 +25,13 @@ class _Commands(MutableMapping[str, Any]):
     """The commands by their names, each made of its module when it is asked for."""
 
     def __init__(self) -> None:
-        self._modules = {name: module for module, names in COMMANDS.items() for name in names}
         self._ready: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._ready:
-            import_module(f".commands.{self._modules[name]}", __package__)
+            if name not in command_names():
+                raise KeyError(name)
+            import_module(module_of(name))
             self._ready[name] = _command(name)
         return self._ready[name]
 
@@ -41,10 +42,10 @@ class _Commands(MutableMapping[str, Any]):
         del self._ready[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted({*self._modules, *self._ready}))
+        return iter(sorted({*command_names(), *self._ready}))
 
     def __len__(self) -> int:
-        return len({*self._modules, *self._ready})
+        return len({*command_names(), *self._ready})
 
 
 def _command(name: str) -> Any:
@@ -66,8 +67,9 @@ class _Verbs(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """A command as it is listed: its name and summary. `resolve_command` gives the one that runs."""
-        summary = next((names[cmd_name] for names in COMMANDS.values() if cmd_name in names), None)
-        return summary and typer.core.TyperCommand(cmd_name, help=summary)
+        if cmd_name not in command_names():
+            return None
+        return typer.core.TyperCommand(cmd_name, help=summary_of(cmd_name))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)

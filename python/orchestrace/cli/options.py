@@ -1,13 +1,10 @@
 """Options that several commands share, in groups that a command takes as one parameter each."""
 
-import functools
-import inspect
 import math
 import shlex
-from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
 
@@ -82,6 +79,12 @@ PriceList = Annotated[
         metavar="FILE|package|none",
         help="CSV file of prices per million tokens, for what records none; package: the list of ours.",
     ),
+]
+Batch = Annotated[bool, typer.Option("--batch", help="All requests were sent as a batch.")]
+PlanFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="What `plan` wrote.")]
+Place = Annotated[
+    str | None,
+    typer.Option("--corpus", help="Folder or address of the corpus here; default: as it was planned."),
 ]
 Params = Annotated[list[str] | None, typer.Option("--param", "-P", help="NAME=VALUE; repeatable.")]
 Unit = Annotated[str, typer.Option("--unit", help="team, role, agent, turn, event, ...")]
@@ -186,36 +189,3 @@ def gap_of(text: str) -> "MaxGap":
             " none; no number below 0"
         )
     return seconds
-
-
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the fields of its parameters that are dataclasses, as options of its own."""
-    groups: dict[str, Any] = {}
-    parameters: list[inspect.Parameter] = []
-    for name, kind in get_type_hints(command, include_extras=True).items():
-        if is_dataclass(kind):
-            groups[name] = kind
-            own = get_type_hints(kind, include_extras=True)
-            parameters += [_parameter(one.name, own[one.name], one.default) for one in fields(kind)]
-        elif name != "return":
-            default = inspect.signature(command).parameters[name].default
-            parameters.append(
-                _parameter(name, kind, MISSING if default is inspect.Parameter.empty else default)
-            )
-
-    @functools.wraps(command)
-    def run(**given: Any) -> None:
-        made = {
-            name: kind(**{one.name: given.pop(one.name) for one in fields(kind)})
-            for name, kind in groups.items()
-        }
-        command(**given, **made)
-
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer looks at
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
-
-
-def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if default is MISSING else default
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)

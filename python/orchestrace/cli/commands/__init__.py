@@ -1,60 +1,31 @@
-"""The commands of `orchestrace`, by the modules that define them: what is listed without loading any."""
+"""The commands of `orchestrace`: a module of each, which has its name, its summary and all that it is.
 
-from typing import Final
+What is listed is read from the files, so that a list loads none of them.
+"""
 
-COMMANDS: Final[dict[str, dict[str, str]]] = {
-    "codes": {
-        "codes": "Explain codes: rejects, findings, reasons, ignored records.",
-    },
-    "costs": {
-        "costs": "Add up tokens and dollars, recorded or by prices.",
-        "agents": "List sub-agents: cost, time, whether the answer was used.",
-    },
-    "credit": {
-        "credit": "Divide the reward among units.",
-        "compare": "Compare credit methods: their cost and how far they agree.",
-        "explain": "Show what made the credit of one unit.",
-        "methods": "List the credit methods.",
-    },
-    "run_task": {
-        "plan": "Divide a verb on a corpus on disk into tasks.",
-        "run-task": "Run tasks of a plan; parts that are there stay.",
-        "reduce": "Join the parts of a plan to one table.",
-    },
-    "export": {
-        "export": "Write recordings for viewers, process mining and trainers.",
-    },
-    "mapping": {
-        "mapping": "Check a mapping file against its records.",
-    },
-    "metrics": {
-        "metrics": "Measure efficiency, collaboration, overhead and safety.",
-        "rewards": "Compute rewards by rules: what each run or unit is paid.",
-        "decisions": "List decisions: what was known, done, and gained.",
-        "taint": "Follow untrusted content: what it reached, where to stop it.",
-        "survey": "Recompute the statistics of the survey.",
-    },
-    "ingest": {
-        "demo": "Read and credit the sample corpus; write tables and a page.",
-        "validate": "List rejected records and why; exit with 1 if there are any.",
-        "story": "Show what is worth knowing first, on one screen.",
-        "ingest": "Read recordings of any size into a corpus on disk, or resume.",
-        "quarantined": "Write rejected records to a file, where you can repair them.",
-        "report": "Summarize recordings: sizes, origins, measures, what is odd.",
-        "importers": "List the formats that can be read.",
-        "generate": "Write a seeded corpus of valid recordings.",
-    },
-    "replay": {
-        "replay": "Show how runs would have ended with something changed.",
-    },
-    "stopping": {
-        "stopping": "Find where runs could have stopped, and what that pays.",
-    },
-    "study": {
-        "study": "Measure credit methods on corpora whose truth is known.",
-    },
-    "view": {
-        "view": "Write one HTML page of runs that opens offline in a browser.",
-    },
-}
-"""Names and summaries; a summary is the first line of a command's docstring, or the help of a group."""
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent
+
+
+@cache
+def command_names() -> tuple[str, ...]:
+    """The names of all commands and groups of commands, in the order of the alphabet."""
+    return tuple(sorted(path.stem.replace("_", "-") for path in _FOLDER.glob("[!_]*.py")))
+
+
+def module_of(name: str) -> str:
+    """The module of a command, as one imports it."""
+    return f"{__name__}.{name.replace('-', '_')}"
+
+
+def name_of(module: str) -> str:
+    """The command that a module is."""
+    return module.rpartition(".")[2].replace("_", "-")
+
+
+def summary_of(name: str) -> str:
+    """What a command does, in a line: the first of its module."""
+    with (_FOLDER / f"{name.replace('-', '_')}.py").open(encoding="utf-8") as file:
+        return file.readline().strip().strip('"')

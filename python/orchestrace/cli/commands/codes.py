@@ -1,4 +1,4 @@
-"""The command that explains codes and their remedies."""
+"""Explain codes: rejects, findings, reasons, ignored records."""
 
 from typing import Annotated, Final
 
@@ -8,8 +8,7 @@ import typer
 from ...base.errors import ParameterError
 from ...base.remedies import code_rows
 from ...base.schema import unknown_name
-from ..application import app
-from ..options import grouped
+from ..registry import command
 from ..tables import TableOptions, print_line
 
 _COLUMNS: Final = ("level", "code", "severity", "meaning", "example", "fix")
@@ -21,13 +20,11 @@ def known_codes(code: str | None = None) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=dict.fromkeys(_COLUMNS, pl.String), orient="row")
 
 
-@app.command(name="codes")
-@grouped
-def codes_(
+@command
+def run(
     table: TableOptions,
     code: Annotated[str | None, typer.Argument(metavar="CODE", help="One code to explain.")] = None,
 ) -> None:
-    """Explain codes: rejects, findings, reasons, ignored records."""
     frame = known_codes(code)
     if code is not None and not frame.height:
         raise ParameterError(unknown_name("code", code, sorted(set(known_codes()["code"]))))

@@ -1,4 +1,4 @@
-"""The command export."""
+"""Write recordings for viewers, process mining and trainers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,9 +11,9 @@ from ...base.publication import refuse_existing
 from ...base.text import plain
 from ...exports.verb import default_name, export_size, exports, only_traces
 from ...interventions import drop
-from ..application import app
-from ..options import Force, Params, RewardOptions, Seed, StrictOptions, grouped
+from ..options import Force, Params, RewardOptions, Seed, StrictOptions
 from ..recordings import tell_quarantined, usable
+from ..registry import command
 from ..values import credit_options
 
 
@@ -24,9 +24,8 @@ def _list_exports(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.command(name="export")
-@grouped
-def export_(
+@command
+def run(
     recordings: StrictOptions,
     rewards: RewardOptions,
     to: Annotated[str, typer.Option("--to", help="Target; --list shows all.")] = "perfetto",
@@ -67,7 +66,6 @@ def export_(
         bool, typer.Option("--list", is_eager=True, callback=_list_exports, help="List the targets.")
     ] = False,
 ) -> None:
-    """Write recordings for viewers, process mining and trainers."""
     file = file or default_name(to)
     if not (force or size):
         refuse_existing(path_of(file))

@@ -1,4 +1,4 @@
-"""The command mapping, which checks the keys of a mapping file."""
+"""Check a mapping file against its records."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,22 +8,15 @@ import typer
 
 from ... import mapping
 from ...base.text import counted, plain
-from ..application import SETTINGS, app
 from ..options import Json, Threads
 from ..output import FAILED, QUARANTINED
+from ..registry import group
 from ..tables import print_line, show, tell
 
-mapping_app = typer.Typer(
-    help="Check a mapping file against its records.",
-    no_args_is_help=True,
-    context_settings=SETTINGS,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(mapping_app, name="mapping")
+of_mapping = group(__name__)
 
 
-@mapping_app.command(name="check")
+@of_mapping
 def check_(
     file: Annotated[Path, typer.Argument(metavar="MAPPING", help="TOML or JSON file.", show_default=False)],
     paths: Annotated[

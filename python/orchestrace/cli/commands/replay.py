@@ -1,20 +1,19 @@
-"""The command replay."""
+"""Show how runs would have ended with something changed."""
 
 from typing import Annotated
 
 import typer
 
 from ... import replay
-from ..application import app
-from ..options import EngineOptions, LongestGap, StrictOptions, gap_of, grouped
+from ..options import EngineOptions, LongestGap, StrictOptions, gap_of
 from ..recordings import tell_quarantined, usable
+from ..registry import command
 from ..scenarios import ScenarioOptions
 from ..tables import TableOptions, show_replays
 
 
-@app.command(name="replay")
-@grouped
-def replay_(
+@command
+def run(
     recordings: StrictOptions,
     table: TableOptions,
     changes: ScenarioOptions,
@@ -27,7 +26,6 @@ def replay_(
         bool, typer.Option("--program-order", help="Join consecutive events of one owner.")
     ] = False,
 ) -> None:
-    """Show how runs would have ended with something changed."""
     asked = changes.scenarios()
     corpus = usable(recordings)
     frame = replay(

@@ -1,4 +1,4 @@
-"""The commands of stopping: where runs could have stopped, what that pays, when they may be given up."""
+"""Find where runs could have stopped, and what that pays."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,19 +17,12 @@ from ...plot.saving import save
 from ...plot.stopping_frontiers import stopping as drawn_stopping
 from ...statistics.folds import folds_over
 from ...stopping.thresholds import METHODS
-from ..application import SETTINGS, app
-from ..options import StrictOptions, grouped
+from ..options import StrictOptions
 from ..recordings import tell_quarantined, usable
+from ..registry import group
 from ..tables import TableOptions
 
-stopping_app = typer.Typer(
-    help="Find where runs could have stopped, and what that pays.",
-    no_args_is_help=True,
-    context_settings=SETTINGS,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(stopping_app, name="stopping")
+of_stopping = group(__name__)
 
 Source = Annotated[
     str | None,
@@ -75,8 +68,7 @@ def _with(found: pl.DataFrame, needed: str, what: str) -> pl.DataFrame:
     return found.filter(~pl.col("trace").is_in(lacking.implode()))
 
 
-@stopping_app.command(name="epochs")
-@grouped
+@of_stopping
 def epochs_(
     recordings: StrictOptions, table: TableOptions, source: Source = None, reward: Channel = "team"
 ) -> None:
@@ -86,8 +78,7 @@ def epochs_(
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
-@stopping_app.command(name="evaluate")
-@grouped
+@of_stopping
 def evaluate_(
     recordings: StrictOptions,
     table: TableOptions,
@@ -109,8 +100,7 @@ def evaluate_(
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
-@stopping_app.command(name="abort")
-@grouped
+@of_stopping
 def abort_(
     recordings: StrictOptions,
     table: TableOptions,
@@ -141,8 +131,7 @@ def abort_(
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
-@stopping_app.command(name="frontier")
-@grouped
+@of_stopping
 def frontier_(
     recordings: StrictOptions,
     table: TableOptions,
@@ -179,8 +168,7 @@ def frontier_(
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
-@stopping_app.command(name="regret")
-@grouped
+@of_stopping
 def regret_(
     recordings: StrictOptions,
     table: TableOptions,

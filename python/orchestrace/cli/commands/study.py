@@ -1,4 +1,4 @@
-"""The commands of the study: run, report, downscale."""
+"""Measure credit methods on corpora whose truth is known."""
 
 from collections.abc import Container
 from itertools import count
@@ -13,23 +13,16 @@ from ... import study
 from ...base.paths import path_of
 from ...base.text import plain, plain_json
 from ...corpus.corpus import Corpus
-from ..application import SETTINGS, app
 from ..options import EngineOptions, Json, RecordingOptions
 from ..output import STOPPED
 from ..recordings import usable
+from ..registry import group
 from ..tables import show
 
-study_app = typer.Typer(
-    help="Measure credit methods on corpora whose truth is known.",
-    no_args_is_help=True,
-    context_settings=SETTINGS,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(study_app, name="study")
+of_study = group(__name__)
 
 
-@study_app.command(name="run")
+@of_study
 def run_(
     config: Annotated[Path, typer.Argument(metavar="CONFIG", help="TOML file like examples/study.toml.")],
     folder: Annotated[
@@ -79,7 +72,7 @@ def run_(
     show(counts, f"cells of {folder}", "study")
 
 
-@study_app.command(name="report")
+@of_study
 def report_(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="What `study run` wrote.")],
     corpus: Annotated[

@@ -1,4 +1,4 @@
-"""The command view."""
+"""Write one HTML page of runs that opens offline in a browser."""
 
 from pathlib import Path
 from typing import Annotated, Final
@@ -10,7 +10,6 @@ from ...base.paths import path_of
 from ...base.publication import refuse_existing
 from ...base.text import counted, plain
 from ...view.verb import MAX_BYTES
-from ..application import app
 from ..browser import open_page
 from ..options import (
     Force,
@@ -22,19 +21,18 @@ from ..options import (
     TrustedTools,
     UntrustedTools,
     gap_of,
-    grouped,
     prices_of,
 )
 from ..recordings import tell_quarantined, usable
+from ..registry import command
 from ..values import weights
 
 VIEW_FILE: Final = Path("view.html")
 """How a page is called that nobody named."""
 
 
-@app.command(name="view")
-@grouped
-def view_(
+@command
+def run(
     recordings: StrictOptions,
     rewards: RewardOptions,
     file: Annotated[
@@ -63,7 +61,6 @@ def view_(
         int, typer.Option("--max-bytes", min=0, help="Size of the page, at most.")
     ] = MAX_BYTES,
 ) -> None:
-    """Write one HTML page of runs that opens offline in a browser."""
     file = file or VIEW_FILE
     if not force:
         refuse_existing(path_of(file))

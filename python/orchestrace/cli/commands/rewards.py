@@ -1,0 +1,51 @@
+"""Compute rewards by rules: what each run or unit is paid."""
+
+from typing import Annotated
+
+import typer
+
+from ...base.errors import ParameterError
+from ...rewards import compute
+from ...rewards import rules as reward_rules
+from ..options import (
+    EngineOptions,
+    Params,
+    StrictOptions,
+)
+from ..recordings import tell_quarantined, usable
+from ..registry import command
+from ..tables import TableOptions
+from ..values import rule_channels, rule_params
+
+
+@command
+def run(
+    recordings: StrictOptions,
+    table: TableOptions,
+    engine: EngineOptions,
+    rule: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule", help="A rule of ot.rewards.rules(); repeatable; default: all that pay the team."
+        ),
+    ] = None,
+    param: Params = None,
+    channel: Annotated[
+        list[str] | None,
+        typer.Option("--channel", help="NAME=REWARD: which recorded reward a rule's channel is; repeatable."),
+    ] = None,
+) -> None:
+    known = reward_rules()
+    asked = rule or known.filter(unit="team")["reward"].to_list()
+    given = rule_params(param)
+    if given and len(asked) != 1:
+        raise ParameterError("--param applies to one rule: name it with --rule")
+    corpus = usable(recordings)
+    frame = compute(
+        corpus,
+        {asked[0]: given} if given else asked,
+        channels=rule_channels(channel),
+        **engine.running(recordings.threads),
+    )
+    table.give(frame, "rewards", "rewards")
+    tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,0 +1,77 @@
+"""What makes a function a command: its module gives the name and the help, its parameters the options."""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, get_type_hints
+
+import typer
+
+from .application import SETTINGS, app
+from .commands import name_of
+
+Run = Callable[..., None]
+
+
+def command(run: Run) -> Run:
+    """Make a function the command that its module is: the file has its name, the docstring its help."""
+    module = sys.modules[run.__module__]
+    app.command(name=name_of(module.__name__), help=module.__doc__)(_grouped(run))
+    return run
+
+
+def group(name: str) -> Callable[[Run], Run]:
+    """Make a module a group of commands: functions that are decorated by what this returns.
+
+    Each has the name of its function, without underscores at the end, and its docstring as help.
+    """
+    module = sys.modules[name]
+    made = typer.Typer(
+        help=module.__doc__,
+        no_args_is_help=True,
+        context_settings=SETTINGS,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.add_typer(made, name=name_of(name))
+
+    def add(run: Run) -> Run:
+        made.command(name=run.__name__.rstrip("_"))(_grouped(run))
+        return run
+
+    return add
+
+
+def _grouped(command: Run) -> Run:
+    """Give a command the fields of its parameters that are dataclasses, as options of its own."""
+    groups: dict[str, Any] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, kind in get_type_hints(command, include_extras=True).items():
+        if is_dataclass(kind):
+            groups[name] = kind
+            own = get_type_hints(kind, include_extras=True)
+            parameters += [_parameter(one.name, own[one.name], one.default) for one in fields(kind)]
+        elif name != "return":
+            default = inspect.signature(command).parameters[name].default
+            parameters.append(
+                _parameter(name, kind, MISSING if default is inspect.Parameter.empty else default)
+            )
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        made = {
+            name: kind(**{one.name: given.pop(one.name) for one in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**given, **made)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer looks at
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if default is MISSING else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
