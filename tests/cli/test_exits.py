@@ -13,27 +13,15 @@ import pytest
 
 import orchestrace as ot
 from cli.commands import recordings, run, told
+from cli.examples import EXAMPLES, command_of, commands
 from orchestrace import cli
 
-READERS: dict[str, list[str]] = {
-    "credit": ["credit"],
-    "compare": ["compare", "--method", "flow"],
-    "explain": ["explain", "--id", "lead"],
-    "replay": ["replay", "--each", "agent"],
-    "metrics": ["metrics"],
-    "costs": ["costs"],
-    "agents": ["agents"],
-    "rewards": ["rewards"],
-    "decisions": ["decisions"],
-    "taint": ["taint"],
-    "export": ["export", "--to", "jsonl", "-o", "OUT"],
-    "view": ["view", "-o", "OUT"],
-    "report": ["report"],
-    "validate": ["validate"],
-    "ingest": ["ingest", "-o", "OUT"],
-    "quarantined": ["quarantined", "-o", "OUT"],
+READERS = {
+    name: next(line for line in EXAMPLES if command_of(line) == name and ".jsonl" in line)
+    for name, command in commands().items()
+    if any(param.name == "paths" for param in command.params)
 }
-"""Every command that reads recordings."""
+"""An example of every command that reads recordings, which are files of its folder."""
 
 NOTHING: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "nothing could be used: the input has no record"),
@@ -53,20 +41,26 @@ NOTHING: dict[str, tuple[bytes, str]] = {
 @pytest.mark.every_nth(4)
 @pytest.mark.parametrize("content", NOTHING)
 @pytest.mark.parametrize("name", READERS)
-def test_where_nothing_could_be_used_the_exit_code_says_so(name: str, content: str, tmp_path: Path) -> None:
+def test_where_nothing_could_be_used_the_exit_code_says_so(
+    name: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data, message = NOTHING[content]
-    path = tmp_path / "runs.jsonl"
-    path.write_bytes(data)
-    command, *options = (str(tmp_path / "out") if word == "OUT" else word for word in READERS[name])
+    line = READERS[name]
+    path = next(word for word in line.split() if word.endswith(".jsonl"))
+    monkeypatch.chdir(tmp_path)
+    Path(path).write_bytes(data)
+    Path("house.json").write_text('{"trace": {"id": "/run"}, "step": {"kind": "/k"}}')
     if name == "quarantined" and content != "empty":
-        run(command, path, *options)  # what could not be used is what it is for
-        assert (tmp_path / "out").stat().st_size > 0
+        run(*line.split())  # what could not be used is what it is for
+        assert Path(line.split()[-1]).stat().st_size > 0
         return
-    result = run(command, path, *options, code=1)
+    result = run(*line.split(), code=1)
     if name == "validate":
         assert result.stdout.splitlines()[-1].endswith("0 traces")
+    elif name == "mapping check":  # it says what became of each record
+        assert "fields that no key reads" not in result.stdout and result.stderr == ""
     else:
-        assert told(result).startswith(message.replace("PATH", str(path)))
+        assert told(result).startswith(message.replace("PATH", path))
 
 
 def test_what_could_be_used_in_part_is_used(tmp_path: Path) -> None:

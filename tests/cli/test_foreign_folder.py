@@ -5,72 +5,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
 import orchestrace as ot
-from orchestrace.cli import app
+from cli.examples import EXAMPLES, STUDY, lay_out, words
 
 pytestmark = [pytest.mark.process, pytest.mark.every_nth(1)]
 
-CALLS: dict[str, list[list[str]]] = {
-    "agents": [["runs.jsonl"]],
-    "codes": [["graph.cycle"]],
-    "compare": [["corpus", "--method", "flow", "--engine", "processes", "--workers", "1"]],
-    "costs": [["runs.jsonl"]],
-    "credit": [["runs.jsonl"], ["corpus", "--engine", "processes", "--workers", "1"]],
-    "decisions": [["runs.jsonl", "--kind", "stop"]],
-    "demo": [["-o", "demo"]],
-    "explain": [["runs.jsonl", "--id", "orchestrator", "--trace", "trace-00000001"]],
-    "export": [["runs.jsonl", "--to", "perfetto", "--trace", "trace-00000001", "-o", "out.json"]],
-    "generate": [["--traces", "4", "made.jsonl"]],
-    "importers": [[]],
-    "ingest": [["runs.jsonl", "-o", "other"]],
-    "mapping check": [["mapping.json", "runs.jsonl"]],
-    "methods": [[]],
-    "metrics": [["runs.jsonl"], ["corpus", "--engine", "processes", "--workers", "1"]],
-    "plan": [
-        ["corpus", "taint", "-o", "planned"],
-        ["runs.jsonl", "ingest", "-O", "out=joined", "-o", "reading"],
-    ],
-    "quarantined": [["bad.jsonl", "-o", "out.jsonl"]],
-    "run-task": [["planned", "0"], ["planned", "--all", "--workers", "1"], ["reading", "--all"]],
-    "reduce": [
-        ["planned"],
-        ["planned", "-o", "t.parquet"],
-        ["reading", "--corpus", "joined", "-o", "i.parquet"],
-    ],
-    "replay": [["corpus", "--each", "agent", "--engine", "processes", "--workers", "1"]],
-    "report": [["runs.jsonl"]],
-    "rewards": [["corpus", "--rule", "parl", "--engine", "processes", "--workers", "1"]],
-    "stopping abort": [["runs.jsonl"]],
-    "stopping epochs": [["runs.jsonl"]],
-    "stopping evaluate": [["runs.jsonl"]],
-    "stopping frontier": [["runs.jsonl", "--price", "0"]],
-    "stopping regret": [["runs.jsonl"]],
-    "story": [["runs.jsonl"]],
-    "study run": [["study.toml", "-o", "study"], ["study.toml", "-o", "again", "--engine", "processes"]],
-    "study report": [["study"]],
-    "survey": [["pool.csv"]],
-    "taint": [["corpus", "--engine", "processes", "--workers", "1"]],
-    "validate": [["bad.jsonl"]],
-    "view": [["runs.jsonl", "-o", "page.html"]],
-}
-"""Calls of every command, in an order in which each finds what it reads; all that have workers start some."""
-EMPTY = {"mapping check", "survey", "validate"}
-"""Commands that end with an error, since these recordings lack what they measure."""
-
-SHORT_STUDY = """
-sizes = [{events = 12, agents = 3, traces = 40}]
-presets = {additive = {outcome = "linear"}}
-methods = ["flow"]
-"""
-
-GROUPS = {name.split()[0] for name in CALLS if " " in name}
+MORE = ["run-task reading --all", "reduce reading --corpus joined -o read.parquet"]
+"""Behind the examples, one of which has made what these read."""
 
 DRIVER = """
 import json, sys
@@ -84,15 +29,6 @@ for words in json.loads(sys.argv[1]):
         code = ended.code or 0
     print(json.dumps([words, code, Path("marks").exists()]), file=sys.stderr)
 """
-
-
-def commands(found: Any, *names: str) -> Iterator[str]:
-    """The names of all commands, those of groups after the group."""
-    if hasattr(found, "commands"):
-        for name, one in found.commands.items():
-            yield from commands(one, *names, name)
-    else:
-        yield " ".join(names)
 
 
 def importable() -> set[str]:
@@ -118,14 +54,7 @@ def write_modules(folder: Path) -> None:
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     """A folder of recordings with a module of every name."""
-    ot.generate(tmp_path / "runs.jsonl", traces=8, seed=1)
-    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=2)
-    (tmp_path / "bad.jsonl").write_text("noise\n")
-    (tmp_path / "mapping.json").write_text(
-        json.dumps({"trace": {"id": "/trace_id"}, "step": {"kind": "/type"}})
-    )
-    (tmp_path / "pool.csv").write_text("a\n1\n")
-    (tmp_path / "study.toml").write_text(SHORT_STUDY)
+    lay_out(tmp_path, "generated")
     write_modules(tmp_path)
     return tmp_path
 
@@ -144,19 +73,14 @@ def started(folder: Path, *words: str, path: str = "") -> "subprocess.CompletedP
     )
 
 
-def test_every_command_is_tried() -> None:
-    assert set(CALLS) == set(commands(typer.main.get_command(app)))
-
-
 def test_no_command_runs_code_of_the_folder_in_which_it_is_started(foreign: Path) -> None:
-    calls = [[*name.split(), *words] for name in CALLS for words in CALLS[name]]
+    calls = [words(line, foreign) for line in (*EXAMPLES, *MORE)]
     done = started(foreign, "-P", "-c", DRIVER, json.dumps(calls))
     told = [json.loads(line) for line in done.stderr.splitlines() if line.startswith('[["')]
-    assert [words for words, _, _ in told] == calls, done.stderr
-    for words, _, is_marked in told:
-        assert not is_marked, (words, (foreign / "marks").read_text())
-    failed = {" ".join(words[: 1 + (words[0] in GROUPS)]) for words, code, _ in told if code != 0}
-    assert failed == EMPTY, done.stderr
+    assert [call for call, _, _ in told] == calls, done.stderr
+    for call, _, is_marked in told:
+        assert not is_marked, (call, (foreign / "marks").read_text())
+    assert [call for call, code, _ in told if code != 0] == [], done.stderr
 
 
 TESTS = os.fspath(Path(__file__).parents[1])
@@ -194,8 +118,8 @@ def test_the_current_folder_is_none_that_workers_import_from(tmp_path: Path, way
 
 def test_the_current_folder_stays_where_somebody_chose_it(tmp_path: Path) -> None:
     (tmp_path / "asked.py").write_text(FOLDERS)
-    for words, path in ((["asked.py"], ""), (["-P", "-c", FOLDERS], f"{tmp_path}{os.pathsep}")):
-        done = started(tmp_path, *words, path=path)
+    for call, path in ((["asked.py"], ""), (["-P", "-c", FOLDERS], f"{tmp_path}{os.pathsep}")):
+        done = started(tmp_path, *call, path=path)
         assert os.path.realpath(tmp_path) in map(os.path.realpath, json.loads(done.stdout)), done.stderr
 
 
@@ -233,7 +157,7 @@ def test_workers_find_the_module_of_a_method_and_nothing_else_of_its_folder(tmp_
     """The folder of a method that the caller has imported stands behind all that is installed."""
     ot.generate(tmp_path / "runs.jsonl", traces=8, seed=1)
     ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus")
-    (tmp_path / "study.toml").write_text(SHORT_STUDY)
+    (tmp_path / "study.toml").write_text(STUDY)
     home = tmp_path / "scripts" if way.startswith("a script") else tmp_path
     home.mkdir(exist_ok=True)
     (home / "own_methods.py").write_text(OWN)

@@ -9,10 +9,11 @@ import pytest
 import typer
 
 from cli.commands import run
+from cli.examples import EXAMPLES, command_of, commands
 from orchestrace.cli import app
 
 
-def commands() -> Iterator[list[str]]:
+def calls() -> Iterator[list[str]]:
     yield []
     group = typer.main.get_command(app)
     for name, command in group.commands.items():  # type: ignore[attr-defined]
@@ -21,7 +22,7 @@ def commands() -> Iterator[list[str]]:
 
 
 @pytest.mark.every_nth(4)
-@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+@pytest.mark.parametrize("command", list(calls()), ids=" ".join)
 def test_h_is_help_everywhere(command: list[str]) -> None:
     short, long = run(*command, "-h").stdout, run(*command, "--help").stdout
     assert short == long and short.startswith("Usage: ")
@@ -33,6 +34,14 @@ def test_summaries_of_commands_are_not_cut(group: list[str]) -> None:
     shown = run(*group, "--help").stdout
     listed = shown.partition("Commands:\n")[2]
     assert listed and "..." not in listed and max(map(len, listed.splitlines())) <= 80
+
+
+def test_every_command_has_an_example_and_its_help_ends_with_one() -> None:
+    tried = {command_of(line) for line in EXAMPLES}
+    assert tried == set(commands())
+    for name in tried:
+        last = run(*name.split(), "--help").stdout.splitlines()[-1].removeprefix("  $ orchestrace ")
+        assert last in EXAMPLES and command_of(last) == name
 
 
 def completed(words: str, count: int) -> list[str]:

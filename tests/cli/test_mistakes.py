@@ -1,6 +1,7 @@
 """Mistakes at the command: one line each, which names what was wrong by words that the command knows."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,11 @@ import typer
 
 import orchestrace as ot
 from cli.commands import recordings, run, told
+from cli.examples import commands
 from cli.test_stopping import scored
 from orchestrace.cli import app
+from orchestrace.cli.options import StrictOptions
+from orchestrace.cli.tables import TableOptions
 
 MISTAKES: list[tuple[str, int, str]] = [
     # what is read
@@ -197,6 +201,11 @@ def test_a_mistake_is_one_line(
 
 def test_there_are_mistakes_of_every_command() -> None:
     tried = {next((word for word in line.split() if not word.startswith("-")), "") for line, _, _ in MISTAKES}
-    known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    # these take no value that could be wrong but paths and columns, which others try
-    assert known - tried <= {"methods", "quarantined", "report", "validate"}
+    # some take no value that could be wrong but those of all recordings and tables, which others try
+    shared = {one.name for options in (StrictOptions, TableOptions) for one in fields(options)}
+    asked = {
+        name.split()[0]
+        for name, command in commands().items()
+        if any(not getattr(one, "is_flag", False) and one.name not in shared for one in command.params)
+    }
+    assert len(asked) > 20 and asked <= tried

@@ -3,97 +3,27 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-import typer
 from rich.cells import cell_len
 
 import orchestrace as ot
 from cli.commands import RUN, recordings, run
-from cli.test_stopping import scored
-from cli.test_tables import ANSWERS
+from cli.examples import EXAMPLES, lay_out, words
 from orchestrace.base.terminal import PIPED
-from orchestrace.cli import app
-from orchestrace.corpus.samples import samples_path
-from scaling.test_survey import log_text, pool_text
 
-OF_ATTEMPTS = ["ATTEMPTS", "--source", "attempt"]
-COMMANDS: dict[str, list[str]] = {
-    **{name: words for name, (words, _) in ANSWERS.items()},
-    "credit of events": ["credit", "RUNS"],
-    "credit of a sum": ["credit", "RUNS", "--unit", "turn", "--method", "discounted", "-P", "gamma=0.97"],
-    "credit to a folder": ["credit", "RUNS", "--sink", "sink"],
-    "compare all": ["compare", "RUNS"],
-    "codes of one": ["codes", "graph.cycle"],
-    "demo": ["demo", "-o", "demo"],
-    "export": ["export", "RUNS", "--to", "jsonl", "-o", "out.jsonl"],
-    "list of exports": ["export", "--list"],
-    "generate": ["generate", "made.jsonl", "--traces", "3"],
-    "ingest": ["ingest", "RUNS", "-o", "corpus"],
-    "mapping check": ["mapping", "check", "map.json", "house.jsonl"],
-    "plan": ["plan", "CORPUS", "taint", "-o", "another"],
-    "run-task": ["run-task", "PLAN", "0"],
-    "reduce": ["reduce", "PLAN"],
-    "quarantined": ["quarantined", "BROKEN", "-o", "rejects.jsonl"],
-    "validate": ["validate", "RUNS"],
-    "report of broken lines": ["report", "BROKEN"],
-    "slots": ["replay", "RUNS", "--each", "agent", "--slots", "1,2,none"],
-    "story": ["story", "RUNS"],
-    "stopping epochs": ["stopping", "epochs", "STOPS"],
-    "stopping evaluate": ["stopping", "evaluate", *OF_ATTEMPTS],
-    "stopping frontier": ["stopping", "frontier", *OF_ATTEMPTS, "--price", "0", "--price", "0.1"],
-    "stopping regret": ["stopping", "regret", *OF_ATTEMPTS],
-    "stopping abort": ["stopping", "abort", "STOPS"],
-    "survey": ["survey", "SURVEY"],
-    "view": ["view", "RUNS", "-o", "page.html"],
-}
-APART = {
-    "study run": "tests/cli/test_cli_study.py",
-    "study report": "prints a path a line",
-    "study downscale": "prints a path a line",
-}
-"""Commands that are tried elsewhere, or print what is never folded."""
 LONG = "a name of an agent that somebody wrote as if it were a sentence of a novel, which ends only here"
 
 
-def named() -> set[str]:
-    """All commands, those of groups with the name of the group."""
-    found = set()
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", None)
-        found |= {name} if inner is None else {f"{name} {one}" for one in inner}
-    return found
-
-
-def test_every_command_is_tried() -> None:
-    tried = {
-        " ".join(words[: 2 if words[0] in ("stopping", "mapping") else 1]) for words in COMMANDS.values()
-    }
-    assert named() - tried - APART.keys() == set()
-
-
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("p")
-    broken = recordings(folder)
-    broken.write_text(broken.read_text() + '{"trace_id": 3}\n{"trace_id": "y", "events": [{}]}\nnoise\n')
-    stops = scored(folder / "stops.jsonl", 80)
-    ot.generate(folder / "attempts.jsonl", traces=64, seed=0)
-    ot.ingest(samples_path(), folder / "corpus")
-    ot.distributed.plan(folder / "corpus", "taint", folder=folder / "plan")
-    survey = folder / "survey"
-    survey.mkdir()
-    (survey / "papers.csv").write_text(pool_text())
-    (survey / "excluded.csv").write_text(log_text())
-    return {
-        "BROKEN": str(broken),
-        "STOPS": str(stops),
-        "ATTEMPTS": str(folder / "attempts.jsonl"),
-        "CORPUS": str(folder / "corpus"),
-        "PLAN": str(folder / "plan"),
-        "SURVEY": str(survey),
-    }
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {names: tmp_path_factory.mktemp(names) for names in ("long", "samples")}
+    for names, folder in made.items():
+        lay_out(folder, names)
+    long_names(made["long"]).replace(made["long"] / "runs.jsonl")
+    return made
 
 
 def long_names(folder: Path) -> Path:
@@ -123,25 +53,14 @@ def long_names(folder: Path) -> Path:
 
 @pytest.mark.every_nth(2)
 @pytest.mark.parametrize("names", ["long", "samples"])
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("line", EXAMPLES)
 def test_no_line_has_more_than_120_cells(
-    name: str, names: str, places: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: str, names: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = {**places, "RUNS": "runs.jsonl"}
-    (long_names(tmp_path) if names == "long" else recordings(tmp_path, count=1)).rename("runs.jsonl")
-    if names == "samples":
-        words["RUNS"] = "samples"
-        Path("samples").symlink_to(samples_path())
-    Path("map.json").write_text(
-        '{"trace": {"id": "/run"}, "steps": "/steps", "step": {"id": "/id", "kind": "/k"}}'
-    )
-    step = {"id": "s" * 200, "k": "message", "what is " * 30: 1}
-    Path("house.jsonl").write_text(json.dumps({"run": "r", "steps": [step], "more": {LONG: 1}}) + "\n")
-    asked = [words.get(word, word) for word in COMMANDS[name]]
-    if names == "long" and name == "explain":
-        asked = ["explain", "runs.jsonl", "--id", "w" * 120, "--trace", "0"]
-    result = run(*asked, columns=None, code=1 if name == "validate" and names == "samples" else 0)
+    shutil.copytree(folders[names], tmp_path / "p", symlinks=True)
+    monkeypatch.chdir(tmp_path / "p")
+    broken = names == "samples" and line == "validate runs.jsonl"
+    result = run(*words(line, Path()), columns=None, code=1 if broken else 0)
     # what repeats a path that somebody gave is a command to copy, or names a file: a word is never cut
     lines = [line for line in result.stdout.splitlines() if not line.lstrip().startswith(("$ ", "wrote "))]
     assert lines or result.stdout

@@ -3,8 +3,10 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,76 +15,55 @@ from rich.cells import cell_len
 
 import orchestrace as ot
 from cli.commands import RUN, recordings, run, told
-from orchestrace.base.schema import SCHEMAS
-from orchestrace.base.terminal import cell_text, flat, lay_out
-from orchestrace.cli.commands.codes import known_codes
-from orchestrace.cli.tables import COLUMNS
-from orchestrace.corpus.samples import samples_path
+from cli.examples import MODULES, lay_out, tables_of, words
+from orchestrace.base.terminal import Table, cell_text, flat
+from orchestrace.base.terminal import lay_out as lay_out_rows
 from samples.examples import examples
 
 # --- what a terminal of 80 columns shows ------------------------------------------------------------------
 
-ANSWERS: dict[str, tuple[list[str], list[str]]] = {
-    "metrics by agent": (
-        ["metrics", "RUNS", "--by", "agent"],
-        ["trace_id", "agent", "n_events", "tokens", "cost_usd", "work", "critical_share"],
-    ),
-    "metrics by role": (["metrics", "RUNS", "--by", "role"], ["role", "tokens", "cost_usd", "work"]),
-    "metrics by trace": (
-        ["metrics", "RUNS", "--by", "trace"],
-        ["trace_id", "n_events", "n_agents", "tokens", "cost_usd", "work", "span"],
-    ),
-    "metrics by importer": (["metrics", "RUNS"], ["metric", "mean", "lower", "upper", "n_traces"]),
-    "credit": (["credit", "RUNS", "--unit", "agent"], ["trace_id", "unit_id", "credit"]),
-    "compare": (
-        ["compare", "RUNS", "--method", "flow", "--method", "uniform"],
-        ["method", "quantity", "agreement", "null_share", "seconds"],
-    ),
-    "explain": (
-        ["explain", "RUNS", "--id", "researcher", "--trace", "trace-00000001"],
-        ["part", "kind", "event", "weight", "amount", "rule"],
-    ),
-    "replay": (["replay", "RUNS", "--each", "agent"], ["unit_id", "effect", "tier", "reason", "bounds"]),
-    "costs by model": (["costs", "RUNS"], ["model", "tokens", "cost_usd", "basis", "unpriced_share"]),
-    "costs by importer": (["costs", "RUNS", "--by", "importer"], ["importer", "tokens", "cost_usd", "basis"]),
-    "costs by trace": (["costs", "RUNS", "--by", "trace"], ["trace_id", "tokens", "cost_usd", "basis"]),
-    "costs by agent": (["costs", "RUNS", "--by", "agent"], ["trace_id", "agent", "tokens", "cost_usd"]),
-    "costs by role": (["costs", "RUNS", "--by", "role"], ["trace_id", "role", "tokens", "cost_usd"]),
-    "agents spawned": (["agents", "RUNS"], ["trace_id", "agent", "role", "tokens", "critical", "answered"]),
-    "rewards": (["rewards", "RUNS", "--rule", "parl"], ["trace_id", "reward", "unit", "value"]),
-    "decisions": (
-        ["decisions", "RUNS", "--kind", "delegate"],
-        ["trace_id", "actor", "action", "effect", "reason"],
-    ),
-    "taint": (
-        ["taint", "RUNS"],
-        ["trace_id", "n_tainted", "taint_share", "outcome_tainted", "path"],
-    ),
-    "taint privileged": (
-        ["taint", "RUNS", "--privileged-tool", "*"],
-        ["trace_id", "n_tainted_privileged", "privileged_path"],
-    ),
-    "taint cut": (["taint", "RUNS", "--cut"], ["trace_id", "event_id", "agent", "type"]),
-    "methods": (["methods"], ["name", "quantity", "units", "summary"]),
-    "importers": (["importers"], ["name", "summary", "suffixes"]),
-    "codes": (["codes"], ["code", "level", "meaning"]),
-    "report": (["report", "RUNS"], ["importer", "records", "used", "quarantined", "traces", "events"]),
-}
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The samples have several tasks and no costs, the recordings costs."""
+    made = {kind: tmp_path_factory.mktemp(kind) for kind in ("recordings", "samples")}
+    for kind, folder in made.items():
+        lay_out(folder, kind)
+    return made
 
 
-@pytest.mark.parametrize("name", ANSWERS)
-def test_80_columns_show_the_answer(name: str, tmp_path: Path) -> None:
-    args, columns = ANSWERS[name]
-    # the samples have several tasks, but no costs
-    path = recordings(tmp_path) if "cost_usd" in columns else samples_path()
-    shown = run(*(path if arg == "RUNS" else arg for arg in args)).stdout
-    assert max(map(cell_len, shown.splitlines())) <= 80, shown
-    tables = [block.splitlines() for block in shown.split("\n\n") if block.strip()]
-    headers = [lines[1].split() for lines in tables]
-    captions = [
-        word.rstrip(":") for lines in tables for line in lines for word in line.split() if ":" in word
-    ]
-    assert any(set(columns) <= {*header, *captions} for header in headers), shown
+@pytest.mark.parametrize("name", [name for name, module in MODULES.items() if tables_of(module)])
+def test_80_columns_show_the_answer(
+    name: str, folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a module declares of a table is of the frame that it gives, and its answer is there in full."""
+    laid: list[tuple[list[str], pl.DataFrame, Table]] = []
+
+    def spied(frame: pl.DataFrame, first: Sequence[str] = (), **options: Any) -> Table:
+        laid.append((list(first), frame, lay_out_rows(frame, first, **options)))
+        return laid[-1][2]
+
+    monkeypatch.setattr("orchestrace.cli.tables.lay_out", spied)
+    for kind, folder in folders.items():
+        here = tmp_path / kind
+        shutil.copytree(folder, here, symlinks=True)
+        monkeypatch.chdir(here)
+        for line in MODULES[name].EXAMPLES:
+            before = len(laid)
+            shown = run(*words(line, here)).stdout
+            lines = [one for one in shown.splitlines() if not one.lstrip().startswith("$ ")]
+            assert len(laid) == before or max(map(cell_len, lines)) <= 80, shown
+    for columns in tables_of(MODULES[name]):
+        tables = [(frame, table) for first, frame, table in laid if first == columns.names]
+        assert len(set(columns.names)) == len(columns.names), columns
+        assert set(columns.names) <= {column for frame, _ in tables for column in frame.columns}, columns
+        answer, seen = set(columns.answer.split()), set()
+        for frame, table in tables:
+            there = {*table.header.split(), *table.constants}
+            empty = {column for column in answer & {*frame.columns} if not frame[column].count()}
+            assert (answer & {*frame.columns}) - empty <= there, (columns, frame.columns, table)
+            seen |= there
+        assert len(answer & seen) >= 3, columns
 
 
 def test_the_summary_of_every_method_is_there_in_full() -> None:
@@ -92,66 +73,6 @@ def test_the_summary_of_every_method_is_there_in_full() -> None:
         assert name in words
         assert all(word in shown for word in summary.split()), summary
     assert "more columns: --columns " in shown and "reference" in shown.partition("more columns")[2]
-
-
-def frames(path: Path) -> dict[str, list[pl.DataFrame]]:
-    """The real frames behind every declaration, all columns of them."""
-    corpus = ot.read_traces(path)
-    credits = ot.credit(corpus, unit="agent")
-    replays = [ot.replay(corpus, ot.interventions.drop(each="agent"), ot.interventions.concurrency([1]))]
-    bounds = pl.DataFrame({"bounds": ["0..1"]})  # made for the terminal out of lower and upper
-    report = ot.report(corpus)
-    epochs, (stops, _) = ot.stopping.epochs(corpus), ot.synthetic.stops(runs=10)
-    ot.ingest(path, path.parent / "corpus")
-    plan = ot.distributed.plan(path.parent / "corpus", "taint", folder=path.parent / "plan")
-    mapped = ot.mapping.check({"trace": {"id": "/trace_id"}, "step": {"kind": "/type"}}, path)
-    study = pl.DataFrame(schema=["events", "agents", "status", "cells", "seconds"])
-    return {
-        "credit": [credits],
-        "compare": [ot.compare(corpus, ["flow", "grpo"])],
-        "explain": [ot.explain(corpus, credits, "lead", 1)],
-        "replay": replays,
-        "replay effects": [*replays, bounds],
-        "replay schedules": [*replays, bounds],
-        **{
-            f"metrics by {by}": [ot.metrics(corpus, by=by)]
-            for by in ("agent", "role", "importer", "topology")
-        },
-        **{f"metrics by {by}": [ot.metrics(corpus, by=by)] for by in ("system", "task")},
-        "metrics by trace": [ot.metrics(corpus)],
-        **{
-            f"costs by {by}": [ot.costs.table(corpus, by=by)]
-            for by in ("model", "importer", "trace", "agent", "role")
-        },
-        "agents spawned": [ot.costs.spawns(corpus)],
-        "rewards": [ot.rewards.compute(corpus, "finish")],
-        "decisions": [ot.decisions.table(corpus, "spawn")],
-        "stopping abort": [ot.stopping.evaluate_abort(stops, ot.stopping.fit_abort(stops), n_boot=10)],
-        "stopping epochs": [epochs],
-        "stopping evaluate": [ot.stopping.evaluate(stops, ["fixed"], n_boot=10)],
-        "stopping frontier": [ot.stopping.frontier(stops, ["fixed"], prices=[0.0], n_boot=10)],
-        "stopping regret": [ot.stopping.regret(stops)],
-        "taint": [ot.taint(corpus)],
-        "taint privileged": [ot.taint(corpus, privileged_tools=["*"])],
-        "taint cut": [ot.safety.sanitizer_cut(corpus)],
-        "methods": [ot.methods()],
-        "mapping keys": [mapped["keys"], pl.DataFrame(schema=["note"])],  # the note is made for the terminal
-        "importers": [ot.importers()],
-        "codes": [known_codes()],
-        "ingest": [ot.ingest(path, path.parent / "corpus").inputs],
-        "study": [study],
-        "tasks": [ot.distributed.status(plan)],
-        **{f"report {name}": [frame] for name, frame in report.items()},
-        **{name: [corpus._table(name).collect()] for name in SCHEMAS},
-    }
-
-
-def test_every_column_that_is_declared_is_one_of_the_frame(tmp_path: Path) -> None:
-    known = frames(recordings(tmp_path))
-    for name, columns in COLUMNS.items():
-        there = {column for frame in known[name] for column in frame.columns}
-        assert set(columns) <= there, (name, set(columns) - there)
-        assert len(set(columns)) == len(columns), name
 
 
 # --- options ----------------------------------------------------------------------------------------------
@@ -266,14 +187,14 @@ def test_texts_are_cut_in_the_middle_folded_or_left_alone() -> None:
             "same": ["x", "x"],
         }
     )
-    table = lay_out(frame, ["id", "what", "n", "same"], width=50)
+    table = lay_out_rows(frame, ["id", "what", "n", "same"], width=50)
     assert table.constants == {"same": "x"} and table.hidden == [] and table.empty == 0
     assert table.header.split() == ["id", "what", "n"]
     assert (
         table.rows[0].startswith("toolu_") and "…" in table.rows[0].split()[0] and "1234568" in table.rows[0]
     )
     assert " ".join(" ".join(row[14:40] for row in table.rows[:3]).split()).startswith("one two three")
-    assert lay_out(frame, width=None).rows[0].split()[0] == "toolu_014VdYw2bSSpVvX1aUqdJ1Yo"
+    assert lay_out_rows(frame, width=None).rows[0].split()[0] == "toolu_014VdYw2bSSpVvX1aUqdJ1Yo"
 
 
 @pytest.mark.parametrize(
@@ -296,11 +217,11 @@ def test_cells(value: object, text: str) -> None:
     assert cell_text(value) == text
 
 
-words = st.text(st.characters(codec="utf-8"), max_size=60)
+some_words = st.text(st.characters(codec="utf-8"), max_size=60)
 values: dict[str, st.SearchStrategy[list[object]]] = {
-    "text": st.lists(st.none() | words, min_size=3, max_size=3),
+    "text": st.lists(st.none() | some_words, min_size=3, max_size=3),
     "float": st.lists(st.none() | st.floats(), min_size=3, max_size=3),
-    "list": st.lists(st.none() | st.lists(words, max_size=3), min_size=3, max_size=3),
+    "list": st.lists(st.none() | st.lists(some_words, max_size=3), min_size=3, max_size=3),
 }
 some_columns = st.lists(st.sampled_from(sorted(values)), min_size=1, max_size=12)
 
@@ -313,7 +234,7 @@ def test_no_line_is_wider_than_the_terminal(data: st.DataObject, kinds: list[str
         [pl.Series(f"{kind}{n}", data.draw(values[kind]), types[kind]) for n, kind in enumerate(kinds)]
     )
     first = frame.columns[: data.draw(st.integers(0, len(kinds)))]
-    table = lay_out(frame, first, width=width)
+    table = lay_out_rows(frame, first, width=width)
     for line in (table.header, *table.rows):
         assert cell_len(line) <= width and line.isprintable()
     shown = {*table.header.split(), *table.constants, *table.hidden}
@@ -325,7 +246,7 @@ def test_no_line_is_wider_than_the_terminal(data: st.DataObject, kinds: list[str
 
 
 @examples(100)
-@given(st.lists(st.tuples(words, st.lists(words, max_size=3)), max_size=5))
+@given(st.lists(st.tuples(some_words, st.lists(some_words, max_size=3)), max_size=5))
 def test_csv_comes_back(rows: list[tuple[str, list[str]]]) -> None:
     frame = pl.DataFrame(
         {"id": [row[0] for row in rows], "path": [row[1] for row in rows]},

@@ -5,7 +5,8 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
-from typing import Any, get_type_hints
+from types import ModuleType
+from typing import Any, Final, get_type_hints
 
 import typer
 
@@ -13,12 +14,19 @@ from .application import SETTINGS, app
 from .commands import name_of
 
 Run = Callable[..., None]
+_SHOWN: Final = 2
+"""Examples in the help of a command."""
 
 
 def command(run: Run) -> Run:
-    """Make a function the command that its module is: the file has its name, the docstring its help."""
+    """Make a function the command that its module is.
+
+    The file has its name, the docstring its help, and `EXAMPLES` command lines that work where the files that
+    they name are; the tests run them all.
+    """
     module = sys.modules[run.__module__]
-    app.command(name=name_of(module.__name__), help=module.__doc__)(_grouped(run))
+    name = name_of(module.__name__)
+    app.command(name=name, help=module.__doc__, epilog=_epilog(name, module))(_grouped(run))
     return run
 
 
@@ -38,10 +46,17 @@ def group(name: str) -> Callable[[Run], Run]:
     app.add_typer(made, name=name_of(name))
 
     def add(run: Run) -> Run:
-        made.command(name=run.__name__.rstrip("_"))(_grouped(run))
+        own = run.__name__.rstrip("_")
+        made.command(name=own, epilog=_epilog(f"{name_of(name)} {own}", module))(_grouped(run))
         return run
 
     return add
+
+
+def _epilog(name: str, module: ModuleType) -> str:
+    """The first examples of a command, which its help ends with; `\\b` keeps their lines."""
+    lines = [line for line in module.EXAMPLES if f"{line} ".startswith(f"{name} ")]
+    return "\n".join(["\b", *(f"$ orchestrace {line}" for line in lines[:_SHOWN])])
 
 
 def _grouped(command: Run) -> Run:

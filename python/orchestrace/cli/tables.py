@@ -13,110 +13,41 @@ from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.publication import refuse_existing, write_parquet
 from ..base.schema import unknown_name
-from ..base.terminal import PIPED, Table, cell_text, fitting, flat, lay_out, shortened, terminal_width
+from ..base.terminal import PIPED, Table, fitting, flat, lay_out, shortened, terminal_width
 from ..base.text import counted, plain, plain_json
 from .options import Force, Json
 
 ROWS: Final = 50
 """Rows on a terminal, where nobody asks for another number."""
 
-_GROUPED: Final = ("importer", "topology", "system", "task")
-_MONEY: Final = ("tokens", "cost_usd", "basis", "floor", "unpriced_share", "reason")
-_KINDS: Final = ("fresh", "cached", "cache_write", "out")
 
-COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "credit": (
-        *("trace_id", "unit_id", "credit", "stderr", "reason"),
-        *("unit", "method", "quantity", "reward", "tier"),
-    ),
-    "compare": (
-        *("method", "quantity", "agreement", "null_share", "seconds", "error", "reason"),
-        *("unit", "n_rows"),
-    ),
-    "explain": ("part", "kind", "event", "other", "weight", "amount", "rule"),
-    "replay effects": ("trace", "intervention", "unit_id", "effect", "tier", "reason", "bounds", "trace_id"),
-    "replay schedules": (
-        *("trace", "intervention", "unit_id", "makespan_cf", "tier", "makespan", "reason", "bounds"),
-        "trace_id",
-    ),
-    "replay": ("trace_id", "intervention", "unit_id", "effect", "makespan_cf", "tier", "reason"),
-    "metrics by trace": (
-        *("trace_id", "n_events", "n_agents", "tokens", "cost_usd", "elapsed", "work", "span", "parallelism"),
-        *("task_success", "time_unit", "durations"),
-    ),
-    "metrics by agent": (
-        *("trace_id", "agent", "n_events", "tokens", "cost_usd", "work", "critical_share"),
-        *("time_unit", "durations"),
-    ),
-    "metrics by role": (
-        *("trace_id", "role", "n_events", "tokens", "cost_usd", "work", "critical_share", "n_agents"),
-        *("time_unit", "durations"),
-    ),
-    **{
-        f"metrics by {by}": (key, "metric", "mean", "lower", "upper", "n_traces", "time_unit", "reason")
-        for by, key in zip(_GROUPED, (*_GROUPED[:3], "task_id"), strict=True)
-    },
-    **{
-        f"costs by {by}": (by, *_MONEY, "events", *(f"tokens_{kind}" for kind in _KINDS))
-        for by in ("model", "importer")
-    },
-    "costs by trace": ("trace_id", *_MONEY, "stated_usd"),
-    **{f"costs by {by}": ("trace_id", by, *_MONEY) for by in ("agent", "role")},
-    "agents spawned": (
-        *("trace_id", "agent", "role", "tokens", "cost_usd", "seconds", "critical", "answered", "used"),
-        *("parent", "basis", "floor", "n_tool_errors", "unpriced_share", "credit"),
-    ),
-    "rewards": ("trace_id", "reward", "family", "unit", "unit_id", "value", "reason"),
-    "decisions": (
-        *("trace_id", "actor", "action", "effect", "reason", "lower", "upper", "outcome"),
-        *("seq", "n_alternatives", "tier", "kind"),
-    ),
-    "stopping abort": ("rule", "far", "far_lower", "far_upper", "power", "early", "saved_failed", "lost"),
-    "stopping epochs": ("trace_id", "k", "source", "q", "s", "tokens", "last", "y"),
-    "stopping evaluate": ("method", "value", "lower", "upper", "gain", "bound", "mean_k", "reason"),
-    "stopping frontier": ("price", "method", "quality", "cost", "value", "lower", "upper", "early", "reason"),
-    "stopping regret": ("trace_id", "k", "k_best", "regret", "over_run", "under_run"),
-    "taint": (
-        *("trace_id", "outcome_tainted", "n_tainted", "taint_share", "path", "first_agent", "reason"),
-        "time_to_privileged_call",
-    ),
-    "taint privileged": (
-        *("trace_id", "n_tainted_privileged", "privileged_path", "n_seeds", "reason"),
-        *("first_privileged_call", "time_to_privileged_call", "outcome_tainted", "n_tainted"),
-    ),
-    "taint cut": ("trace_id", "event_id", "agent", "type", "cost", "reason"),
-    "methods": ("name", "quantity", "units", "summary"),
-    "importers": ("name", "summary", "suffixes"),
-    "codes": ("code", "level", "meaning", "severity", "fix"),
-    "mapping keys": ("key", "pointer", "matched", "note", "type"),
-    "ingest": (
-        "input",
-        "importer",
-        "status",
-        "records",
-        "used",
-        "quarantined",
-        "ignored",
-        "duplicate",
-        "size",
-    ),
-    "tasks": ("task", "state", "events", "rows", "size", "seconds", "fault"),
-    "study": ("events", "agents", "status", "cells", "seconds"),
-    "report formats": (
-        *("importer", "records", "used", "ignored", "duplicate", "quarantined", "traces", "events", "tokens"),
-        *("cost_usd", "partial", "tokens_in", "tokens_out"),
-    ),
-    "report findings": ("code", "severity", "traces", "message", "count", "trace_id", "seq"),
-    "report quarantine": ("code", "severity", "records", "message", "file", "line", "path"),
-    "traces": ("trace_id", "task_id", "topology", "importer", "n_events", "n_edges", "n_agents"),
-    "events": ("trace", "seq", "id", "t", "type", "agent", "tool"),
-    "edges": ("trace", "src", "dst", "type"),
-    "agents": ("trace", "agent", "role", "parent", "depth", "n_events"),
-    "measures": ("trace", "kind", "name", "value"),
-    "quarantine": ("line", "code", "path", "message", "file"),
-    "record_counts": ("importer", "status", "kind", "count", "file"),
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a table, the most important first, with blanks between: what a command declares of each."""
+
+    answer: str
+    """What answers the question: 80 columns have to show it."""
+    more: str = ""
+    """What follows where there is room."""
+
+    @property
+    def names(self) -> list[str]:
+        """All of them."""
+        return f"{self.answer} {self.more}".split()
+
+
+CREDITS: Final = Columns("trace_id unit_id credit stderr reason", "unit method quantity reward tier")
+REJECTS: Final = Columns("code severity records message file line path")
+CORPUS: Final = {
+    "traces": Columns("trace_id task_id topology importer n_events n_edges n_agents"),
+    "events": Columns("trace seq id t type agent tool"),
+    "edges": Columns("trace src dst type"),
+    "agents": Columns("trace agent role parent depth n_events"),
+    "measures": Columns("trace kind name value"),
+    "quarantine": Columns("line code path message file"),
+    "record_counts": Columns("importer status kind count file"),
 }
-"""What answers the question of a table, the most important first: what 80 columns have to show."""
+"""Of the tables of a corpus, by their names."""
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the table to this Parquet file.")]
 
@@ -162,8 +93,8 @@ class TableOptions:
         """Whether the table is for somebody to look at, and nobody asked for another one."""
         return not (self.csv or self.json or self.output or self.columns or self.sort)
 
-    def give(self, frame: pl.DataFrame, title: str, name: str) -> None:
-        """Hand a frame out, by the columns that are declared for `name`."""
+    def give(self, frame: pl.DataFrame, title: str, columns: Columns) -> None:
+        """Hand a frame out; a terminal shows these columns first."""
         frame = self._wanted(frame)
         if self.output is not None:
             write_parquet(frame, path_of(self.output), overwrite=self.force)
@@ -175,7 +106,7 @@ class TableOptions:
             typer.echo(flat(frame).write_csv(), nl=False)
         elif self.output is None:
             chosen = self.columns is not None
-            show(frame, title, name, limit=self.limit, chosen=chosen, hints=True)
+            show(frame, title, columns, limit=self.limit, chosen=chosen, hints=True)
 
     def _wanted(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The rows and columns that are asked for."""
@@ -202,7 +133,7 @@ def _check_columns(frame: pl.DataFrame, names: list[str]) -> None:
 def show(
     frame: pl.DataFrame,
     title: str,
-    name: str = "",
+    columns: Columns | None = None,
     *,
     limit: int | None = None,
     chosen: bool = False,
@@ -220,7 +151,12 @@ def show(
     width = PIPED if piped and not chosen else terminal
     limit = ROWS if limit is None and not piped else limit
     table = lay_out(
-        frame, COLUMNS.get(name, ()), width=width, rows=limit, chosen=chosen, piped=piped and not chosen
+        frame,
+        columns.names if columns else (),
+        width=width,
+        rows=limit,
+        chosen=chosen,
+        piped=piped and not chosen,
     )
     heading = plain(f"{title}: {counted(frame.height, 'row')}")
     typer.echo(heading if width is None or cell_len(heading) <= width else shortened(heading, width))
@@ -297,37 +233,6 @@ def _notes(table: Table, rows: int, width: int | None, hints: bool) -> list[str]
     if table.empty and hints:
         lines.append(counted(table.empty, "empty column"))
     return [plain(line) if width is None else fitting(plain(line), width) for line in lines]
-
-
-def show_replays(frame: pl.DataFrame, table: TableOptions) -> None:
-    """Print what replays say: effects on outcomes, then schedules.
-
-    A number comes with its tier before everything else, then with its bounds, so that narrow terminals show
-    them. The one intervention of a table stands over it.
-    """
-    ends = frame.select("lower", "upper").iter_rows()
-    bounds = [
-        None if lower is None and upper is None else f"{_short(lower)}..{_short(upper)}"
-        for lower, upper in ends
-    ]
-    frame = frame.with_columns(bounds=pl.Series(bounds, dtype=pl.String)).drop("lower", "upper", "params")
-    timed = pl.col("makespan_cf").is_not_null().any().over("intervention")
-    schedules, effects = frame.filter(timed), frame.filter(~timed)
-    if effects.height or not schedules.height:
-        _show_answers(effects, "effects on the outcome", "replay effects", table)
-    if schedules.height:
-        _show_answers(schedules, "schedules", "replay schedules", table)
-
-
-def _show_answers(frame: pl.DataFrame, what: str, name: str, table: TableOptions) -> None:
-    asked = frame["intervention"].unique()
-    title = f"{what} of {asked[0]}" if len(asked) == 1 else what
-    frame = frame.drop("intervention") if len(asked) == 1 else frame
-    show(frame, title, name, limit=table.limit, hints=True)
-
-
-def _short(number: float | None) -> str:
-    return "" if number is None else cell_text(number)
 
 
 def tell(tables: dict[str, pl.DataFrame]) -> None:

@@ -1,22 +1,24 @@
 """List sub-agents: cost, time, whether the answer was used."""
 
+from typing import Final
+
 import typer
 
 from ...costs import spawns
-from ..options import (
-    Batch,
-    LongestGap,
-    Method,
-    PriceList,
-    RewardOptions,
-    StrictOptions,
-    gap_of,
-    prices_of,
-)
+from ..options import Batch, LongestGap, Method, PriceList, RewardOptions, StrictOptions, gap_of, prices_of
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
 from ..values import weights
+
+EXAMPLES: Final = (
+    "agents runs.jsonl",
+    "agents runs.jsonl --reward team",
+)
+COLUMNS: Final = Columns(
+    "trace_id agent role tokens cost_usd seconds critical answered",
+    "used parent basis floor n_tool_errors unpriced_share credit",
+)
 
 
 @command
@@ -40,7 +42,7 @@ def run(
         threads=recordings.threads,
         progress=True,
     )
-    table_.give(frame, "sub-agents", "agents spawned")
+    table_.give(frame, "sub-agents", COLUMNS)
     if not frame.height:
         typer.echo("no spawn names an agent: orchestrace costs --by agent lists all agents", err=True)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -9,15 +9,21 @@ from ...base.errors import ParameterError
 from ...base.remedies import code_rows
 from ...base.schema import unknown_name
 from ..registry import command
-from ..tables import TableOptions, print_line
+from ..tables import Columns, TableOptions, print_line
 
-_COLUMNS: Final = ("level", "code", "severity", "meaning", "example", "fix")
+EXAMPLES: Final = (
+    "codes",
+    "codes graph.cycle",
+)
+COLUMNS: Final = Columns("code level meaning severity", "fix")
+
+_FACTS: Final = ("level", "code", "severity", "meaning", "example", "fix")
 
 
 def known_codes(code: str | None = None) -> pl.DataFrame:
     """Every code, or one, with its level, its meaning, an example and what to do."""
     rows = [(*facts, *remedy) for *facts, remedy in code_rows(code)]
-    return pl.DataFrame(rows, schema=dict.fromkeys(_COLUMNS, pl.String), orient="row")
+    return pl.DataFrame(rows, schema=dict.fromkeys(_FACTS, pl.String), orient="row")
 
 
 @command
@@ -29,7 +35,7 @@ def run(
     if code is not None and not frame.height:
         raise ParameterError(unknown_name("code", code, sorted(set(known_codes()["code"]))))
     if code is None or not table.is_plain:
-        table.give(frame, "codes", "codes")
+        table.give(frame, "codes", COLUMNS)
         return
     for row in frame.iter_rows(named=True):
         kind = ", ".join(filter(None, (row["level"], row["severity"])))

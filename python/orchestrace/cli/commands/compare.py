@@ -1,6 +1,6 @@
 """Compare credit methods: their cost and how far they agree."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -9,13 +9,21 @@ from ...base.errors import ParameterError
 from ..options import EngineOptions, RewardOptions, Seed, StrictOptions, Unit
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
 from ..values import credit_options, run_of
 
 if TYPE_CHECKING:
     from ...evaluation import comparison
 else:
     comparison = Deferred("orchestrace.evaluation.comparison")  # which needs NumPy
+
+
+EXAMPLES: Final = (
+    "compare runs.jsonl --method flow --method uniform",
+    "compare runs.jsonl",
+    "compare corpus --method flow --engine processes --workers 1",
+)
+COLUMNS: Final = Columns("method quantity agreement null_share seconds error reason", "unit n_rows")
 
 
 @command
@@ -37,5 +45,5 @@ def run(
     frame = comparison.compare(corpus, runs, **options, **engine.running(recordings.threads))
     if runs and frame.height and frame["error"].null_count() == 0:
         raise ParameterError(f"no method could be asked; {frame['method'][0]}: {frame['error'][0]}")
-    table.give(frame, "methods compared", "compare")
+    table.give(frame, "methods compared", COLUMNS)
     tell_quarantined(corpus, recordings, recordings.strict)

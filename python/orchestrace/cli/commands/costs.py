@@ -1,6 +1,6 @@
 """Add up tokens and dollars, recorded or by prices."""
 
-from typing import Annotated, get_args
+from typing import Annotated, Final, get_args
 
 import typer
 
@@ -8,15 +8,27 @@ from ...base.errors import ParameterError
 from ...base.schema import unknown_name
 from ...costs import table
 from ...costs.verb import By
-from ..options import (
-    Batch,
-    PriceList,
-    StrictOptions,
-    prices_of,
-)
+from ..options import Batch, PriceList, StrictOptions, prices_of
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = (
+    "costs runs.jsonl --by agent",
+    "costs runs.jsonl",
+    "costs runs.jsonl --by importer",
+    "costs runs.jsonl --by trace",
+    "costs runs.jsonl --by role",
+)
+_MONEY: Final = "tokens cost_usd basis floor unpriced_share reason"
+_KINDS: Final = "events tokens_fresh tokens_cached tokens_cache_write tokens_out"
+COLUMNS: Final = {
+    "model": Columns(f"model {_MONEY}", _KINDS),
+    "importer": Columns(f"importer {_MONEY}", _KINDS),
+    "trace": Columns(f"trace_id {_MONEY} stated_usd"),
+    "agent": Columns(f"trace_id agent {_MONEY}"),
+    "role": Columns(f"trace_id role {_MONEY}"),
+}
 
 
 @command
@@ -34,5 +46,5 @@ def run(
         raise ParameterError(unknown_name("word for --by", by, known))
     corpus = usable(recordings)
     frame = table(corpus, by=by, prices=prices_of(prices), batch=batch, progress=True)  # type: ignore[arg-type]
-    table_.give(frame, f"costs by {by}", f"costs by {by}")
+    table_.give(frame, f"costs by {by}", COLUMNS[by])
     tell_quarantined(corpus, recordings, recordings.strict)

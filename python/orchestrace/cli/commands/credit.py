@@ -1,26 +1,29 @@
 """Divide the reward among units."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import polars as pl
 import typer
 
 from ... import credit
-from ...base.deferred import Deferred
 from ...base.errors import ParameterError
 from ...base.text import plain
 from ..options import EngineOptions, Method, Params, RewardOptions, Seed, StrictOptions, Unit
 from ..output import STOPPED
 from ..recordings import tell_quarantined, usable
-from ..tables import TableOptions
+from ..registry import command
+from ..tables import CREDITS, TableOptions
 from ..values import credit_options
 
-if TYPE_CHECKING:
-    from ...evaluation import comparison
-else:
-    comparison = Deferred("orchestrace.evaluation.comparison")  # which needs NumPy
-from ..registry import command
+EXAMPLES: Final = (
+    "credit runs.jsonl --unit agent",
+    "credit runs.jsonl --unit turn --method discounted -P gamma=0.97",
+    "credit runs.jsonl",
+    "credit runs.jsonl --sink credits",
+    "credit corpus --engine processes --workers 1",
+)
+COLUMNS: Final = CREDITS
 
 
 @command
@@ -52,5 +55,5 @@ def run(
             raise typer.Exit(STOPPED) from None
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
     else:
-        table.give(credit(corpus, **options), f"credit by {method}", "credit")
+        table.give(credit(corpus, **options), f"credit by {method}", COLUMNS)
     tell_quarantined(corpus, recordings, recordings.strict)

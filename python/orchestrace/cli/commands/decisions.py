@@ -1,17 +1,23 @@
 """List decisions: what was known, done, and gained."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from ... import decisions
-from ..options import (
-    StrictOptions,
-)
+from ..options import StrictOptions
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
 from ..values import limits
+
+EXAMPLES: Final = (
+    "decisions runs.jsonl --kind delegate",
+    "decisions runs.jsonl --kind stop",
+)
+COLUMNS: Final = Columns(
+    "trace_id actor action effect reason lower upper", "outcome seq n_alternatives tier kind"
+)
 
 
 @command
@@ -39,5 +45,5 @@ def run(
     corpus = usable(recordings)
     chosen: Any = kind
     found = decisions.table(corpus, chosen, reward=None if no_reward else reward, **options)
-    table.give(found, f"decisions to {kind}", "decisions")
+    table.give(found, f"decisions to {kind}", COLUMNS)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -15,13 +15,12 @@ from ...base.terminal import terminal_width
 from ...base.text import plain
 from ...corpus.samples import samples_path
 from ..browser import open_page
-from ..options import (
-    Force,
-    Threads,
-)
+from ..options import Force, Threads
 from ..registry import command
-from ..tables import show
+from ..tables import CORPUS, CREDITS, REJECTS, show
 
+EXAMPLES: Final = ("demo -o demo",)
+COLUMNS: Final = {**CORPUS, "credits": CREDITS, "rejects": REJECTS}
 _DEMO: Final = ".orchestrace-demo"
 """Marks a folder that the command demo made, and may write to again."""
 
@@ -43,8 +42,8 @@ def run(
     for method in ("flow", "grpo"):
         frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
     for name, frame in frames.items():
-        show(frame, name, "credit" if name.startswith("credits") else name, limit=5, rest="")
-    show(report(corpus)["quarantine"], "quarantined, by code", "report quarantine", rest="")
+        show(frame, name, CREDITS if name.startswith("credits") else COLUMNS.get(name), limit=5, rest="")
+    show(report(corpus)["quarantine"], "quarantined, by code", REJECTS, rest="")
     typer.echo(", ".join(f"{count} {what}" for what, count in corpus.records.items()))
     write_text("", folder / _DEMO)
     for name, frame in frames.items():

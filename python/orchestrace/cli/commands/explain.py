@@ -1,21 +1,18 @@
 """Show what made the credit of one unit."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ... import credit, explain
-from ...base.deferred import Deferred
 from ..options import Method, Params, RewardOptions, Seed, StrictOptions, Unit
 from ..recordings import tell_quarantined, usable
-from ..tables import TableOptions
+from ..registry import command
+from ..tables import Columns, TableOptions
 from ..values import credit_options
 
-if TYPE_CHECKING:
-    from ...evaluation import comparison
-else:
-    comparison = Deferred("orchestrace.evaluation.comparison")  # which needs NumPy
-from ..registry import command
+EXAMPLES: Final = ("explain runs.jsonl --id lead --trace 0",)
+COLUMNS: Final = Columns("part kind event other weight amount rule")
 
 
 @command
@@ -37,5 +34,5 @@ def run(
     options = credit_options(unit, rewards.reward, seed, param)
     credits = credit(corpus, method=method, **options, threads=recordings.threads, progress=True)
     number = int(trace) if trace is not None and trace.isdecimal() else trace
-    table.give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", "explain")
+    table.give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", COLUMNS)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,7 +1,7 @@
 """Write recordings for viewers, process mining and trainers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,11 @@ from ..options import Force, Params, RewardOptions, Seed, StrictOptions
 from ..recordings import tell_quarantined, usable
 from ..registry import command
 from ..values import credit_options
+
+EXAMPLES: Final = (
+    "export runs.jsonl --to jsonl -o out.jsonl",
+    "export --list",
+)
 
 
 def _list_exports(asked: bool) -> None:

@@ -2,20 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ... import generate
 from ...base.errors import ParameterError
 from ...base.text import plain
-from ..options import (
-    Force,
-    Json,
-    Seed,
-    Threads,
-)
+from ..options import Force, Json, Seed, Threads
 from ..registry import command
+
+EXAMPLES: Final = ("generate made.jsonl --traces 4",)
 
 
 @command

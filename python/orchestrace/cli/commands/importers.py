@@ -1,10 +1,15 @@
 """List the formats that can be read."""
 
+from typing import Final
+
 from ... import importers
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = ("importers",)
+COLUMNS: Final = Columns("name summary suffixes")
 
 
 @command
 def run(table: TableOptions) -> None:
-    table.give(importers(), "importers", "importers")
+    table.give(importers(), "importers", COLUMNS)

@@ -1,7 +1,7 @@
 """Read recordings of any size into a corpus on disk, or resume."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -9,19 +9,14 @@ from ... import ingest, read_corpus
 from ...base.errors import InputError
 from ...base.schema import TraceBy
 from ...base.text import counted, plain
-from ..options import (
-    Format,
-    House,
-    Json,
-    RecordingOptions,
-    Scores,
-    Strict,
-    Threads,
-)
+from ..options import Format, House, Json, RecordingOptions, Scores, Strict, Threads
 from ..output import STOPPED
 from ..recordings import refuse_unused, tell_quarantined
 from ..registry import command
-from ..tables import show
+from ..tables import Columns, show
+
+EXAMPLES: Final = ("ingest runs.jsonl -o recordings",)
+COLUMNS: Final = Columns("input importer status records used quarantined ignored duplicate", "size")
 
 
 @command
@@ -79,7 +74,7 @@ def run(
             json.dumps({"records": done.records, "inputs": done.inputs.to_dicts(), "repaired": done.repaired})
         )
     else:
-        show(done.inputs, f"inputs of {done.path}", "ingest")
+        show(done.inputs, f"inputs of {done.path}", COLUMNS)
         typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
         if done.repaired:
             typer.echo(plain(f"damaged files, rebuilt: {', '.join(done.repaired)}"))

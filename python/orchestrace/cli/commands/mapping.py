@@ -1,7 +1,7 @@
 """Check a mapping file against its records."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import polars as pl
 import typer
@@ -11,7 +11,10 @@ from ...base.text import counted, plain
 from ..options import Json, Threads
 from ..output import FAILED, QUARANTINED
 from ..registry import group
-from ..tables import print_line, show, tell
+from ..tables import Columns, print_line, show, tell
+
+EXAMPLES: Final = ("mapping check house.json house.jsonl",)
+COLUMNS: Final = Columns("key pointer matched note type")
 
 of_mapping = group(__name__)
 
@@ -47,9 +50,9 @@ def check_(
         idle = pl.when(pl.col("of") == 0).then(pl.lit("never looked for"))
         note = pl.when(missed).then(pl.lit("no value")).otherwise(idle).alias("note")
         matched = pl.format("{} of {}", "matched", "of").alias("matched")
-        show(found["keys"].select("key", "pointer", matched, "type", note), "keys", "mapping keys")
+        show(found["keys"].select("key", "pointer", matched, "type", note), "keys", COLUMNS)
         if found["unread"].height:
-            show(found["unread"], "fields that no key reads", "mapping unread")
+            show(found["unread"], "fields that no key reads")
         records = found["records"]
         told = [
             f"{count:,} {status}" + (f" ({plain(kind)})" if kind else "")

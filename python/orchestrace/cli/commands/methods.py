@@ -1,19 +1,16 @@
 """List the credit methods."""
 
-from typing import TYPE_CHECKING, get_args
+from typing import Final, get_args
 
 import polars as pl
 
 from ... import methods
-from ...base.deferred import Deferred
 from ...base.schema import Unit as Level
-from ..tables import TableOptions
-
-if TYPE_CHECKING:
-    from ...evaluation import comparison
-else:
-    comparison = Deferred("orchestrace.evaluation.comparison")  # which needs NumPy
 from ..registry import command
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = ("methods",)
+COLUMNS: Final = Columns("name quantity units summary")
 
 
 def _units(units: pl.Series) -> str:
@@ -26,4 +23,4 @@ def run(table: TableOptions) -> None:
     frame = methods()
     if table.is_plain:
         frame = frame.with_columns(units=pl.Series(list(map(_units, frame["units"]))))
-    table.give(frame, "methods", "methods")
+    table.give(frame, "methods", COLUMNS)

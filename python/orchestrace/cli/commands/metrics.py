@@ -1,6 +1,6 @@
 """Measure efficiency, collaboration, overhead and safety."""
 
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Final, get_args
 
 import typer
 
@@ -8,15 +8,36 @@ from ... import metrics
 from ...base.errors import ParameterError
 from ...base.schema import unknown_name
 from ...metrics.verb import By
-from ..options import (
-    EngineOptions,
-    LongestGap,
-    StrictOptions,
-    gap_of,
-)
+from ..options import EngineOptions, LongestGap, StrictOptions, gap_of
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = (
+    "metrics runs.jsonl",
+    "metrics runs.jsonl --by agent",
+    "metrics runs.jsonl --by role",
+    "metrics runs.jsonl --by trace",
+    "metrics runs.jsonl --by topology",
+    "metrics runs.jsonl --by system",
+    "metrics runs.jsonl --by task",
+    "metrics corpus --engine processes --workers 1",
+)
+_MEANS: Final = "metric mean lower upper n_traces time_unit"
+COLUMNS: Final = {
+    "trace": Columns(
+        "trace_id n_events n_agents tokens cost_usd elapsed work span parallelism",
+        "task_success time_unit durations",
+    ),
+    "agent": Columns("trace_id agent n_events tokens cost_usd work critical_share", "time_unit durations"),
+    "role": Columns(
+        "trace_id role n_events tokens cost_usd work critical_share n_agents", "time_unit durations"
+    ),
+    "importer": Columns(f"importer {_MEANS}", "reason"),
+    "topology": Columns(f"topology {_MEANS}", "reason"),
+    "system": Columns(f"system {_MEANS}", "reason"),
+    "task": Columns(f"task_id {_MEANS}", "reason"),
+}
 
 
 @command
@@ -38,5 +59,5 @@ def run(
     corpus = usable(recordings)
     options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
     frame = metrics(corpus, **options, max_gap=gap_of(max_gap), **engine.running(recordings.threads))
-    table.give(frame, f"metrics by {by}", f"metrics by {by}")
+    table.give(frame, f"metrics by {by}", COLUMNS[by])
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,6 +15,11 @@ from ...distributed.tasks import Plan
 from ..options import Json
 from ..registry import command
 from ..scenarios import ScenarioOptions
+
+EXAMPLES: Final = (
+    "plan corpus taint -o tasks",
+    "plan runs.jsonl ingest -O out=joined -o reading",
+)
 
 
 @command

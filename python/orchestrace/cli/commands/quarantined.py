@@ -1,17 +1,16 @@
 """Write rejected records to a file, where you can repair them."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ...base.text import counted, plain
-from ..options import (
-    Force,
-    RecordingOptions,
-)
+from ..options import Force, RecordingOptions
 from ..recordings import opened, refuse_unused
 from ..registry import command
+
+EXAMPLES: Final = ("quarantined broken.jsonl -o rejects.jsonl",)
 
 
 @command

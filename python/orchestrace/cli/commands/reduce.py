@@ -3,7 +3,7 @@
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import polars as pl
 import typer
@@ -13,7 +13,13 @@ from ...base.errors import ParameterError
 from ...base.text import counted, plain, plain_json
 from ..options import Force, Json, Place, PlanFolder
 from ..registry import command
-from ..tables import show
+from ..tables import Columns, show
+
+EXAMPLES: Final = (
+    "reduce plan",
+    "reduce finished -o table.parquet",
+)
+COLUMNS: Final = Columns("task state events rows size seconds fault")
 
 
 @command
@@ -31,7 +37,7 @@ def run(
         if as_json:
             typer.echo(plain_json(states.write_json()))
         else:
-            show(states, f"tasks of {folder}", "tasks")
+            show(states, f"tasks of {folder}", COLUMNS)
         return
     if output.suffix != ".parquet":
         raise ParameterError(f"output '{output}' must end in .parquet")

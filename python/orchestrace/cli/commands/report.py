@@ -1,13 +1,25 @@
 """Summarize recordings: sizes, origins, measures, what is odd."""
 
+from typing import Final
+
 from ... import report
-from ..options import (
-    Json,
-    StrictOptions,
-)
+from ..options import Json, StrictOptions
 from ..recordings import opened, refuse_unused, tell_quarantined
 from ..registry import command
-from ..tables import show, tell
+from ..tables import REJECTS, Columns, show, tell
+
+EXAMPLES: Final = (
+    "report runs.jsonl",
+    "report broken.jsonl",
+)
+COLUMNS: Final = {
+    "formats": Columns(
+        "importer records used ignored duplicate quarantined traces events",
+        "tokens cost_usd partial tokens_in tokens_out",
+    ),
+    "findings": Columns("code severity traces message count trace_id seq"),
+    "quarantine": REJECTS,
+}
 
 
 @command
@@ -19,6 +31,6 @@ def run(recordings: StrictOptions, as_json: Json = False) -> None:
     else:
         for name, frame in tables.items():
             if frame.height:
-                show(frame, name, f"report {name}")
+                show(frame, name, COLUMNS.get(name))
     refuse_unused(corpus, recordings)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,21 +1,23 @@
 """Compute rewards by rules: what each run or unit is paid."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from ...base.errors import ParameterError
 from ...rewards import compute
 from ...rewards import rules as reward_rules
-from ..options import (
-    EngineOptions,
-    Params,
-    StrictOptions,
-)
+from ..options import EngineOptions, Params, StrictOptions
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
 from ..values import rule_channels, rule_params
+
+EXAMPLES: Final = (
+    "rewards runs.jsonl --rule parl",
+    "rewards corpus --rule parl --engine processes --workers 1",
+)
+COLUMNS: Final = Columns("trace_id reward family unit unit_id value reason")
 
 
 @command
@@ -47,5 +49,5 @@ def run(
         channels=rule_channels(channel),
         **engine.running(recordings.threads),
     )
-    table.give(frame, "rewards", "rewards")
+    table.give(frame, "rewards", COLUMNS)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -18,6 +18,10 @@ from ..options import Json, Place, PlanFolder, Threads
 from ..output import STOPPED
 from ..registry import command
 
+EXAMPLES: Final = (
+    "run-task plan 0",
+    "run-task plan --all --workers 1",
+)
 _ARRAY: Final = "SLURM_ARRAY_TASK_ID"
 
 

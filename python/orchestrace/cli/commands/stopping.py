@@ -1,7 +1,7 @@
 """Find where runs could have stopped, and what that pays."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 import polars as pl
@@ -20,7 +20,22 @@ from ...stopping.thresholds import METHODS
 from ..options import StrictOptions
 from ..recordings import tell_quarantined, usable
 from ..registry import group
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = (
+    "stopping epochs stops.jsonl",
+    "stopping evaluate attempts.jsonl --source attempt",
+    "stopping abort stops.jsonl",
+    "stopping frontier attempts.jsonl --source attempt --price 0 --price 0.1",
+    "stopping regret attempts.jsonl --source attempt",
+)
+COLUMNS: Final = {
+    "epochs": Columns("trace_id k source q s tokens last y"),
+    "evaluate": Columns("method value lower upper gain bound mean_k reason"),
+    "abort": Columns("rule far far_lower far_upper power early saved_failed lost"),
+    "frontier": Columns("price method quality cost value lower upper early reason"),
+    "regret": Columns("trace_id k k_best regret over_run under_run"),
+}
 
 of_stopping = group(__name__)
 
@@ -74,7 +89,7 @@ def epochs_(
 ) -> None:
     """List the points at which runs could have stopped."""
     corpus = usable(recordings)
-    table.give(_epochs(corpus, source, reward), "epochs", "stopping epochs")
+    table.give(_epochs(corpus, source, reward), "epochs", COLUMNS["epochs"])
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
@@ -96,7 +111,7 @@ def evaluate_(
     corpus = usable(recordings)
     options: dict[str, Any] = {"problem": problem, "estimand": estimand, "price": price, "cost": cost}
     found = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
-    table.give(found, "rules of stopping", "stopping evaluate")
+    table.give(found, "rules of stopping", COLUMNS["evaluate"])
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
@@ -127,7 +142,7 @@ def abort_(
         for method in METHODS
     }
     told = stopping.evaluate_abort(new, rules, success=success, seed=seed)
-    table.give(told, "abort rules on the other half of the tasks", "stopping abort")
+    table.give(told, "abort rules on the other half of the tasks", COLUMNS["abort"])
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
@@ -164,7 +179,7 @@ def frontier_(
     )
     if plot is not None:
         save(drawn_stopping(curve), path_of(plot), overwrite=table.force)
-    table.give(curve, "the frontier of stopping", "stopping frontier")
+    table.give(curve, "the frontier of stopping", COLUMNS["frontier"])
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
@@ -182,5 +197,5 @@ def regret_(
     corpus = usable(recordings)
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     found = stopping.regret(_paid(corpus, source, reward, problem), **options)
-    table.give(found, "regret", "stopping regret")
+    table.give(found, "regret", COLUMNS["regret"])
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,5 +1,7 @@
 """Show what is worth knowing first, on one screen."""
 
+from typing import Final
+
 import typer
 
 from ... import story
@@ -18,6 +20,8 @@ from ..options import (
 )
 from ..recordings import tell_quarantined, usable
 from ..registry import command
+
+EXAMPLES: Final = ("story runs.jsonl",)
 
 
 @command

@@ -4,7 +4,7 @@ from collections.abc import Container
 from itertools import count
 from os.path import abspath
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import polars as pl
 import typer
@@ -17,7 +17,14 @@ from ..options import EngineOptions, Json, RecordingOptions
 from ..output import STOPPED
 from ..recordings import usable
 from ..registry import group
-from ..tables import show
+from ..tables import Columns, show
+
+EXAMPLES: Final = (
+    "study run study.toml -o cells",
+    "study run study.toml -o divided --engine processes",
+    "study report study",
+)
+COLUMNS: Final = Columns("events agents status cells seconds")
 
 of_study = group(__name__)
 
@@ -69,7 +76,7 @@ def run_(
     counts = table.group_by("events", "agents", "status", maintain_order=True).agg(
         cells=pl.len(), seconds=pl.col("seconds").sum()
     )
-    show(counts, f"cells of {folder}", "study")
+    show(counts, f"cells of {folder}", COLUMNS)
 
 
 @of_study

@@ -1,7 +1,7 @@
 """Recompute the statistics of the survey."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import polars as pl
 import typer
@@ -10,11 +10,11 @@ from ...base.paths import path_of
 from ...base.publication import published_folder, write_parquet
 from ...base.text import plain
 from ...scaling import survey
-from ..options import (
-    Json,
-)
+from ..options import Json
 from ..registry import command
 from ..tables import show, tell
+
+EXAMPLES: Final = ("survey survey",)
 
 
 @command
@@ -36,4 +36,4 @@ def run(
     elif output is None:
         for name, frame in tables.items():
             words = frame.with_columns(pl.col(pl.List(pl.String)).list.join(" "))
-            show(words, name, f"survey {name}", limit=20 if name == "cells" else None)
+            show(words, name, limit=20 if name == "cells" else None)

@@ -1,22 +1,33 @@
 """Follow untrusted content: what it reached, where to stop it."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from ... import taint
 from ...base.errors import ParameterError
 from ...safety import sanitizer_cut
-from ..options import (
-    EngineOptions,
-    PrivilegedTools,
-    StrictOptions,
-    TrustedTools,
-    UntrustedTools,
-)
+from ..options import EngineOptions, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools
 from ..recordings import tell_quarantined, usable
 from ..registry import command
-from ..tables import TableOptions
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = (
+    "taint runs.jsonl",
+    "taint runs.jsonl --privileged-tool '*'",
+    "taint runs.jsonl --cut",
+    "taint corpus --engine processes --workers 1",
+)
+COLUMNS: Final = {
+    "taint": Columns(
+        "trace_id outcome_tainted n_tainted taint_share path", "first_agent reason time_to_privileged_call"
+    ),
+    "privileged": Columns(
+        "trace_id n_tainted_privileged privileged_path n_seeds reason",
+        "first_privileged_call time_to_privileged_call outcome_tainted n_tainted",
+    ),
+    "cut": Columns("trace_id event_id agent type cost reason"),
+}
 
 
 @command
@@ -40,8 +51,8 @@ def run(
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}
     options |= {"trusted_tools": trusted or (), **engine.running(recordings.threads)}
     if cut:
-        table.give(sanitizer_cut(corpus, **options), "sanitizers", "taint cut")
+        table.give(sanitizer_cut(corpus, **options), "sanitizers", COLUMNS["cut"])
     else:
         found = taint(corpus, privileged_tools=privileged or (), **options)
-        table.give(found, "taint", "taint privileged" if privileged else "taint")
+        table.give(found, "taint", COLUMNS["privileged" if privileged else "taint"])
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,16 +1,17 @@
 """List rejected records and why; exit with 1 if there are any."""
 
+from typing import Final
+
 import typer
 
 from ...base.text import counted, plain_json
-from ..options import (
-    Json,
-    RecordingOptions,
-)
+from ..options import Json, RecordingOptions
 from ..output import FAILED
 from ..recordings import opened
 from ..registry import command
 from ..tables import print_line
+
+EXAMPLES: Final = ("validate runs.jsonl",)
 
 
 @command

@@ -27,6 +27,7 @@ from ..recordings import tell_quarantined, usable
 from ..registry import command
 from ..values import weights
 
+EXAMPLES: Final = ("view runs.jsonl -o page.html",)
 VIEW_FILE: Final = Path("view.html")
 """How a page is called that nobody named."""
 
