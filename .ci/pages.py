@@ -17,6 +17,7 @@ from typing import Any
 from rooms import CORE_ROOMS, ROOMS, TEST_FILES
 
 import orchestrace as ot
+from orchestrace.cli.commands import command_names, summary_of
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- {}: made by .ci/pages.py -->", "<!-- end of what is made -->"
@@ -273,12 +274,17 @@ def failure_detectors() -> Iterator[str]:
     )
 
 
+def commands() -> Iterator[str]:
+    return table(("command", "what it does"), ([f"`{name}`", summary_of(name)] for name in command_names()))
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
 }
 PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/assumptions.md", "models of outcomes"): outcome_models,
+    ("docs/command.md", "commands"): commands,
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/format-coverage.md", "coverage"): coverage,

@@ -67,6 +67,8 @@ def about(command: typer.core.TyperCommand | typer.core.TyperGroup, path: str, l
     usage = re.sub(r"\{([^}]*?)(?:\.\.\.)?\}", r"\1", " ".join(command.collect_usage_pieces(context)))
     yield from ("```sh", f"orchestrace {path} {usage}".rstrip(), "```", "")
     yield from parameters(context)
+    examples = re.findall(r"^\$ (.*)$", command.epilog or "", re.MULTILINE)
+    yield from ("**Examples**", "", "```sh", *examples, "```", "") if examples else ()
     for name, one in sorted(getattr(command, "commands", {}).items()):
         yield from about(one, f"{path} {name}", level + 1)
 
