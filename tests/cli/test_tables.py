@@ -16,8 +16,7 @@ from rich.cells import cell_len
 import orchestrace as ot
 from cli.commands import RUN, recordings, run, told
 from cli.examples import MODULES, lay_out, tables_of, words
-from orchestrace.base.terminal import Table, cell_text, flat
-from orchestrace.base.terminal import lay_out as lay_out_rows
+from orchestrace.base.terminal import Table, cell_text, flat, lay_out as lay_out_rows
 from samples.examples import examples
 
 # --- what a terminal of 80 columns shows ------------------------------------------------------------------

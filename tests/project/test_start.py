@@ -14,6 +14,7 @@ import typer
 
 import namespaces
 import orchestrace as ot
+from namespaces import names
 from orchestrace.cli import app
 from orchestrace.cli.commands import command_names, module_of, summary_of
 
@@ -142,7 +143,7 @@ def test_every_name_is_one_thing_whatever_is_imported_first(tmp_path: Path) -> N
 
 
 def test_names_that_load_late_are_ordinary_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(ot.__all__) <= set(dir(ot)) and set(ot.stopping.__all__) <= set(dir(ot.stopping))
+    assert set(names(ot)) <= set(dir(ot)) and set(names(ot.stopping)) <= set(dir(ot.stopping))
     assert printed("from orchestrace import *; print(credit.__name__, study.__name__)") == [
         "credit orchestrace.study"
     ]

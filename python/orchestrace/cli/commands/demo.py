@@ -13,6 +13,7 @@ from ...base.publication import write_parquet, write_text
 from ...base.schema import SCHEMAS
 from ...base.terminal import terminal_width
 from ...base.text import plain
+from ...corpus.parts import table_of
 from ...corpus.samples import samples_path
 from ..browser import open_page
 from ..options import Force, Threads
@@ -38,7 +39,7 @@ def run(
 ) -> None:
     folder = _demo_folder(output, force)
     corpus = read_traces(samples_path(), threads=threads, progress=True)
-    frames = {name: corpus._table(name).collect() for name in SCHEMAS}
+    frames = {name: table_of(corpus, name).collect() for name in SCHEMAS}
     for method in ("flow", "grpo"):
         frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
     for name, frame in frames.items():

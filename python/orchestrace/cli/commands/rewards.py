@@ -5,8 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from ...base.errors import ParameterError
-from ...rewards import compute
-from ...rewards import rules as reward_rules
+from ...rewards import compute, rules as reward_rules
 from ..options import EngineOptions, Params, StrictOptions
 from ..recordings import tell_quarantined, usable
 from ..registry import command
