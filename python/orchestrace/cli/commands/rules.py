@@ -1,0 +1,15 @@
+"""List the rules of rewards: whom they pay, and for what."""
+
+from typing import Final
+
+from ...rewards import rules
+from ..registry import command
+from ..tables import Columns, TableOptions
+
+EXAMPLES: Final = ("rules", "rules --columns reward,reference --sort reward")
+COLUMNS: Final = Columns("reward family unit summary", "reference")
+
+
+@command
+def run(table: TableOptions) -> None:
+    table.give(rules(), "rules of rewards", COLUMNS)
