@@ -6,7 +6,7 @@ from ...rewards import rules
 from ..registry import command
 from ..tables import Columns, TableOptions
 
-EXAMPLES: Final = ("rules", "rules --columns reward,reference --sort reward")
+EXAMPLES: Final = ("rules", "rules --sort family")
 COLUMNS: Final = Columns("reward family unit summary", "reference")
 
 
