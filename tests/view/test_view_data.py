@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
+from orchestrace.costs.pricing import spent
 from orchestrace.view import naming, sources
 from orchestrace.view.verb import View
 from view.pages import columns, data_of, rows, session
@@ -187,6 +188,21 @@ def test_runs_are_named_by_what_recordings_say(tmp_path: Path) -> None:
         assert listed.get("words") == ([f"do task {number}" for number in range(3)] if text else None)
     whole = (tmp_path / "False.html").read_text()
     assert "do task" not in whole
+
+
+def test_a_page_prices_each_event_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(*args: Any, **options: Any) -> pl.DataFrame:
+        calls.append(args)
+        return spent(*args, **options)
+
+    monkeypatch.setattr("orchestrace.costs.verb.spent", counted)
+    corpus = ot.generate(traces=4, seed=0)
+    ot.view(corpus, tmp_path / "page.html", runs=1)
+    assert len(calls) == 1
+    ot.story(corpus)
+    assert len(calls) == 2
 
 
 def test_titles_are_looked_for_in_so_many_bytes_unpacked(

@@ -425,15 +425,22 @@ def story(
     >>> told.n_traces, [about for about, _, _ in told.sentences()][:3]
     (5, ['Read', 'Answers', 'Tokens'])
     """
-    common: dict[str, Any] = {"threads": threads, "progress": progress}
-    traces = corpus.traces.select("importer", "partial", "time_basis").collect()
-    rows = metrics(corpus, max_gap=max_gap, **common)
-    members = metrics(corpus, by="agent", max_gap=max_gap, **common)
     tools = {
         "untrusted": list(untrusted_tools),
         "trusted": list(trusted_tools),
         "privileged": list(privileged_tools),
     }
+    spent = table(corpus, by="importer", prices=prices)
+    return story_of(corpus, spent, tools, max_gap=max_gap, threads=threads, progress=progress)
+
+
+def story_of(
+    corpus: Corpus, spent: pl.DataFrame, tools: dict[str, list[str]], *, max_gap: MaxGap, **common: Any
+) -> Story:
+    """The story of a corpus whose costs by importer are known: `spent`."""
+    traces = corpus.traces.select("importer", "partial", "time_basis").collect()
+    rows = metrics(corpus, max_gap=max_gap, **common)
+    members = metrics(corpus, by="agent", max_gap=max_gap, **common)
     named: dict[str, Any] = {f"{kind}_tools": names for kind, names in tools.items()}
     tainted = taint(corpus, **named, **common)
     paths = critical_path(corpus, by="agent", max_gap=max_gap, **common)
@@ -444,7 +451,6 @@ def story(
     unit = "seconds" if timed.height else "steps"
     unreached = agents_without_effect(members, rows)
     exposed = exposed_runs(tainted)
-    spent = table(corpus, by="importer", prices=prices)
     used, unpriced = whole_sum_of(spent, "tokens"), whole_sum_of(spent, "unpriced_tokens")
     answered = answers_by_agent(corpus, tainted)
     return Story(

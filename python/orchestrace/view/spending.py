@@ -6,22 +6,22 @@ import polars as pl
 
 from ..base.sums import ordered_total, total
 from ..corpus.corpus import Corpus
-from ..costs.verb import table
 
 SHOWN: Final = 7
 """Agents that have a part of their own; the others share one."""
 _HEX: Final = r"^[0-9a-f-]{7,}$"
 
 
-def spending(corpus: Corpus, prices: pl.DataFrame) -> pl.DataFrame:
+def spending(corpus: Corpus, costs: pl.DataFrame) -> pl.DataFrame:
     """Sums over all runs, the most tokens first: ``agent tokens cost_usd listed_usd``.
 
+    `costs` is what `costs.table` says by agent.
     Dollars are as recorded, or by the list of prices, whose part is ``listed_usd``.
     An agent whose name is a hexadecimal id goes by its role, where it has one. After `SHOWN` agents the rest
     is one row, whose ``agent`` is null and whose ``n_agents`` says how many these are. Events of nobody are
     in no row.
     """
-    members = table(corpus, by="agent", prices=prices).filter(pl.col("agent").is_not_null())
+    members = costs.filter(pl.col("agent").is_not_null())
     roles = corpus.agents.select("trace", pl.col("agent", "role").cast(pl.String)).collect(engine="streaming")
     name = pl.col("agent").cast(pl.String)
     spent = members.select("trace", name, "tokens", "cost_usd", listed_usd="priced_usd").join(

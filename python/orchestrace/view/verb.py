@@ -16,10 +16,11 @@ from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward
-from ..costs.price_list import Prices, list_of
+from ..costs.price_list import Prices
+from ..costs.verb import tables
 from ..credit.verb import methods as known_methods
 from ..schedules.scheduling import MaxGap
-from ..summaries.narrative import Story, story
+from ..summaries.narrative import Story, story_of
 from .answers import DEFAULT_METHODS, credits_of
 from .building import Parts, built
 from .naming import names_of, task_of
@@ -145,14 +146,15 @@ def view(
     names = _method_names(DEFAULT_METHODS if methods is None else methods)
     if not overwrite:
         refuse_existing(target)
-    tools: dict[str, Any] = {
-        "untrusted_tools": list(untrusted_tools),
-        "trusted_tools": list(trusted_tools),
-        "privileged_tools": list(privileged_tools),
+    names_of_tools = {
+        "untrusted": list(untrusted_tools),
+        "trusted": list(trusted_tools),
+        "privileged": list(privileged_tools),
     }
-    listed = list_of(prices)
-    narrative = story(corpus, max_gap=max_gap, **tools, prices=listed, threads=threads)
-    options = {"max_gap": max_gap, "threads": threads}
+    tools: dict[str, Any] = {f"{kind}_tools": patterns for kind, patterns in names_of_tools.items()}
+    options: dict[str, Any] = {"max_gap": max_gap, "threads": threads}
+    by_importer, by_agent = tables(corpus, ("importer", "agent"), prices=prices)
+    narrative = story_of(corpus, by_importer, names_of_tools, **options)
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
     order = _order(corpus, rows, narrative, trace_id)
     chosen = order[:runs] if trace_id is None else _named(rows, trace_id)
@@ -164,7 +166,7 @@ def view(
         order=order,
         chosen=chosen,
         story=narrative,
-        spending=spending(corpus, listed),
+        spending=spending(corpus, by_agent),
         no_reward=no_reward,
         credits=credits_of(corpus, chosen, names, reward, options),
         tools=tools,
