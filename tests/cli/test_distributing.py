@@ -57,6 +57,7 @@ def test_scenarios_are_options_as_of_replay(folder, tmp_path) -> None:
         ("metrics", "--by", "trace"),
         ("taint",),
         ("rewards", "--rule", "tokens"),
+        ("agents", "--method", "uniform"),
     ],
 )
 def test_commands_take_an_engine(folder, words) -> None:

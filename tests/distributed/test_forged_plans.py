@@ -37,6 +37,7 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     D.plan(corpus, "replay", ot.interventions.drop(each="agent"), folder=place / "replay")
     D.plan(corpus, "taint", untrusted_tools=["web.*"], folder=place / "taint")
     D.plan(corpus, "metrics", by="task", folder=place / "metrics")
+    D.plan(corpus, "costs.spawns", folder=place / "costs.spawns")
     D.plan(place / "runs.jsonl", "ingest", out=place / "untouched" / "out", folder=place / "ingest")
     return place
 
@@ -121,6 +122,11 @@ FORGED: dict[str, tuple[str, Edit, str]] = {
     "a module that exists of an unknown method": (
         "credit",
         lambda plan: [named(method="mine")(plan), call(modules=["this"])(plan)],
+        "a plan imports nothing",
+    ),
+    "a method of a module, for sub-agents": (
+        "costs.spawns",
+        lambda plan: [named(method="mine")(plan), call(modules=["evil"])(plan)],
         "a plan imports nothing",
     ),
     # arguments

@@ -70,7 +70,9 @@ def test_every_verb_that_is_listed_is_tested() -> None:
 
 
 @pytest.mark.every_nth(4)
-@pytest.mark.parametrize("call", ["credit flow", "replay of several", "scaling curve", "metrics by task"])
+@pytest.mark.parametrize(
+    "call", ["credit flow", "replay of several", "scaling curve", "metrics by task", "sub-agents"]
+)
 @pytest.mark.parametrize("kept", [False, True])
 def test_partitions_beyond_the_budget_are_divided_as_on_one_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, kept: bool
@@ -88,6 +90,25 @@ def test_partitions_beyond_the_budget_are_divided_as_on_one_machine(
         assert len(plan.tasks) == (tasks or n_pieces)
         assert sum(len(task.pieces) for task in plan.tasks) == n_pieces
         assert_same_bits(D.reduce([D.run_task(task) for task in reversed(plan.tasks)]), expected)
+
+
+def test_prices_of_a_file_are_those_of_the_plan(folder: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    runs = ot.generate(traces=16, seed=2)
+    models = runs.events.select("trace", "seq", model=pl.lit("ours")).collect()
+    ot.export(runs.with_fields(models), "parquet", corpus)
+    prices = tmp_path / "prices.csv"
+    prices.write_text("model,input,output,valid_from\nours,0.1,0.30000000000000004,2020-01-01\n")
+    expected = ot.costs.spawns(ot.read_corpus(corpus), prices=prices)
+    assert expected["cost_usd"].count()
+    plan = D.plan(corpus, "costs.spawns", prices=prices, folder=tmp_path / "plan")
+    prices.unlink()  # no worker needs it
+    assert_same_bits(D.reduce([D.run_task(task) for task in plan.tasks]), expected)
+    prices.write_text("model,input,output\nours,0.1,0.3\n")
+    with pytest.raises(ot.ParameterError, match="tasks are files of plain values"):
+        D.plan(corpus, "costs.spawns", prices=ot.costs.read_prices(prices), folder=tmp_path / "frame")
+    with pytest.raises(ot.ParameterError, match="method 'hca' is fitted to all traces of a corpus"):
+        D.plan(folder, "costs.spawns", method="hca", folder=tmp_path / "fitted")
 
 
 def test_tasks_divide_the_events_about_evenly(folder: Path, tmp_path: Path) -> None:
@@ -183,7 +204,7 @@ def test_every_intervention_can_be_in_a_file() -> None:
         and one.__module__ == module.__name__
         and "spec" in vars(one)
     }
-    assert specified == set(KINDS)
+    assert specified == set(KINDS) - {"PlannedPrices"}  # which a test above writes and reads
 
 
 @given(
@@ -332,6 +353,7 @@ def test_a_damaged_file_of_the_corpus_is_told(own_folder: Path, tmp_path: Path) 
     [
         ("compare", (), {}, "plan 'credit' for each method"),
         ("effects.spawn", (), {}, "estimates from all runs"),
+        ("costs.table", (), {}, "may be of all traces"),
         ("metrix", (), {}, "did you mean 'metrics'"),
         (7, (), {}, "verb is 7, expected text"),
         ("credit", (), {"method": "hca"}, "is fitted to all traces"),

@@ -54,6 +54,7 @@ CALLS: Calls = {
     "one reward": ("rewards.compute", ("speedup",), {"channels": None}),
     "schedule": ("schedules.schedule", (), {"slots": 2}),
     "scaling curve": ("schedules.scaling_curve", ([1, 2, None],), {}),
+    "sub-agents": ("costs.spawns", (), {"reward": {"team": 0.5}, "method": "uniform", "prices": None}),
     "decisions to aggregate": ("decisions.table", ("aggregate",), {}),
     "decisions to send": ("decisions.table", ("communicate",), {"reward": "team"}),
     "decisions to stop": ("decisions.table", ("stop",), {"bounds": (0.0, 1.0)}),

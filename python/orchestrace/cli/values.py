@@ -1,15 +1,26 @@
 """Words of the command line as values of the library."""
 
 import json
+from collections.abc import Sequence
 from functools import reduce
 from operator import and_
-from typing import Any
+from typing import Any, TypeVar
 
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..credit.verb import Parameter
 from ..interventions import aggregate_by, concurrency, drop, set_value, speed_up, truncate
 from ..interventions.content import SELECTORS
+
+W = TypeVar("W", bound=str)
+
+
+def word(text: str, option: str, words: Sequence[W]) -> W:
+    """The one of `words` that an option says, refused before a recording is read."""
+    for one in words:
+        if one == text:
+            return one
+    raise ParameterError(unknown_name(f"word for {option}", text, list(words)))
 
 
 def weights(given: list[str]) -> str | dict[str, float]:

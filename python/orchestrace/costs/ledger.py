@@ -5,15 +5,18 @@ from typing import Any, Final
 import polars as pl
 
 from ..base.arguments import Threads
+from ..base.division import Arguments, Division, Pieces
+from ..base.engines import RunBy
 from ..base.progress import Progress
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward
+from ..credit.division import check_rewards, check_scope, modules_of
 from ..credit.verb import credit
 from ..metrics.verb import metrics
 from ..schedules.scheduling import MaxGap
-from .price_list import Prices
+from .price_list import PlannedPrices, Prices, list_of
 from .verb import table
 
 _COUNTED: Final = ("n_turns", "n_tool_calls", "n_tool_errors")
@@ -48,7 +51,29 @@ LEDGER: Final[dict[str, Any]] = {
 """Columns of what `spawns` returns; None where another table has the type."""
 
 
-@verb
+def _with_prices(corpus: Corpus, arguments: Arguments) -> Arguments:
+    """The prices of a file as they are now: tasks run elsewhere and later."""
+    options = arguments.by_name(spawns)
+    if options["reward"] is not None:
+        check_rewards(corpus, {**options, "missing": "null"})
+    if options["prices"] is None or options["prices"] == "package":
+        return arguments
+    listed = list_of(options["prices"]).with_columns(pl.col(pl.Date).cast(pl.String))
+    return arguments.replacing(prices=PlannedPrices(listed.to_dict(as_series=False)))
+
+
+def _check_method(arguments: Arguments, pieces: Pieces) -> None:
+    check_scope(arguments.by_name(spawns), pieces)
+
+
+def _modules(arguments: Arguments) -> tuple[str, ...]:
+    return modules_of(arguments.by_name(spawns))
+
+
+@verb(
+    rows="a sub-agent",
+    division=Division(asked=_with_prices, narrowed=("prices",), check=_check_method, modules=_modules),
+)
 def spawns(
     corpus: Corpus,
     *,
@@ -57,6 +82,7 @@ def spawns(
     reward: Reward | None = None,
     method: str = "flow",
     max_gap: MaxGap = "auto",
+    engine: RunBy = None,
     threads: Threads = None,
     progress: Progress = None,
 ) -> pl.DataFrame:
@@ -73,6 +99,8 @@ def spawns(
         one.
     max_gap
         As in `metrics`.
+    engine
+        What computes a corpus on disk, as in `credit`.
     threads, progress
         As in `read_traces`.
 
@@ -110,8 +138,10 @@ def spawns(
     >>> bool((ledger["n_spawns"] >= 1).all())
     True
     """
-    agents = _spawned(corpus)
     measured = metrics(corpus, by="agent", max_gap=max_gap, threads=threads, progress=progress)
+    # those that are measured: a task of a plan computes some of the traces whose tables it sees
+    runs = measured.select("trace", of_run="trace_id").unique("trace", keep="first", maintain_order=True)
+    agents = _spawned(corpus, runs["trace"])
     dollars = table(corpus, by="agent", prices=prices, batch=batch)
     paid = _credits(corpus, reward, method, threads)
     rows = (
@@ -124,26 +154,25 @@ def spawns(
             how="left",
         )
         .join(paid, on=["trace", "agent"], how="left")
-        .join(
-            corpus.traces.select("trace", of_run="trace_id").collect().with_row_index("place"),
-            on="trace",
-            how="left",
-        )
+        .join(runs.with_row_index("place"), on="trace", how="left")
         .sort("place", "at", "agent")
     )
     return _shaped(rows)
 
 
-def _spawned(corpus: Corpus) -> pl.DataFrame:
-    """Agents that another one spawned: ``trace agent parent role depth n_spawns acted at``.
+def _spawned(corpus: Corpus, traces: pl.Series) -> pl.DataFrame:
+    """Agents of some traces that another one spawned: ``trace agent parent role depth n_spawns acted at``.
 
     One that did nothing since is among them: who spawned it and as what is then that of the first spawn.
     """
-    agents = corpus.agents.select(
-        *("trace", "depth", "first_seq"), pl.col("agent", "kind", "parent", "role").cast(pl.String)
-    ).collect(engine="streaming")
+    mine = pl.col("trace").is_in(traces.implode())
+    agents = (
+        corpus.agents.filter(mine)
+        .select(*("trace", "depth", "first_seq"), pl.col("agent", "kind", "parent", "role").cast(pl.String))
+        .collect(engine="streaming")
+    )
     spawns = (
-        corpus.events.filter(pl.col("type").cast(pl.String) == "spawn", pl.col("to").is_not_null())
+        corpus.events.filter(mine, pl.col("type").cast(pl.String) == "spawn", pl.col("to").is_not_null())
         .select("trace", "seq", "t", pl.col("agent", "to", "role").cast(pl.String))
         .sort("trace", "t", "seq")
         .with_row_index("at")

@@ -1,6 +1,7 @@
 """Lists of prices: the dated one of the package, and those of users."""
 
 import os
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,15 @@ from ..base.schema import unknown_name
 from ..base.text import briefly, plain
 from ..base.verbs import verb
 
-Prices = str | os.PathLike[str] | pl.DataFrame | None
+
+@dataclass(frozen=True)
+class PlannedPrices:
+    """A list of prices as plain values: what tasks of a plan get for a file, which may change."""
+
+    columns: dict[str, list[Any]]
+
+
+Prices = str | os.PathLike[str] | pl.DataFrame | PlannedPrices | None
 """What a verb takes as ``prices``: ``"package"``, a file, a frame; None is no list."""
 
 KINDS: Final = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
@@ -125,6 +134,8 @@ def list_of(given: Prices) -> pl.DataFrame:
         return pl.DataFrame(schema=PRICES)
     if isinstance(given, pl.DataFrame):
         return checked(given, "prices")
+    if isinstance(given, PlannedPrices):
+        return checked(pl.DataFrame(given.columns), "prices")
     if given == "package":
         return _packaged()
     return read_prices(given)

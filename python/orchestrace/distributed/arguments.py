@@ -11,15 +11,16 @@ import polars as pl
 from ..base.division import Arguments
 from ..base.errors import ParameterError
 from ..base.text import briefly
+from ..costs.price_list import PlannedPrices
 from ..interventions import content, timing
-from ..interventions.composition import Composable, Together
+from ..interventions.composition import Together
 
 KINDS: Final[dict[str, type[Any]]] = {
     kind.__name__: kind
     for kind in (
         *(content.Drop, content.SetValue, content.Truncate, content.AggregateBy),
         *(timing.Concurrency, timing.SpeedUp, timing.CapStragglers, timing.Remove),
-        *(timing.Merge, timing.Split, timing.Serialize, Together),
+        *(timing.Merge, timing.Split, timing.Serialize, Together, PlannedPrices),
     )
 }
 _TUPLE, _INTERVENTION, _MAP = "$tuple", "$intervention", "$map"
@@ -54,7 +55,7 @@ def _plain(value: Any, where: str) -> Any:
         return _plain(value.item(), where)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Composable) and type(value) is KINDS.get(type(value).__name__):
+    if type(value) is KINDS.get(type(value).__name__):
         members = {name: _plain(item, where) for name, item in vars(value).items()}
         return {_INTERVENTION: type(value).__name__, **members}
     if isinstance(value, Mapping):

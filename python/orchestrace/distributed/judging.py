@@ -171,7 +171,7 @@ def _check_modules(call: Call, place: str, division: Division, method: object, a
     if call.modules == needed:
         return
     is_known = isinstance(method, str) and method in {entry["name"] for entry in _core.methods()}
-    if call.verb != "credit" or needed or is_known or len(call.modules) > 1:
+    if method is None or needed or is_known or len(call.modules) > 1:
         raise Field(place, "call.modules", list(call.modules)).refused(str(list(needed)))
     raise ParameterError(
         f"{plain(place)}: the method {briefly(method)} is of the module '{call.modules[0]}', and a plan"

@@ -17,6 +17,7 @@ RUNNING: Final = ("engine", "threads", "progress", "sink", "resume")
 _UNDIVIDED: Final[Mapping[str, str]] = {
     "compare": "a row of compare is of a method over all traces: give compare an engine=, or plan 'credit'"
     " for each method",
+    "costs.table": "a row of costs.table may be of all traces: call it on one machine, or plan costs.spawns",
     "report": "a report has a row per corpus: plan 'metrics' with by='task' or by='topology'",
     "export": "an export writes files, not rows: call it on one machine, which goes slice by slice",
     "ingest": "an ingest makes the corpus that a plan divides: call it on one machine",

@@ -5,7 +5,17 @@ from typing import Final
 import typer
 
 from ...costs import spawns
-from ..options import Batch, LongestGap, Method, PriceList, RewardOptions, StrictOptions, gap_of, prices_of
+from ..options import (
+    Batch,
+    EngineOptions,
+    LongestGap,
+    Method,
+    PriceList,
+    RewardOptions,
+    StrictOptions,
+    gap_of,
+    prices_of,
+)
 from ..recordings import tell_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
@@ -26,6 +36,7 @@ def run(
     recordings: StrictOptions,
     rewards: RewardOptions,
     table_: TableOptions,
+    engine: EngineOptions,
     prices: PriceList = "package",
     batch: Batch = False,
     method: Method = "flow",
@@ -39,8 +50,7 @@ def run(
         reward=weights(rewards.reward) if rewards.reward else None,
         method=method,
         max_gap=gap_of(max_gap),
-        threads=recordings.threads,
-        progress=True,
+        **engine.running(recordings.threads),
     )
     table_.give(frame, "sub-agents", COLUMNS)
     if not frame.height:

@@ -4,14 +4,13 @@ from typing import Annotated, Final, get_args
 
 import typer
 
-from ...base.errors import ParameterError
-from ...base.schema import unknown_name
 from ...costs import table
 from ...costs.verb import By
 from ..options import Batch, PriceList, StrictOptions, prices_of
 from ..recordings import tell_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
+from ..values import word
 
 EXAMPLES: Final = (
     "costs runs.jsonl --by agent",
@@ -41,10 +40,8 @@ def run(
     prices: PriceList = "package",
     batch: Batch = False,
 ) -> None:
-    known = list(get_args(By))
-    if by not in known:
-        raise ParameterError(unknown_name("word for --by", by, known))
+    chosen: By = word(by, "--by", get_args(By))
     corpus = usable(recordings)
-    frame = table(corpus, by=by, prices=prices_of(prices), batch=batch, progress=True)  # type: ignore[arg-type]
+    frame = table(corpus, by=chosen, prices=prices_of(prices), batch=batch, progress=True)
     table_.give(frame, f"costs by {by}", COLUMNS[by])
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -1,17 +1,16 @@
 """Measure efficiency, collaboration, overhead and safety."""
 
-from typing import Annotated, Any, Final, get_args
+from typing import Annotated, Final, Literal, get_args
 
 import typer
 
 from ... import metrics
-from ...base.errors import ParameterError
-from ...base.schema import unknown_name
 from ...metrics.verb import By
 from ..options import EngineOptions, LongestGap, StrictOptions, gap_of
 from ..recordings import tell_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
+from ..values import word
 
 EXAMPLES: Final = (
     "metrics runs.jsonl",
@@ -53,11 +52,14 @@ def run(
     ] = None,
     max_gap: LongestGap = "auto",
 ) -> None:
-    words = ["trace", *get_args(By)]
-    if by not in words:
-        raise ParameterError(unknown_name("word for --by", by, words))
+    chosen: By | Literal["trace"] = word(by, "--by", ("trace", *get_args(By)))
     corpus = usable(recordings)
-    options: dict[str, Any] = {"by": None if by == "trace" else by, "groups": group or None}
-    frame = metrics(corpus, **options, max_gap=gap_of(max_gap), **engine.running(recordings.threads))
+    frame = metrics(
+        corpus,
+        by=None if chosen == "trace" else chosen,
+        groups=group or None,
+        max_gap=gap_of(max_gap),
+        **engine.running(recordings.threads),
+    )
     table.give(frame, f"metrics by {by}", COLUMNS[by])
     tell_quarantined(corpus, recordings, recordings.strict)
