@@ -152,6 +152,32 @@ def test_ctrl_c_says_what_an_ingest_keeps_and_how_to_go_on(tmp_path: Path) -> No
     assert done.returncode == 0 and "resumed" in done.stdout, done.stderr
 
 
+def test_ctrl_c_waits_for_types_that_polars_asks_for() -> None:
+    script = """if True:
+        import os, signal, time
+        from orchestrace.cli.interrupts import hold_back_interrupts
+
+        hold_back_interrupts()
+        types = {"__name__": "polars.datatypes.classes", "os": os, "signal": signal}
+        exec("def asked(): os.kill(os.getpid(), signal.SIGINT); return 'answered'", types)
+        try:
+            print(types["asked"](), flush=True)
+            time.sleep(10)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            print("not interrupted")
+        except KeyboardInterrupt:
+            print("at once")
+    """
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert ended.stdout.splitlines() == ["answered", "interrupted", "at once"], ended.stderr
+
+
 def test_ctrl_c_before_a_verb_runs_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..base.deferred import Deferred
 from ..base.namespaces import load_when_asked
+from .interrupts import hold_back_interrupts
 from .output import FAILED, STOPPED, buffer_output, drop_unwritten, tell
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
@@ -21,6 +22,7 @@ def main() -> None:
     """What the installed command runs."""
     try:
         buffer_output()
+        hold_back_interrupts()
         if sys.argv[1:] == ["--version"]:  # without Typer, whose import takes longer than the answer
             print(__version__, flush=True)
         else:
