@@ -177,7 +177,7 @@ def explained(
     return error
 
 
-def _given(verb: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, object, Any]]:
+def _arguments(verb: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tuple[str, object, Any]]:
     """Name, value and annotation of every argument; nothing if the call does not fit the signature."""
     signature = inspect.signature(verb)
     try:
@@ -232,7 +232,7 @@ def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
 
 def _misfit(verb: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
     """What is wrong with the first argument that is not what the signature says."""
-    for name, value, kind in _given(verb, args, kwargs):
+    for name, value, kind in _arguments(verb, args, kwargs):
         if not _fits(value, kind):
             return _wrong(name, value, kind)
         if (odd := _unspeakable(value)) is not None:
@@ -260,8 +260,8 @@ def _of_polars(verb: Callable[..., Any], args: Any, kwargs: Any, error: BaseExce
         return ParameterError(unfit)
     if _frames(verb, args, kwargs):
         return _of_frames(verb, args, kwargs, error)
-    given = _given(verb, args, kwargs)
-    expressions = [name for name, value, _ in given if isinstance(value, pl.Expr)]
+    arguments = _arguments(verb, args, kwargs)
+    expressions = [name for name, value, _ in arguments if isinstance(value, pl.Expr)]
     if expressions:
         return ParameterError(f"{' or '.join(expressions)} cannot be computed ({_reason(error)})")
     return error
@@ -271,7 +271,7 @@ def _frames(verb: Callable[..., Any], args: Any, kwargs: Any) -> list[str]:
     """Arguments that are frames."""
     return [
         name
-        for name, value, _ in _given(verb, args, kwargs)
+        for name, value, _ in _arguments(verb, args, kwargs)
         if isinstance(value, pl.DataFrame | pl.LazyFrame) or hasattr(value, "__arrow_c_stream__")
     ]
 
@@ -290,8 +290,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _path(verb: Callable[..., Any], args: Any, kwargs: Any) -> str:
-    given = _given(verb, args, kwargs)
-    return ", ".join(plain(value) for name, value, _ in given if name in _PATHS) or "a file"
+    arguments = _arguments(verb, args, kwargs)
+    return ", ".join(plain(value) for name, value, _ in arguments if name in _PATHS) or "a file"
 
 
 def _unspeakable(value: object) -> str | None:

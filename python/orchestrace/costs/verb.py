@@ -36,7 +36,7 @@ _NAMES: Final[dict[By, pl.Expr]] = {
     "role": pl.col("role"),
     "importer": pl.lit(None, pl.String),
 }
-"""What rows of one trace are told apart by."""
+"""The name of each row of a trace, which sums are grouped by."""
 
 _SUMS: Final[dict[str, Any]] = {**dict.fromkeys(TOKENS, pl.Int64), **DOLLARS}
 
