@@ -35,7 +35,7 @@ corpus = ot.read_traces(runs)
 ot.ingest(runs, os.path.join(folder, "corpus"))
 disk = ot.read_corpus(os.path.join(folder, "corpus"))
 methods = ("uniform", "flow", "grpo", "gae", "shapley", "vdn", "rudder", "hca")
-known = set(ot.methods()["name"])
+known = set(ot.list_methods()["name"])
 for name in methods:
     if name in known:
         unit = "turn" if name in ("grpo", "gae", "rudder", "hca") else "agent"
@@ -45,10 +45,10 @@ assert ot.metrics(corpus, by="task").height > 0
 assert ot.schedules.scaling_curve(corpus).height > 0
 curve = ot.schedules.scaling_curve(corpus, slots=[1, 2, 4, 8])
 assert ot.schedules.fit_scaling(curve)["alpha"].null_count() == 0
-assert ot.story(corpus).text("runs.jsonl", 80)
+assert ot.summary(corpus).text("runs.jsonl", 80)
 corpus.write_jsonl(os.path.join(folder, "out.jsonl"))
 ot.export(corpus, "parquet", os.path.join(folder, "tables"))
-for command in (["story", runs], ["credit", runs], ["metrics", runs], ["methods"], ["--help"]):
+for command in (["summary", runs], ["credit", runs], ["metrics", runs], ["methods"], ["--help"]):
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, (command, done.output)
 for name in sys.argv[1:]:

@@ -28,8 +28,8 @@ example of each. `python .ci/pages.py write` makes this page from the docstrings
 """
 METHODS = """# Credit methods
 
-What `ot.methods()` lists. [credit.md](credit.md) says which method answers which question, and links to pages
-on what each computes and when it lies. `python .ci/pages.py write` makes this page from the registry.
+What `ot.list_methods()` lists. [credit.md](credit.md) says which method answers which question, and links to
+pages on what each computes and when it lies. `python .ci/pages.py write` makes this page from the registry.
 """
 
 
@@ -63,7 +63,7 @@ def names() -> Iterator[str]:
 
 
 def methods() -> Iterator[str]:
-    known = ot.methods().to_dicts()
+    known = ot.list_methods().to_dicts()
     yield METHODS
     columns = ("method", "what it gives", "quantity", "looks at", "tier", "axioms", "source")
     yield from table(
@@ -93,7 +93,7 @@ def methods() -> Iterator[str]:
 
 
 def rewards() -> Iterator[str]:
-    known = ot.rewards.rules().to_dicts()
+    known = ot.rewards.list_rules().to_dicts()
     yield from table(
         ("rule", "family", "pays", "formula", "channels", "source"),
         (
@@ -166,7 +166,7 @@ def files() -> Iterator[str]:
 
 
 def outcome_models() -> Iterator[str]:
-    rows = ot.outcomes.models().to_dicts()
+    rows = ot.outcomes.list_models().to_dicts()
     return table(
         ("model", "value of an event", "assumes"),
         ([f"`{one['model']}`", one["gate"].replace("|", "\\|"), one["assumes"]] for one in rows),
@@ -174,7 +174,7 @@ def outcome_models() -> Iterator[str]:
 
 
 def metrics() -> Iterator[str]:
-    rows = [one for one in ot.metric_definitions().to_dicts() if one["group"] != "members"]
+    rows = [one for one in ot.list_metrics().to_dicts() if one["group"] != "members"]
     star = {"super-linear": " *", "linear": ""}
     return table(
         ("metric", "group", "counts", "definition"),

@@ -176,7 +176,7 @@ def test_a_page_of_credit_is_about_every_method() -> None:
     """One that people wrote, beside the list that is made of the registry."""
     families = "\n".join(text(name) for name in PAGES if name != "docs/methods.md")
     # Of a process of its own: examples that ran in this one have registered methods of their own.
-    told = "import orchestrace as ot; print(*ot.methods()['name'])"
+    told = "import orchestrace as ot; print(*ot.list_methods()['name'])"
     methods = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     for method in methods.stdout.split():
         assert f"`{method}`" in families, method
@@ -186,7 +186,7 @@ def test_the_edge_cases_of_formats_have_their_tests() -> None:
     """Each test that the table names is there, and each format has its row."""
     rows = table("docs/formats/README.md", "Format", "Tests, by case", "Cannot occur")
     assert set(re.findall(r"\w+", " ".join(row[0].split(", each")[0] for row in rows))) == set(
-        ot.importers()["name"]
+        ot.list_importers()["name"]
     )
     sources = [*ROOT.glob("rust/orchestrace-core/src/**/*.rs"), *ROOT.glob("tests/**/*.py")]
     defined = {

@@ -35,7 +35,7 @@ def _peak() -> float:
 def _verbs(corpus: ot.Corpus, sink: Path) -> dict[str, Callable[[], object]]:
     own = pl.DataFrame({"trace": [0], "own": [1.0]})
     return {
-        "report": lambda: ot.report(corpus),
+        "report": lambda: ot.describe(corpus),
         "credit, flow, by agent": lambda: ot.credit(corpus, method="flow", unit="agent"),
         "metrics": lambda: ot.metrics(corpus),
         "metrics, by agent": lambda: ot.metrics(corpus, by="agent"),

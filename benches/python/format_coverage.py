@@ -30,7 +30,7 @@ def outcome_of(corpus: ot.Corpus) -> str | None:
 
 def rewards_of(corpus: ot.Corpus, outcome: str | None) -> dict[str, Any]:
     """Of every family: its rules, those that pay some run, and why most of the others do not."""
-    rules = ot.rewards.rules()
+    rules = ot.rewards.list_rules()
     names = {"outcome", "performance"}
     channels = {name: outcome for name in names if outcome is not None and outcome != "team"}
     paid = ot.rewards.compute(corpus, rules["reward"].to_list(), channels=channels or None)
@@ -92,7 +92,7 @@ def main() -> None:
         try:
             corpus = ot.read_traces(folder)
         except ot.InputError:
-            continue  # no recordings: tables of scores, which `stopping.from_frame` takes
+            continue  # no recordings: tables of scores, which `stopping.epochs_from_frame` takes
         found = corpus.traces.select(pl.col("importer").cast(pl.String)).collect()["importer"].unique().sort()
         if found.is_empty():
             continue

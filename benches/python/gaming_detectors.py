@@ -3,7 +3,7 @@
     python benches/python/gaming_detectors.py [--seeds 200] [--json benches/results/gaming_detectors.json]
 
 For every seed it makes honest corpora and one of each game of `ot.synthetic.gamed`, 24 tasks with 5 runs each
-(for games about training 12 tasks with 5 runs at each of 6 steps), and asks `rewards.hazards`,
+(for games about training 12 tasks with 5 runs at each of 6 steps), and asks `rewards.detect_hacking`,
 `rewards.failure_modes` and `rewards.verifier_health` about them, with their defaults but for 500 resamples. A
 row is a detector:
 
@@ -55,9 +55,9 @@ Alarm = tuple[str, str | None, str | None]
 
 
 def hazards_of(given: tuple[ot.Corpus, pl.DataFrame, Any], **options: Any) -> tuple[set[Alarm], set[str]]:
-    """Alarms of `hazards` and of the drift of the judge, and the detectors that had a value."""
+    """Alarms of `detect_hacking` and of the drift of the judge, and the detectors that had a value."""
     corpus, rewards, _ = given
-    found = ot.rewards.hazards(corpus, rewards, n_boot=N_BOOT, threads=1, **options)
+    found = ot.rewards.detect_hacking(corpus, rewards, n_boot=N_BOOT, threads=1, **options)
     alarms = set(found.filter("alarm").select("detector", "reward", "unit_id").iter_rows())
     known = set(found.drop_nulls("value")["detector"])
     health = ot.rewards.verifier_health(corpus, judge="judge", n_boot=N_BOOT).filter(statistic="drift")

@@ -48,7 +48,7 @@ def _kernels() -> dict[str, Callable[[Any, str], object]]:
             corpus, method="shapley", unit="agent", samples=64, threads=1
         ),
         "replay": lambda corpus, path: ot.replay(corpus, drop, threads=1),
-        "schedule": lambda corpus, path: ot.schedules.schedule(corpus, slots=4, threads=1),
+        "schedule": lambda corpus, path: ot.schedules.simulate(corpus, slots=4, threads=1),
     }
 
 

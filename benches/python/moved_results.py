@@ -91,50 +91,26 @@ RENAMED: dict[str, dict[str, str]] = {}
 ENDS = {"low": "lower", "high": "upper"}
 #: Tables of the older code by the names that they have now.
 TABLES: dict[str, str] = {
-    "verb against_single_agent": "verb evaluation.against_single_agent",
-    "verb aggregation_effects": "verb effects.aggregation",
-    "verb agreement": "verb evaluation.agreement",
-    "verb compare_metrics": "verb evaluation.compare_metrics",
-    "verb concurrency_profile": "verb schedules.concurrency_profile",
-    "verb contexts": "verb decisions.contexts",
-    "verb credit_snr": "verb scaling.credit_snr",
-    "verb critical_path": "verb schedules.critical_path",
-    "verb delegation_effects": "verb effects.delegation",
-    "verb dominators": "verb schedules.dominators",
-    "verb drag": "verb schedules.drag",
-    "verb faithfulness": "verb evaluation.faithfulness",
-    "verb fit_outcome": "verb outcomes.fit",
-    "verb free_ride": "verb evaluation.free_ride",
-    "verb gap": "verb scaling.gap",
-    "verb ledger": "verb evaluation.ledger",
-    "verb localization": "verb evaluation.localization",
-    "verb matched_effect": "verb effects.matched",
-    "verb message_effects": "verb effects.message",
-    "verb model_sensitivity": "verb outcomes.sensitivity",
-    "verb place_labels": "verb evaluation.place_labels",
-    "verb report_checklist": "verb evaluation.report_checklist",
-    "verb sanitizer_cut": "verb safety.sanitizer_cut",
-    "verb scaling_curve": "verb schedules.scaling_curve",
-    "verb schedule": "verb schedules.schedule",
-    "verb sibling_diagnostics": "verb evaluation.sibling_diagnostics",
-    "verb spawn_effect": "verb effects.spawn",
-    "verb tainted_events": "verb safety.tainted_events",
-    "verb token_credits": "verb trainers.token_credits",
-    "verb trainer_table": "verb trainers.trainer_table",
+    "verb evaluation.ledger": "verb evaluation.reward_accounting",
+    "verb evaluation.localization": "verb evaluation.failure_attribution",
+    "verb rewards.hazards": "verb rewards.detect_hacking",
+    "verb rewards.mix": "verb rewards.combine",
+    "verb scaling.gap": "verb scaling.distance_to_published",
+    "verb scaling.gap nearest": "verb scaling.distance_to_published nearest",
+    "verb schedules.schedule": "verb schedules.simulate",
+    "verb schedules.schedule slots": "verb schedules.simulate slots",
+    "verb stopping.overlap": "verb stopping.support",
+    "verb story": "verb summary",
+    "verb report": "verb describe",
 }
 #: Words of the older code, in names of columns and in values, by their spelling now.
-SPELT = {
-    "utilisation": "utilization",
-    "behaviour": "behavior",
-    "shape_normalised": "shape_normalized",
-    "serialise": "serialize",
-}
+SPELT = {"set_value(": "do(", "remove(": "skip(", "serialize(": "run_sequentially("}
 DROPPED = {"file", "line", "offset", "length", "seconds", "events_per_s"}
 
 
 def credits(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
     """Every method at four levels, of a reward of 1 that every trace is given."""
-    for name, units, params in ot.methods().select("name", "units", "params").iter_rows():
+    for name, units, params in ot.list_methods().select("name", "units", "params").iter_rows():
         known = {one["name"] for one in params}
         options = {key: value for key, value in SAMPLED.items() if key in known}
         for unit in UNITS:
@@ -150,7 +126,7 @@ def credits(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
 
 def explanations(corpus: ot.Corpus) -> Iterator[pl.DataFrame]:
     """Of every method and level, what made the credits in the middle and at three quarters of its rows."""
-    for name, units in ot.methods().select("name", "units").iter_rows():
+    for name, units in ot.list_methods().select("name", "units").iter_rows():
         for unit in units:
             try:
                 credits = ot.credit(corpus, method=name, unit=unit, reward="team")
@@ -180,7 +156,7 @@ def results(corpus: ot.Corpus) -> Iterator[tuple[str, Callable[[], pl.DataFrame]
         yield name, lambda name=name: getattr(corpus, name).collect()
     yield "metrics", lambda: ot.metrics(corpus)
     yield "members", lambda: ot.metrics(corpus, by="agent")
-    yield "schedule", lambda: ot.schedules.schedule(corpus)
+    yield "schedule", lambda: ot.schedules.simulate(corpus)
     yield "slots", lambda: ot.schedules.scaling_curve(corpus, [1, 2, 4, 8])
     yield "path", lambda: keyed(ot.schedules.critical_path(corpus, by="type"), "type")
     yield "taint", lambda: ot.taint(corpus)

@@ -91,7 +91,7 @@ Run = tuple[str, dict[str, Any]]
 
 def runs() -> list[Run]:
     """Every registered method with its defaults, each followed by its variants."""
-    names = ot.methods()["name"].to_list()
+    names = ot.list_methods()["name"].to_list()
     return [run for name in names for run in [(name, {}), *(v for v in VARIANTS if v[0] == name)]]
 
 
@@ -136,7 +136,7 @@ def values(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 @cache
 def described(name: str) -> dict[str, Any]:
     """What is known of a method."""
-    return ot.methods().row(by_predicate=pl.col("name") == name, named=True)
+    return ot.list_methods().row(by_predicate=pl.col("name") == name, named=True)
 
 
 def takes(name: str, param: str) -> bool:
@@ -396,7 +396,7 @@ def main() -> None:
     parser.add_argument("--json", help="file for the means by seed")
     parser.add_argument("--methods", help="names, separated by commas, of the methods to run; default: all")
     options = parser.parse_args()
-    names = options.methods.split(",") if options.methods else ot.methods()["name"].to_list()
+    names = options.methods.split(",") if options.methods else ot.list_methods()["name"].to_list()
     chosen = [run for run in runs() if run[0] in names]
     found = measure(options.traces, chosen=chosen)
     print(markdown(found))

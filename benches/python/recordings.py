@@ -50,7 +50,7 @@ def turn_and_agent(corpus: ot.Corpus) -> pl.DataFrame:
     """Every method, and the kernels of flow, with the failure of the run as the amount to divide."""
     runs = [
         (name, name, as_amounts(params), units)
-        for name, units, params in ot.methods().select("name", "units", "params").iter_rows()
+        for name, units, params in ot.list_methods().select("name", "units", "params").iter_rows()
     ]
     runs += [(f"flow, {kernel}", "flow", {"kernel": kernel}, ["turn", "agent"]) for kernel in KERNELS]
     return pl.concat(
@@ -83,9 +83,9 @@ def rankings(credits: pl.DataFrame) -> tuple[list[str], dict[str, str]]:
 
 
 def localized(credits: pl.DataFrame, labels: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    """`ot.evaluation.localization` with the runs under the names that they have here."""
+    """`ot.evaluation.failure_attribution` with the runs under the names that they have here."""
     named = credits.drop("method", "params", "reward").rename({"run": "method"})
-    return ot.evaluation.localization(named, labels, within=(1, 5))
+    return ot.evaluation.failure_attribution(named, labels, within=(1, 5))
 
 
 def percent(row: dict[str, Any], metric: str) -> str:
@@ -246,7 +246,7 @@ def task_table(found: pl.DataFrame) -> str:
 
 def method_table(corpus: ot.Corpus, found: pl.DataFrame) -> str:
     """How many turns each group method gives a credit other than 0."""
-    methods = ot.methods()
+    methods = ot.list_methods()
     runs: list[tuple[str, dict[str, Any]]] = [
         (name, {}) for name in methods.filter(pl.col("scope") == "group")["name"]
     ]
@@ -366,7 +366,7 @@ CALL_REWARDS = ("tool_success", "distinct_calls")
 def gaming(root: Path) -> list[str]:
     """What two rewards of calls would pay for, had these runs been trained on them."""
     corpus = ot.read_traces(root / "tau-bench/gpt-4o-airline.json.gz")
-    found = ot.rewards.hazards(corpus, ot.rewards.compute(corpus, CALL_REWARDS))
+    found = ot.rewards.detect_hacking(corpus, ot.rewards.compute(corpus, CALL_REWARDS))
     named = found.filter(pl.col("detector").is_in(["tool_spam", "fake_success"]))
     ends = ("value", "lower", "upper")
     lines = [

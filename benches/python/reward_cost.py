@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=7)
     asked = parser.parse_args()
-    rules = ot.rewards.rules()["reward"].to_list()
+    rules = ot.rewards.list_rules()["reward"].to_list()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.jsonl"
         ot.generate(path, preset="mixed", events=asked.events, seed=0)

@@ -39,7 +39,7 @@ def corpus_of(events: int) -> ot.Corpus:
 
 def given(corpus: ot.Corpus) -> list[Trace]:
     """What the peers get."""
-    times = ot.schedules.schedule(corpus).select("trace", "duration", works=pl.col("source") != "outside")
+    times = ot.schedules.simulate(corpus).select("trace", "duration", works=pl.col("source") != "outside")
     events = times.with_columns(corpus.events.select("t").collect()["t"])
     edges = corpus.edges.select("trace", "src", "dst").unique().sort("trace", "dst", "src").collect()
     by_trace = {key[0]: own for key, own in edges.partition_by("trace", as_dict=True).items()}

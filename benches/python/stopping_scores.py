@@ -67,7 +67,7 @@ def read(path: Path, cost: str) -> pl.DataFrame:
     """Epochs of a file of steps."""
     steps = pl.read_csv(path, infer_schema_length=None)
     tokens = "generated_tokens" if "generated_tokens" in steps.columns and cost == "auto" else None
-    return ot.stopping.from_frame(
+    return ot.stopping.epochs_from_frame(
         steps,
         run="uq_problem_idx",
         step="num_steps",

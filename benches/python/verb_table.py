@@ -192,12 +192,12 @@ class Verbs:
         self.calls["metrics by agent"] = lambda: ot.metrics(corpus, by="agent", threads=1)
         for group in GROUPS:
             self.calls[f"metrics {group}"] = partial(ot.metrics, corpus, groups=[group], threads=1)
-        self.calls["report"] = lambda: ot.report(corpus)
+        self.calls["report"] = lambda: ot.describe(corpus)
         self.calls["report_checklist"] = partial(ask, "evaluation.report_checklist report_checklist", corpus)
         self.calls["contexts"] = partial(ask, "decisions.contexts contexts", corpus, threads=1)
         self.calls["story"] = partial(ask, "story", corpus)
         self.calls["rewards.compute"] = partial(ask, "rewards.compute", corpus, ["split"], threads=1)
-        self.calls["gap"] = partial(ask, "scaling.gap gap", corpus)
+        self.calls["gap"] = partial(ask, "scaling.distance_to_published gap", corpus)
 
     def _what_if(self) -> None:
         ot, corpus, few, ask = self.ot, self.corpus, self.few, self._ask
@@ -219,7 +219,7 @@ class Verbs:
         ):
             self.calls[verb] = partial(ask, f"schedules.{verb} {verb}", corpus, threads=1)
         self.calls["schedule, 2 slots"] = partial(
-            ask, "schedules.schedule schedule", corpus, slots=2, threads=1
+            ask, "schedules.simulate schedule", corpus, slots=2, threads=1
         )
         for verb in ("taint", "tainted_events", "sanitizer_cut"):
             self.calls[verb] = partial(ask, f"safety.{verb} {verb}", corpus, threads=1)

@@ -46,7 +46,7 @@ def _(ot, pl):
         "rloo",
         "rudder",
     ]
-    known = set(ot.methods()["name"])
+    known = set(ot.list_methods()["name"])
     methods = [name for name in chosen if name in known]
     marked = ot.compare(planted, methods, unit="agent", truth=truth.agents)
     marked.select(

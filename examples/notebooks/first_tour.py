@@ -44,7 +44,7 @@ def _(mo, ot, samples_path):
 
 @app.cell
 def _(corpus, mo, ot):
-    story = ot.story(corpus)
+    story = ot.summary(corpus)
     mo.md("\n".join(f"- **{about or 'Also'}**: {said}" for about, said, _ in story.sentences("runs/")))
     return
 
@@ -62,7 +62,7 @@ def _(mo):
 
 @app.cell
 def _(corpus, mo, ot):
-    summary = ot.report(corpus)
+    summary = ot.describe(corpus)
     told = {"What was read": "formats", "What is odd": "findings", "What was rejected, and why": "quarantine"}
     mo.vstack(
         part
@@ -125,8 +125,8 @@ def _(mo):
     mo.md("""
     ## Which agent earned the outcome
 
-    `flow` hands the reward back along the graph and keeps its sum; `ot.methods()` lists the others. Ask any
-    number where it comes from.
+    `flow` hands the reward back along the graph and keeps its sum; `ot.list_methods()` lists the others.
+    Ask any number where it comes from.
     """)
     return
 

@@ -122,7 +122,7 @@ def _(mo):
     mo.md("""
     A good number in one world is one opinion. Change `effects=` and `outcome=` as well, and run the study
     (`orchestrace study run`) before you publish. Real runs differ from all of these: labels by people are the
-    other half of a test (`ot.evaluation.localization`).
+    other half of a test (`ot.evaluation.failure_attribution`).
     """)
     return
 

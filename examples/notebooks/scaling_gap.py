@@ -39,7 +39,9 @@ def _(mo):
 def _(mo, ot, pl):
     path = mo.cli_args().get("path")
     corpus = ot.read_traces(str(path)) if path else ot.generate(traces=64, seed=0)
-    coordinates = ot.scaling.gap(corpus, against="Kimi K2.6 Agent Swarm (reported envelope)")
+    coordinates = ot.scaling.distance_to_published(
+        corpus, against="Kimi K2.6 Agent Swarm (reported envelope)"
+    )
     coordinates.with_columns(pl.col(pl.Float64).round_sig_figs(3))
     return (corpus,)
 
@@ -47,7 +49,9 @@ def _(mo, ot, pl):
 @app.cell
 def _(alt, corpus, ot, pl):
     published = (
-        ot.scaling.envelopes().select("system", "kind", agents="agents_max", steps="steps_max").drop_nulls()
+        ot.scaling.list_envelopes()
+        .select("system", "kind", agents="agents_max", steps="steps_max")
+        .drop_nulls()
     )
     runs = ot.metrics(corpus, groups=["scale", "stages"]).select(
         pl.col("trace_id").alias("system"),

@@ -49,16 +49,16 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     from .credit.explanation import explain as explain
     from .credit.parameters import Param as Param
     from .credit.registry import EventValues as EventValues, credit_method as credit_method
-    from .credit.verb import credit as credit, importers as importers, methods as methods
+    from .credit.verb import credit as credit, list_importers as list_importers, list_methods as list_methods
     from .disk.ingesting import ingest as ingest
     from .disk.partitioned import read_corpus as read_corpus
     from .evaluation.comparison import compare as compare
-    from .exports.verb import export as export, export_size as export_size, exports as exports
-    from .metrics.verb import metric_definitions as metric_definitions, metrics as metrics
+    from .exports.verb import export as export, export_size as export_size, list_exports as list_exports
+    from .metrics.verb import list_metrics as list_metrics, metrics as metrics
     from .replay.verb import replay as replay
     from .safety.tracking import taint as taint
-    from .summaries.narrative import story as story
-    from .summaries.tables import report as report
+    from .summaries.narrative import summary as summary
+    from .summaries.tables import describe as describe
     from .synthetic.generating import generate as generate
     from .view.verb import view as view
 

@@ -1,4 +1,4 @@
-"""Mapping files of house formats, checked against records."""
+"""Mapping files of custom formats, checked against records."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from .base.arguments import Threads
 from .base.progress import Progress, reporting
 from .base.schema import MAPPING_COUNTS
 from .base.verbs import verb
-from .corpus.mapping_files import House
+from .corpus.mapping_files import MappingFile
 from .corpus.reading import Source, checked_options, input_files, read_inputs
 
 __all__ = ["check"]
@@ -25,7 +25,7 @@ _UNREAD: Final[dict[str, Any]] = {
 
 @verb
 def check(
-    mapping: House,
+    mapping: MappingFile,
     source: Source | Iterable[Source],
     *,
     threads: Threads = None,

@@ -111,9 +111,9 @@ def test_credit_as_json_and_parquet(good, tmp_path):
         (["credit", "GOOD", "--reward", "team=much"], 2, "'much' is not a number"),
         (["credit", "GOOD", "-o", "out.csv"], 2, ".parquet"),
         (["credit", "GOOD", "-o", "/no/such/folder/out.parquet"], 1, "/no/such/folder"),
-        (["report", "/no/such/file"], 1, "no such file or folder: '/no/such/file'"),
-        (["report", "/no/such/*.json"], 1, "no file matches '/no/such/*.json'"),
-        (["report", "GOOD", "--format", "natif"], 2, "native"),
+        (["describe", "/no/such/file"], 1, "no such file or folder: '/no/such/file'"),
+        (["describe", "/no/such/*.json"], 1, "no file matches '/no/such/*.json'"),
+        (["describe", "GOOD", "--format", "natif"], 2, "native"),
         (["generate", "OUT", "--preset", "mixt"], 2, "mixed"),
         (["metrics", "GOOD", "--by", "agents"], 2, "agent"),
     ],
@@ -133,15 +133,15 @@ def test_usage_is_exit_code_2():
 
 
 def test_strict_fails_late(bad):
-    assert json.loads(run("report", bad, "--json").stdout)["quarantine"]
-    result = run("report", bad, "--json", "--strict", code=3)
+    assert json.loads(run("describe", bad, "--json").stdout)["quarantine"]
+    result = run("describe", bad, "--json", "--strict", code=3)
     assert json.loads(result.stdout)["tables"][0] == {"table": "traces", "rows": 1}
     assert "2 of 3 records quarantined" in result.stderr
     run("credit", bad, "--strict", code=3)
 
 
 def test_report_fits_a_terminal(bad):
-    result = CliRunner().invoke(app, ["report", bad], env={"COLUMNS": "70"})
+    result = CliRunner().invoke(app, ["describe", bad], env={"COLUMNS": "70"})
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 70
     assert "json.syntax" in result.stdout
@@ -198,8 +198,8 @@ def test_a_closed_pipe_is_quiet(good):
 @pytest.mark.parametrize(
     "args",
     [
-        ["report", "GOOD", "--threads", str(2**70)],
-        ["report", "GOOD", "--threads", "1025"],
+        ["describe", "GOOD", "--threads", str(2**70)],
+        ["describe", "GOOD", "--threads", "1025"],
         ["credit", "GOOD", "--seed", str(2**63)],
         ["generate", "OUT", "--traces", str(2**70)],
         ["generate", "OUT", "--events", str(10**12 + 1)],
@@ -230,7 +230,7 @@ def test_compare_puts_methods_into_one_table(good):
     assert json.loads(rows[1]["params"])["retention"] == 0.2
     assert [row["error"] for row in rows] == [None, None]
     every = json.loads(run("compare", good, "--json", "--unit", "turn").stdout)
-    assert [row["method"] for row in every] == ot.methods()["name"].to_list()
+    assert [row["method"] for row in every] == ot.list_methods()["name"].to_list()
     assert "did you mean 'flow'" in run("compare", good, "--method", "flwo", code=2).stderr
     assert "expected NAME=VALUE" in run("compare", good, "--method", "flow:kernel", code=2).stderr
 
@@ -319,14 +319,14 @@ def test_replay_as_json_and_as_a_file(fork, tmp_path):
     rows = json.loads(result.stdout)
     assert [row["intervention"] for row in rows] == [
         "drop(edge=('e1', 'e3'))",
-        "set_value(event='e1', to=1.0)",
+        "do(event='e1', to=1.0)",
         "truncate(at=1.0)",
         "truncate(event='e2')",
     ]
     assert [round(row["effect"], 12) for row in rows] == [-0.3, 0.2, -0.45, 0]
     scenarios = [
         ot.interventions.drop(edge=("e1", "e3")),
-        ot.interventions.set_value(event="e1", to=1),
+        ot.interventions.do(event="e1", to=1),
         ot.interventions.truncate(at=1),
     ]
     table = ot.replay(ot.read_traces(fork), *scenarios, ot.interventions.truncate(event="e2"), outcome="mean")

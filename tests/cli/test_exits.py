@@ -66,7 +66,7 @@ def test_where_nothing_could_be_used_the_exit_code_says_so(
 def test_what_could_be_used_in_part_is_used(tmp_path: Path) -> None:
     path = recordings(tmp_path)
     path.write_text(path.read_text() + "noise\n")
-    for name in ("credit", "metrics", "report"):
+    for name in ("credit", "metrics", "describe"):
         result = run(name, path)
         assert result.stderr == f"1 of 4 records quarantined; to see why: orchestrace validate {path}\n"
         run(name, path, "--strict", code=3)
@@ -115,7 +115,7 @@ def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
     little = told(run("ingest", path, "-o", tmp_path / "corpus", "--memory", "10", code=2))
     assert little == "--memory is 10 bytes, expected at least 64MiB"
     run("credit", path, "--sink", tmp_path / "sink")
-    again = told(run("credit", path, "--sink", tmp_path / "sink", code=2))
+    again = told(run("credit", path, "--sink", tmp_path / "sink", "--no-resume", code=2))
     assert "give --resume to continue it" in again
 
 
@@ -200,4 +200,4 @@ def test_ctrl_c_of_other_commands_is_one_line(tmp_path: Path, monkeypatch: pytes
         result = run(*command, code=130)
         assert (result.stderr, result.stdout) == ("stopped\n", "")
     sunk = run("credit", path, "--sink", tmp_path / "sink", code=130).stderr
-    assert sunk == f"stopped: what is done is in {tmp_path / 'sink'}; run the command again with --resume\n"
+    assert sunk == f"stopped: what is done is in {tmp_path / 'sink'}; run the same command again to resume\n"

@@ -83,7 +83,7 @@ def test_what_is_left_out_is_said_on_stderr_and_found_by_what_it_says(tmp_path: 
     chosen = run("credit", path, "--unit", "agent", "--columns", "unit_id,params", columns=None)
     assert chosen.stderr == "" and chosen.stdout.splitlines()[1].split() == ["unit_id", "params"]
     assert frame["params"][0] in chosen.stdout
-    tables = run("report", path, columns=None)
+    tables = run("describe", path, columns=None)
     assert tables.stderr == "" or tables.stderr.splitlines()[-1].endswith("for all: --json")
 
 

@@ -68,7 +68,7 @@ def test_80_columns_show_the_answer(
 def test_the_summary_of_every_method_is_there_in_full() -> None:
     shown = run("methods", "--limit", "100").stdout
     words = " ".join(shown.split())
-    for name, summary in ot.methods().select("name", "summary").rows():
+    for name, summary in ot.list_methods().select("name", "summary").rows():
         assert name in words
         assert all(word in shown for word in summary.split()), summary
     assert "more columns: --columns " in shown and "reference" in shown.partition("more columns")[2]

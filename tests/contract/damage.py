@@ -28,7 +28,7 @@ STREAMS = ("source", "write_quarantined")
 
 
 def read(documents: Sequence[Document], threads: int = 1) -> ot.Corpus:
-    """The documents, an input each; those of a house format need a call of their own."""
+    """The documents, an input each; those of a custom format need a call of their own."""
     mapping = documents[0].mapping
     options = {} if mapping is None else {"format": "mapping", "mapping": mapping}
     with warnings.catch_warnings():

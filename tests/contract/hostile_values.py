@@ -63,7 +63,7 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
             for k in (1, 2, 3)
         ]
     )
-    epochs = ot.stopping.from_frame(scored, tokens="tokens")
+    epochs = ot.stopping.epochs_from_frame(scored, tokens="tokens")
     rule = ot.stopping.fit_abort(epochs, alpha=0.3)
     release = ot.stopping.fit_release(epochs, alpha=0.3)
     answers, _ = ot.synthetic.stops(runs=40, seed=1)
@@ -92,8 +92,8 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
         ),
         "ReleaseRule.apply": Call(release.apply, {"epochs": epochs}),
         "StoppingRule.apply": Call(ot.stopping.fit(answers, "lsm").apply, {"epochs": answers}),
-        "Story.sentences": Call(ot.story(corpus).sentences, {"path": "x"}),
-        "Story.text": Call(ot.story(corpus).text, {"path": "x", "width": 70}),
+        "Summary.sentences": Call(ot.summary(corpus).sentences, {"path": "x"}),
+        "Summary.text": Call(ot.summary(corpus).text, {"path": "x", "width": 70}),
         "compare on disk": Call(ot.compare, {"corpus": on_disk, "methods": ["uniform"]}),
         "credit on disk": Call(ot.credit, {"corpus": on_disk, "method": "uniform"}),
         "decisions.table credits": on(ot.decisions.table, kind="spawn", credits=agents),
@@ -137,15 +137,15 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
             ot.evaluation.against_single_agent, {"team": corpus, "single": corpus}
         ),
         "evaluation.free_ride credits": Call(ot.evaluation.free_ride, {"credits": agents}),
-        "evaluation.localization credits": Call(
-            ot.evaluation.localization, {"credits": turns, "labels": labels}
+        "evaluation.failure_attribution credits": Call(
+            ot.evaluation.failure_attribution, {"credits": turns, "labels": labels}
         ),
         "export dot": written("dot", folder / "x.dot", trace_id=ids[0], effects=effects),
         "export parquet": written("parquet", folder / "x"),
         "export verl": written("verl", folder / "v", credits=turns),
         "outcomes.fit folds": on(ot.outcomes.fit, targets="outcome", folds=2),
         "plot.envelopes table": Call(
-            ot.plot.envelopes, {"table": ot.scaling.envelopes(), "corpora": {"mine": corpus}}
+            ot.plot.envelopes, {"table": ot.scaling.list_envelopes(), "corpora": {"mine": corpus}}
         ),
         "plot.stopping values": Call(ot.plot.stopping, {"frame": ot.stopping.evaluate(**few)}),
         "plot.taint frames": on(ot.plot.taint, trace=0, events=reached, cut=cut),
@@ -155,7 +155,7 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
         "scaling.diffusion_law methods": Call(
             ot.scaling.diffusion_law, {"lengths": (4, 8), "rollouts": 8, "replicates": 2, "n_boot": 10}
         ),
-        "scaling.gap corpus": Call(ot.scaling.gap, {"data": corpus}),
+        "scaling.distance_to_published corpus": Call(ot.scaling.distance_to_published, {"data": corpus}),
         "stopping.evaluate uncapped": Call(ot.stopping.evaluate, {**few, "estimand": "uncapped"}),
         "stopping.evaluate_abort rule": Call(
             ot.stopping.evaluate_abort, {"epochs": epochs, "rules": rule, "n_boot": 10}
@@ -165,8 +165,10 @@ def calls_by_hand(folder: Path) -> dict[str, Call]:
         ),
         "stopping.fit learned": Call(ot.stopping.fit, {"epochs": answers}),
         "stopping.fit_abort ville": Call(ot.stopping.fit_abort, {"epochs": epochs, "method": "ville"}),
-        "stopping.from_frame tokens": Call(ot.stopping.from_frame, {"frame": scored, "tokens": "tokens"}),
-        "stopping.quarantined tokens": Call(ot.stopping.quarantined, {"frame": scored, "tokens": "tokens"}),
+        "stopping.epochs_from_frame tokens": Call(
+            ot.stopping.epochs_from_frame, {"frame": scored, "tokens": "tokens"}
+        ),
+        "stopping.unused_runs tokens": Call(ot.stopping.unused_runs, {"frame": scored, "tokens": "tokens"}),
     }
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.every_nth(3)
 
 QUICK = examples(4, derandomize=True)
 
-METHODS = {row["name"]: row for row in ot.methods().iter_rows(named=True)}
+METHODS = {row["name"]: row for row in ot.list_methods().iter_rows(named=True)}
 SHARES = sorted(name for name, row in METHODS.items() if row["quantity"] == "share")
 ADVANTAGES = sorted(name for name, row in METHODS.items() if row["quantity"] == "advantage")
 FULL = tuple(name for name in FIELDS if name not in ("group_id", "turn"))

@@ -41,7 +41,7 @@ def test_a_file_in_place_of_the_folder_of_the_demo(runs: Path) -> None:
 
 @pytest.mark.parametrize("flag", ["--format", "--mapping"])
 def test_a_corpus_on_disk_has_its_format_already(runs: Path, flag: str) -> None:
-    line = said("story", str(runs / "corpus"), flag, "native")
+    line = said("summary", str(runs / "corpus"), flag, "native")
     assert line == f"error: {flag} applies when a corpus is made: give it to ingest"
 
 

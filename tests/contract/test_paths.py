@@ -101,7 +101,7 @@ def priced(home: Path, corpus: ot.Corpus) -> object:
     (home / "prices.csv").write_text("model,input,output\nours-7b,1,2\n")
     listed = ot.costs.read_prices("~/prices.csv")
     assert ot.costs.table(corpus, prices="~/prices.csv").equals(ot.costs.table(corpus, prices=listed))
-    assert ot.story(corpus, prices="~/prices.csv").text() == ot.story(corpus, prices=listed).text()
+    assert ot.summary(corpus, prices="~/prices.csv").text() == ot.summary(corpus, prices=listed).text()
     assert ot.view(corpus, "~/priced.html", prices="~/prices.csv").n_listed
     return ot.costs.spawns(corpus, prices="~/prices.csv").height
 
@@ -130,7 +130,7 @@ TAKEN: dict[tuple[str, str], Callable[[Path, ot.Corpus], object]] = {
     )[1],
     ("costs.spawns", "prices"): priced,
     ("costs.table", "prices"): priced,
-    ("story", "prices"): priced,
+    ("summary", "prices"): priced,
     ("view", "prices"): priced,
     ("Corpus.with_measures", "frame"): measured,
     ("Corpus.write_jsonl", "target"): on_disk,

@@ -78,7 +78,7 @@ TIERS = {"observed", "schedule", "surrogate"}
 #: Methods that say how sure they are by samples, which they need above the exact limit.
 SAMPLED = {
     row["name"]
-    for row in ot.methods().iter_rows(named=True)
+    for row in ot.list_methods().iter_rows(named=True)
     if "samples" in {one["name"] for one in row["params"]}
 }
 #: These answer in units of a reward, and refuse a corpus in which no run has one.
@@ -101,7 +101,7 @@ STRUCTURAL = [
     ),
     ot.interventions.drop(each="event", lost="any"),
     ot.interventions.drop(type="message"),
-    ot.interventions.set_value(each="agent", to=0.5),
+    ot.interventions.do(each="agent", to=0.5),
     *(ot.interventions.aggregate_by(rule) for rule in ("best", "majority", "mean", "confidence")),
     ot.interventions.truncate(at=1),
     ot.interventions.drop(each="agent")
@@ -113,8 +113,8 @@ SCHEDULE = [
     ot.interventions.concurrency(None, release="recorded"),
     ot.interventions.speed_up(2, type="tool_call"),
     ot.interventions.cap_stragglers(0.5),
-    ot.interventions.remove(type="message"),
-    ot.interventions.serialize(),
+    ot.interventions.skip(type="message"),
+    ot.interventions.run_sequentially(),
     ot.interventions.drop(type="message") & ot.interventions.concurrency(2),
 ]
 SPAWNS = pl.col("type") == "spawn"
@@ -137,7 +137,10 @@ VERBS: dict[str, Callable[[ot.Corpus], pl.DataFrame]] = {
     "replay schedules": lambda c: ot.replay(c, *SCHEDULE),
     "replay gaps": lambda c: ot.replay(c, *SCHEDULE, durations="gap"),
     "replay both": lambda c: ot.replay(
-        c, ot.interventions.drop(each="agent"), ot.interventions.serialize(), ot.interventions.truncate(at=1)
+        c,
+        ot.interventions.drop(each="agent"),
+        ot.interventions.run_sequentially(),
+        ot.interventions.truncate(at=1),
     ),
     "scaling_curve": ot.schedules.scaling_curve,
     "scaling_curve agents": lambda c: ot.schedules.scaling_curve(c, pool="agents"),
@@ -230,7 +233,7 @@ def test_all_effects_have_a_tier() -> None:
     others = {"replay", "schedules.scaling_curve", "outcomes.sensitivity", "decisions.table"}
     effects = {f"effects.{name}" for name in names(ot.effects)}
     assert others | effects - {"effects.policy_values"} == set(with_tiers())
-    assert set(ot.replay(CORPORA["empty"], ot.interventions.serialize()).schema) == set(REPLAYS)
+    assert set(ot.replay(CORPORA["empty"], ot.interventions.run_sequentially()).schema) == set(REPLAYS)
 
 
 # --- what cannot be known ---------------------------------------------------------------------------------
@@ -260,7 +263,7 @@ def test_without_another_branch_nothing_is_observed() -> None:
 
 
 def test_steps_are_told_from_seconds() -> None:
-    table = ot.replay(CORPORA["ordinal"], ot.interventions.serialize())
+    table = ot.replay(CORPORA["ordinal"], ot.interventions.run_sequentially())
     assert set(table["reason"]) == {"time.steps"} and set(table["tier"]) == {"schedule"}
     assert set(ot.schedules.scaling_curve(CORPORA["ordinal"])["unit"]) == {"steps"}
 

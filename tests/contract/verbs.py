@@ -14,7 +14,7 @@ import orchestrace as ot
 from example_calls import over_any_corpus
 from orchestrace.decisions.rows import decision_rows
 
-METHODS = [(row["name"], row["units"]) for row in ot.methods().iter_rows(named=True)]
+METHODS = [(row["name"], row["units"]) for row in ot.list_methods().iter_rows(named=True)]
 FEW = (
     *(("flow", "event"), ("uniform", "role"), ("grpo", "agent"), ("discounted", "turn"), ("gae", "turn")),
     *(
@@ -118,9 +118,9 @@ VERBS: dict[str, Verb] = {
     "export_size perfetto": lambda c: ot.export_size(c, "perfetto"),
     "evaluation.faithfulness": lambda c: ot.evaluation.faithfulness(c, flow(c), steps=4, orders=2),
     "evaluation.free_ride": lambda c: ot.evaluation.free_ride(flow(c, "agent")),
-    "scaling.gap nearest": ot.scaling.gap,
-    "evaluation.ledger": lambda c: ot.evaluation.ledger(c, flow(c)),
-    "evaluation.localization": lambda c: ot.evaluation.localization(
+    "scaling.distance_to_published nearest": ot.scaling.distance_to_published,
+    "evaluation.reward_accounting": lambda c: ot.evaluation.reward_accounting(c, flow(c)),
+    "evaluation.failure_attribution": lambda c: ot.evaluation.failure_attribution(
         flow(c, "turn"), ot.evaluation.place_labels(c)
     ),
     "effects.matched calls": lambda c: ot.effects.matched(c, pl.col("type") == "tool_call"),
@@ -140,18 +140,22 @@ VERBS: dict[str, Verb] = {
         c, ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}, n_boot=10
     ),
     "reward_channels": lambda c: c.reward_channels(),
-    "rewards.compute all": lambda c: ot.rewards.compute(c, ot.rewards.rules()["reward"].to_list()),
+    "rewards.compute all": lambda c: ot.rewards.compute(c, ot.rewards.list_rules()["reward"].to_list()),
     "rewards.compute diagnostic": lambda c: ot.rewards.compute(c, {"parl": {"anneal": "diagnostic"}}),
-    "rewards.hazards": lambda c: ot.rewards.hazards(c, ot.rewards.compute(c, "agent"), n_boot=10),
-    "rewards.mix": lambda c: ot.rewards.mix(ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}),
+    "rewards.detect_hacking": lambda c: ot.rewards.detect_hacking(
+        c, ot.rewards.compute(c, "agent"), n_boot=10
+    ),
+    "rewards.combine": lambda c: ot.rewards.combine(
+        ot.rewards.compute(c, ["finish", "tokens"]), {"finish": 1.0}
+    ),
     "stopping.epochs any": ot.stopping.epochs,
     "stopping.epochs attempt": lambda c: ot.stopping.epochs(c, "attempt"),
     "stopping.evaluate": lambda c: ot.stopping.evaluate(ot.stopping.epochs(c), problem="abort", n_boot=10),
     "stopping.epochs budget": lambda c: ot.stopping.epochs(c, budget={"epochs": 4, "tokens": 100}),
-    "stopping.overlap": lambda c: ot.stopping.overlap(ot.stopping.epochs(c, "attempt")),
+    "stopping.support": lambda c: ot.stopping.support(ot.stopping.epochs(c, "attempt")),
     "stopping.regret": lambda c: ot.stopping.regret(ot.stopping.epochs(c, "attempt")),
     "schedules.scaling_curve doubled": ot.schedules.scaling_curve,
-    "schedules.schedule slots": lambda c: ot.schedules.schedule(c, slots=2),
+    "schedules.simulate slots": lambda c: ot.schedules.simulate(c, slots=2),
     "source": first_source,
     "effects.spawn costs": ot.effects.spawn,
     "view": viewed,

@@ -97,7 +97,7 @@ def test_two_annotations_agree_as_described(placed: tuple[ot.Corpus, pl.DataFram
 
 def test_localization_takes_them(placed: tuple[ot.Corpus, pl.DataFrame]) -> None:
     corpus, labels = placed
-    table = ot.evaluation.localization(ot.credit(corpus, method="uniform", unit="turn"), labels)
+    table = ot.evaluation.failure_attribution(ot.credit(corpus, method="uniform", unit="turn"), labels)
     sizes = dict(table.select("annotator", "n_traces").unique().rows())
     assert sizes == {"who_and_when": 93, "agentrx": 25, "agentrx.root_cause": 25}
     every, cause = (table.filter(pl.col("annotator") == name) for name in ("agentrx", "agentrx.root_cause"))

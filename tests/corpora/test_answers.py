@@ -43,7 +43,7 @@ def test_nothing_unsupported_is_a_certain_number(sessions: ot.Corpus) -> None:
 
 
 def test_a_waiting_human_is_nobodys_work(sessions: ot.Corpus) -> None:
-    times = ot.schedules.schedule(sessions).join(
+    times = ot.schedules.simulate(sessions).join(
         sessions.events.select("trace", "seq", pl.col("agent").cast(pl.String)).collect(), on=["trace", "seq"]
     )
     assert times.filter(agent="user")["duration"].drop_nulls().sum() == 0.0

@@ -41,13 +41,13 @@ OF_MIXED_TASKS_ONLY = {
     *("grpo", "dr_grpo", "rloo", "pass_k", "shape_normalized"),
     *("dr_mas", "at_grpo", "magrpo", "gigpo", "spectrum"),
 }
-METHODS = ot.methods().select("name", "units", "quantity").rows()
+METHODS = ot.list_methods().select("name", "units", "quantity").rows()
 #: Of games: values in units of the reward, and samples, since exact ones end at twenty players.
 GAMES = {
     name: {"scaled": True} | ({"samples": 64} if "samples" in known else {})
     for name, known in (
         (name, {param["name"] for param in params})
-        for name, params in ot.methods().select("name", "params").iter_rows()
+        for name, params in ot.list_methods().select("name", "params").iter_rows()
     )
     if "scaled" in known
 }
@@ -222,7 +222,7 @@ def test_only_mixed_tasks_have_a_signal(read: Any, tau: list[recordings.Document
     """Where all rollouts came to the same, every group method is exactly 0 and says why."""
     mixed = {task for task, found in outcomes(tau).items() if len(found) == 2}
     succeeded = Counter(each["task_id"] for each in tau if each["rewards"]["team"] == 1)
-    group = set(ot.methods().filter(pl.col("scope") == "group")["name"])
+    group = set(ot.list_methods().filter(pl.col("scope") == "group")["name"])
     assert group >= OF_MIXED_TASKS_ONLY | {"c3", "marshal", "aristocrat", "coma", "sharp"}
     for method in OF_MIXED_TASKS_ONLY | {"c3"}:
         for task, rows in by_task(read("tau-bench"), method).items():

@@ -21,8 +21,8 @@ NAMES = {"run": "uq_problem_idx", "step": "num_steps", "score": "judge_probabili
 def read(corpora: Path, task: str) -> pl.DataFrame:
     steps = pl.read_csv(corpora / "e-valuator" / f"{task}.csv.gz", infer_schema_length=None)
     tokens = "generated_tokens" if "generated_tokens" in steps.columns else None
-    assert ot.stopping.quarantined(steps, **NAMES, tokens=tokens).height == 0
-    return ot.stopping.from_frame(steps, **NAMES, tokens=tokens)
+    assert ot.stopping.unused_runs(steps, **NAMES, tokens=tokens).height == 0
+    return ot.stopping.epochs_from_frame(steps, **NAMES, tokens=tokens)
 
 
 @pytest.mark.every_nth(1)

@@ -33,7 +33,7 @@ def test_one_ingest_takes_them_all(everything: ot.Corpus, corpora: Path, tmp_pat
 
 
 def test_every_format_is_told(everything: ot.Corpus) -> None:
-    found = ot.report(everything)["formats"]
+    found = ot.describe(everything)["formats"]
     read = dict(found.filter(pl.col("traces") > 0).select("importer", "records").iter_rows())
     expected = {"native", "otel", "codex", "claude_code", "inspect", "agentdojo", "tau_bench", "who_and_when"}
     assert expected <= read.keys()

@@ -183,4 +183,4 @@ def test_a_price_is_of_a_time(corpora: Path) -> None:
     dated = corpus.traces.select(pl.col("started_at").is_not_null().all()).collect().item()
     bases = set(ot.costs.table(corpus, by="trace")["basis"].drop_nulls())
     assert dated and bases == {"priced"}
-    assert ot.costs.prices()["retrieved"].min() > dt.date(2025, 1, 1)  # type: ignore[operator]
+    assert ot.costs.list_prices()["retrieved"].min() > dt.date(2025, 1, 1)  # type: ignore[operator]

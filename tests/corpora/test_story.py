@@ -69,7 +69,7 @@ def test_a_session_in_which_a_person_came_back(corpora: Path) -> None:
     path = corpora / CLAUDE / "-Users-dain-workspace-claude-code-log-sample"
     path /= "937c6e6b-27e7-4edd-86f1-ad28f9731841.jsonl.gz"
     rows = lines(path)
-    story = ot.story(ot.read_traces(path))
+    story = ot.summary(ot.read_traces(path))
     # 99 lines: 5 of what the program said of itself, 20 of the system, 74 that something happened in
     assert story.records == {"read": 99, "used": 74, "ignored": 25, "duplicate": 0, "quarantined": 0}
     assert (story.n_traces, story.n_partial, story.n_events, story.n_agents) == (1, 0, 74, 1)
@@ -100,7 +100,7 @@ def test_a_session_with_a_sub_agent(corpora: Path) -> None:
     folder = corpora / CLAUDE / "-src-experiments-claude_p"
     main = lines(folder / "29ccd257-68b1-427f-ae5f-6524b7cb6f20.jsonl")
     explore = lines(folder / "29ccd257-68b1-427f-ae5f-6524b7cb6f20" / "subagents" / "agent-a2271d1.jsonl.gz")
-    story = ot.story(ot.read_traces(folder))
+    story = ot.summary(ot.read_traces(folder))
     # 4 lines of the main agent, its call being a decision and a spawn; 58 of the other beside its prompt
     assert story.records["read"] == len(main) + len(explore) == 65
     assert (story.n_traces, story.n_events, story.n_agents) == (1, 5 + 58, 2)
@@ -137,7 +137,7 @@ def test_a_session_of_codex(corpora: Path) -> None:
     path = corpora / "codex" / "real-redacted"
     path /= "rollout-2026-02-23T12-47-42-019c8a53-a0dd-7130-bcd7-95445d84846a.jsonl.gz"
     rows = [(clock(row["timestamp"]), row["type"], row.get("payload") or {}) for row in lines(path)]
-    story = ot.story(ot.read_traces(path))
+    story = ot.summary(ot.read_traces(path))
     assert story.records["read"] == len(rows) == 837
     # 7 questions, 52 words of the agent, 134 + 10 calls, 133 + 10 results
     assert (story.n_traces, story.n_partial, story.n_events, story.n_agents) == (1, 1, 346, 1)
@@ -179,7 +179,7 @@ def test_a_log_of_inspect(corpora: Path) -> None:
     )
     (sample,) = json.loads(path.read_text(encoding="utf-8"))["samples"]
     usage = sample["model_usage"]["openai/gpt-4o-mini"]
-    story = ot.story(ot.read_traces(path))
+    story = ot.summary(ot.read_traces(path))
     # a question, four calls with their results, an answer
     assert (story.n_traces, story.n_events, story.n_agents) == (1, 10, 1)
     assert story.answered_by == {"main": 1}
@@ -204,7 +204,7 @@ def test_a_log_of_inspect(corpora: Path) -> None:
 def test_an_export_of_langfuse(corpora: Path) -> None:
     path = corpora / "langfuse" / "pydantic-ai-tools-2025-12-04.trace.json"
     seen = json.loads(path.read_text(encoding="utf-8"))["observations"]
-    story = ot.story(ot.read_traces(path))
+    story = ot.summary(ot.read_traces(path))
     # three agents below the one that asks and answers; three calls, their results, a call of the last agent
     assert story.records == {"read": 13, "used": 11, "ignored": 2, "duplicate": 0, "quarantined": 0}
     assert (story.n_traces, story.n_events, story.n_agents) == (1, 14, 4)

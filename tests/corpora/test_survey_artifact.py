@@ -158,7 +158,7 @@ def test_flow_gives_out_the_whole_reward(example: ot.Corpus, unit: str, channel:
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_every_share_adds_up(example: ot.Corpus, unit: str) -> None:
-    shares = ot.methods().filter((pl.col("quantity") == "share") & pl.col("units").list.contains(unit))
+    shares = ot.list_methods().filter((pl.col("quantity") == "share") & pl.col("units").list.contains(unit))
     assert "flow" in shares["name"].to_list()
     for method, axioms, params in shares.select("name", "axioms", "params").iter_rows():
         # games are in units of the outcome unless they are asked for those of the reward

@@ -85,7 +85,7 @@ def test_message_credit_is_sparse_in_the_pool_and_computed_here(tables: dict[str
     units = tables["credit_units"].filter(unit="message")
     assert units["papers"].to_list() == [2]
     assert units["methods"].list.len().to_list() == [
-        sum("message" in units for units in ot.methods()["units"])
+        sum("message" in units for units in ot.list_methods()["units"])
     ]
 
 

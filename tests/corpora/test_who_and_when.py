@@ -97,7 +97,7 @@ def test_nothing_is_lost(whole: ot.Corpus, subsets: dict[str, ot.Corpus]) -> Non
         assert len(corpus) == n_traces
         assert corpus.events.select("trace", "turn").unique().collect().height == n_turns
     assert set(whole.traces.collect()["importer"].cast(pl.String)) == {
-        ot.importers().filter(pl.col("name").str.contains("who"))["name"].item()
+        ot.list_importers().filter(pl.col("name").str.contains("who"))["name"].item()
     }
 
 
@@ -355,7 +355,7 @@ def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
     """Every method of the package, at the units that localization reads."""
     found = []
     ours = [method["name"] for method in _core.methods()] + list(FITTED)  # examples register others
-    known = ot.methods().filter(pl.col("name").is_in(ours))
+    known = ot.list_methods().filter(pl.col("name").is_in(ours))
     for method, units, params in known.select("name", "units", "params").rows():
         # exact values of games end at twenty players
         drawn = {"samples": 64} if "samples" in {param["name"] for param in params} else {}
@@ -374,7 +374,7 @@ def all_credits(corpus: ot.Corpus, reward: str) -> pl.DataFrame:
 def test_localization_of_all_methods(subsets: dict[str, ot.Corpus], subset: str, reward: str) -> None:
     corpus = subsets[subset]
     failed = corpus.traces.select("trace_id").collect().with_columns(failed=pl.lit(1.0))
-    table = ot.evaluation.localization(
+    table = ot.evaluation.failure_attribution(
         all_credits(corpus.with_measures(failed), reward), corpus.labels, within=(1, 5)
     )
     methods = set(table["method"])
@@ -410,7 +410,7 @@ def test_positional_baselines(
 ) -> None:
     corpus = subsets[subset]
     n_traces = SUBSETS[subset][0]
-    table = ot.evaluation.localization(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels)
+    table = ot.evaluation.failure_attribution(ot.credit(corpus, method="uniform", unit="turn"), corpus.labels)
     rules = table.with_columns(rule=pl.col("method").str.strip_prefix("baseline: "))
     agents = {rule: share * n_traces for rule, share in rules.select("rule", "agent_accuracy").rows()}
     steps = {rule: share * n_traces for rule, share in rules.select("rule", "step_accuracy").rows()}

@@ -43,7 +43,7 @@ VERBS: dict[str, Callable[[ot.Corpus], object]] = {
     "effects.matched": lambda c: ot.effects.matched(c, pl.col("type") == "spawn"),
     "effects.message": ot.effects.message,
     "sibling_diagnostics": ot.evaluation.sibling_diagnostics,
-    "ledger": lambda c: ot.evaluation.ledger(c, ot.credit(ot.generate(traces=1), unit="agent")),
+    "ledger": lambda c: ot.evaluation.reward_accounting(c, ot.credit(ot.generate(traces=1), unit="agent")),
 }
 
 

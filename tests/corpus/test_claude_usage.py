@@ -161,7 +161,7 @@ def test_usage_of_agents_that_is_a_floor(tmp_path: Path) -> None:
     message = corpus.findings.select("message").collect().item()
     assert "of aa: 22 recorded, 1022 reported" in message
     assert "of bb: 22 recorded, 522 reported" in message
-    told = ot.story(corpus)
+    told = ot.summary(corpus)
     (tokens,) = [text for about, text, _ in told.sentences("x") if about == "Tokens"]
     assert told.n_floor == 1 and tokens.startswith(f"At least {told.tokens['total']} in all")
 

@@ -354,8 +354,8 @@ def test_a_mapping_of_rewards_is_spelt_in_one_way(corpus):
 
 def test_methods_and_importers_are_frames():
     expected = ["name", "summary", "quantity", "scope", "tier", "units", "axioms", "params", "reference"]
-    assert ot.methods().columns == expected
-    assert {"native"} <= set(ot.importers()["name"])
+    assert ot.list_methods().columns == expected
+    assert {"native"} <= set(ot.list_importers()["name"])
 
 
 def test_text_shows_counts(corpus):

@@ -9,7 +9,7 @@ import orchestrace as ot
 
 ROOT = Path(__file__).resolve().parents[2] / "data" / "importers"
 
-FORMATS = [name for name in ot.importers()["name"].to_list() if name not in ("mapping", "unknown")]
+FORMATS = [name for name in ot.list_importers()["name"].to_list() if name not in ("mapping", "unknown")]
 
 #: Read in a process of its own: a stack that overflows ends it, after the name of the format at fault.
 SCRIPT = """

@@ -32,7 +32,7 @@ def test_an_embedded_document_is_a_child_of_its_holder() -> None:
     inner = document("helper", "look", "found")
     corpus = read(document("boss", "do it", "done", subagent_trajectories=[inner]))
     assert parents(corpus) == {"helper": "boss"}
-    outcome = ot.story(corpus)
+    outcome = ot.summary(corpus)
     assert "1 of 1 run ended with an answer, by boss." in str(outcome)
     said = corpus.events.with_columns(pl.col("from").cast(pl.String)).collect()["from"]
     assert said.to_list().count("user") == 1, "the task of the child is no message of the user"

@@ -211,7 +211,7 @@ def told(name: str) -> str:
         assert isinstance(error, ot.SchemaError), (type(error), text)
         assert text and "\n" not in text and "internal error" not in text, text
         return "refused"
-    for verb in ("write_jsonl", "metrics", "report", "story", "credit flow event", "export jsonl"):
+    for verb in ("write_jsonl", "metrics", "describe", "summary", "credit flow event", "export jsonl"):
         answer(VERBS[verb], corpus)
     out = VERBS["write_jsonl"](corpus)
     lines = [json.loads(line, parse_constant=no_number) for line in out.splitlines()]

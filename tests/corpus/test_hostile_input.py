@@ -724,8 +724,8 @@ def test_names_reach_no_terminal_and_no_page(tmp_path: Path, monkeypatch, name: 
     for arguments in (
         ["validate", str(path)],
         ["validate", str(path), "--json"],
-        ["report", str(path)],
-        ["report", str(path), "--json"],
+        ["describe", str(path)],
+        ["describe", str(path), "--json"],
         ["credit", str(path), "--unit", "agent"],
         ["credit", str(path), "--unit", "agent", "--json"],
         ["credit", str(path), "--reward", "absent"],

@@ -673,10 +673,10 @@ def test_what_no_importer_recognizes_is_not_called_native(tmp_path: Path) -> Non
     corpus = ot.read_traces(path)
     assert counts_of(corpus) == [("unknown", "quarantined", 3)]
     assert set(corpus.quarantine.collect()["importer"]) == {"unknown"}
-    formats = ot.report(corpus)["formats"]
+    formats = ot.describe(corpus)["formats"]
     assert formats.select("importer", "records", "quarantined").rows() == [("unknown", 3, 3)]
     assert counts_of(ot.read_traces(path, format="native")) == [("native", "quarantined", 3)]
-    assert "unknown" not in ot.importers()["name"]
+    assert "unknown" not in ot.list_importers()["name"]
     with pytest.raises(ot.ParameterError, match="unknown format 'unknown'"):
         ot.read_traces(path, format="unknown")
 

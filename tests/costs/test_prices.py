@@ -13,7 +13,7 @@ KINDS = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
 
 
 def test_every_price_of_the_package_has_a_source_and_a_day() -> None:
-    prices = ot.costs.prices()
+    prices = ot.costs.list_prices()
     assert prices.height > 150 and prices["provider"].n_unique() >= 6
     assert prices.select(pl.col("source", "retrieved", "provider").null_count()).row(0) == (0, 0, 0)
     assert prices["retrieved"].max() <= dt.date(2026, 11, 26)  # type: ignore[operator]
@@ -21,7 +21,7 @@ def test_every_price_of_the_package_has_a_source_and_a_day() -> None:
 
 def test_prices_of_the_package_are_of_one_size() -> None:
     """What a cache gives is cheaper than what is read anew, and that cheaper than what is written."""
-    prices = ot.costs.prices()
+    prices = ot.costs.list_prices()
     assert prices.filter(pl.col("cache_read") > pl.col("input")).is_empty()
     assert prices.filter(pl.col("input") > pl.col("output")).is_empty()
     assert prices.filter(pl.col("cache_write_1h") < pl.col("cache_write")).is_empty()
@@ -71,7 +71,7 @@ def test_prices_of_the_package_are_of_one_size() -> None:
     ],
 )
 def test_a_model_is_priced_by_its_name_alone(recorded: str, listed: str | None) -> None:
-    rows = listed_names([recorded], ot.costs.prices())
+    rows = listed_names([recorded], ot.costs.list_prices())
     assert rows["listed"].to_list() == ([] if listed is None else [listed])
 
 
@@ -87,7 +87,7 @@ def test_a_file_needs_three_columns(tmp_path: Path) -> None:
     file = tmp_path / "ours.csv"
     file.write_text("# ours\nmodel,output,input,valid_from\nours-7b, 2 ,1e-1,2026-01-31\nours-8b,2,0,\n")
     prices = ot.costs.read_prices(file)
-    assert prices.schema == ot.costs.prices().schema
+    assert prices.schema == ot.costs.list_prices().schema
     assert prices.select("model", "input", "output", "valid_from").rows() == [
         ("ours-7b", 0.1, 2.0, dt.date(2026, 1, 31)),
         ("ours-8b", 0.0, 2.0, None),

@@ -198,7 +198,7 @@ def test_what_nobody_dates_has_the_price_of_the_day_of_the_list() -> None:
     # of a list without a day the newest row
     bare = prices.drop("retrieved")
     assert ot.costs.table(run, prices=bare)["cost_usd"].item() == 4.0
-    listed = ot.costs.prices()
+    listed = ot.costs.list_prices()
     future = listed.filter(pl.col("valid_from") > listed["retrieved"].max())["model"].unique().to_list()
     assert len(future) > 0
     for model in future:

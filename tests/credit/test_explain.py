@@ -71,12 +71,12 @@ VARIANTS = {
 
 
 def known_params(method):
-    (entry,) = [one for one in ot.methods().iter_rows(named=True) if one["name"] == method]
+    (entry,) = [one for one in ot.list_methods().iter_rows(named=True) if one["name"] == method]
     return {param["name"] for param in entry["params"]}
 
 
 def runs():
-    for method in ot.methods()["name"]:
+    for method in ot.list_methods()["name"]:
         # exact values of games end at twenty players
         yield method, {"samples": 64} if "samples" in known_params(method) else {}
         for params in VARIANTS.get(method, []):  # type: ignore[attr-defined]
@@ -161,7 +161,7 @@ def test_parts_make_the_credit_and_terms_make_the_parts(corpus, method, params):
     if missing := params.keys() - known_params(method):
         pytest.fail(f"{method} has no parameter {missing}")
     checked = 0
-    (units,) = ot.methods().filter(name=method)["units"]
+    (units,) = ot.list_methods().filter(name=method)["units"]
     for unit in units:
         credits = ot.credit(corpus, method=method, unit=unit, reward={"team": 1.0, "extra": 0.2}, **params)
         wanted = credits.filter(pl.col("trace").is_in([0, 1, 17])).filter(

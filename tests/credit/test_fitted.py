@@ -23,7 +23,7 @@ from samples.planted_teams import ROLES, WORTH, Planted, corpus_of, correlation,
 ROOT = Path(__file__).resolve().parents[2]
 SHARES = ("rudder", "vdn", "qmix")
 FITTED = ("hca", *SHARES)
-UNITS = ot.methods()["units"][0]
+UNITS = ot.list_methods()["units"][0]
 
 
 # --- what holds whatever the data -------------------------------------------------------------------------

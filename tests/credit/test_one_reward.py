@@ -77,7 +77,7 @@ def by_fitted_method(corpus: ot.Corpus) -> pl.DataFrame:
 
 def by_ledger(corpus: ot.Corpus) -> pl.DataFrame:
     credits = ot.credit(corpus, method="uniform", unit="event", reward=REWARD)
-    return ot.evaluation.ledger(corpus, credits, reward=REWARD).select("trace_id", "reward")
+    return ot.evaluation.reward_accounting(corpus, credits, reward=REWARD).select("trace_id", "reward")
 
 
 def by_siblings(corpus: ot.Corpus) -> pl.DataFrame:

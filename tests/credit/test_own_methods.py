@@ -41,7 +41,7 @@ def late(corpus: ot.Corpus, rewards: pl.DataFrame, params: dict[str, float], see
     return ot.EventValues(events.sort("trace", "seq").select("value").collect())
 
 
-@pytest.mark.parametrize("unit", ot.methods()["units"][0])
+@pytest.mark.parametrize("unit", ot.list_methods()["units"][0])
 @pytest.mark.parametrize("reward", ["team", {"team": 1.0, "tool": -0.5}])
 def test_values_are_rolled_up_as_those_of_the_core(corpus: ot.Corpus, unit: str, reward: object) -> None:
     ot.credit_method("even", summary="", quantity="share")(even)
@@ -97,7 +97,7 @@ def test_results_of_tools_belong_to_their_call() -> None:
 
 
 def test_methods_of_both_kinds_are_listed_and_found() -> None:
-    listed = ot.methods()
+    listed = ot.list_methods()
     names = listed["name"].to_list()
     assert names == [
         *(str(one["name"]) for one in _core.methods()),
@@ -105,7 +105,7 @@ def test_methods_of_both_kinds_are_listed_and_found() -> None:
     ]
     assert set(listed.filter(pl.col("name").is_in(["vdn", "hca"]))["tier"]) == {"surrogate"}
     ot.credit_method("mine_alone", summary="", quantity="share")(even)
-    assert ot.methods()["name"].to_list() == [*names, "mine_alone"]
+    assert ot.list_methods()["name"].to_list() == [*names, "mine_alone"]
     for wrong, near in (("mine_alon", "mine_alone"), ("rudde", "rudder"), ("flwo", "flow")):
         with pytest.raises(ot.ParameterError, match=f"unknown method '{wrong}'; did you mean '{near}'\\?"):
             ot.credit(ot.generate(traces=1, seed=0), method=wrong)
@@ -212,7 +212,7 @@ def test_registration_is_checked() -> None:
             register(**options)  # type: ignore[arg-type]
     register()
     register(summary="again")  # as a cell that runs twice
-    assert ot.methods().filter(pl.col("name") == "mine")["summary"].to_list() == ["again"]
+    assert ot.list_methods().filter(pl.col("name") == "mine")["summary"].to_list() == ["again"]
 
 
 def test_results_are_checked(corpus: ot.Corpus) -> None:

@@ -76,4 +76,4 @@ def test_credit_is_that_of_plain_python(method: str, params: dict[str, Any], dat
 
 
 def test_every_method_has_a_reference() -> None:
-    assert set(ot.methods()["name"]) - WITHOUT_REFERENCE == METHODS.keys()
+    assert set(ot.list_methods()["name"]) - WITHOUT_REFERENCE == METHODS.keys()

@@ -72,7 +72,7 @@ def test_what_is_beyond_the_range_of_a_float_is_null_with_a_reason() -> None:
     corpus = ot.read_traces(io.BytesIO(json.dumps(run).encode()))
     reasons = set()
     fitted = ["aristocrat", "coma", "hca", "rudder", "vdn", "qmix"]
-    core = ot.methods().filter(~pl.col("name").is_in(fitted))
+    core = ot.list_methods().filter(~pl.col("name").is_in(fitted))
     for method, units in core.select("name", "units").iter_rows():
         for unit in {"event", "turn", "agent", "team"}.intersection(units):
             credits = ot.credit(corpus, method=method, unit=unit)

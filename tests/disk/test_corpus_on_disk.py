@@ -50,7 +50,12 @@ def test_a_sink_goes_on_only_with_the_same_call(folder: Path, tmp_path: Path) ->
     assert removed.exists()
     assert_frame_equal(again.collect(), whole)
     with pytest.raises(ot.ParameterError, match="not empty"):
-        ot.credit(corpus, method="discounted", unit="agent", sink=sink)
+        ot.credit(corpus, method="discounted", unit="agent", sink=sink, resume=False)
+    assert_frame_equal(ot.credit(corpus, method="discounted", unit="agent", sink=sink).collect(), whole)
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine")
+    with pytest.raises(ot.ParameterError, match=r"has 'mine\.txt', expected a new folder"):
+        ot.credit(corpus, sink=tmp_path / "notes")
     for changed in (
         {"gamma": 0.5},
         {"seed": 1},
@@ -250,4 +255,4 @@ def test_a_corpus_of_a_version_with_fewer_codes_is_read_and_added_to(runs: Path,
     rejects = corpus.quarantine.select(pl.col("code").cast(pl.String)).collect()["code"]
     assert sorted(rejects) == ["field.missing", "record.not_object"]
     assert corpus.filter(pl.col("trace_id") == "back").findings.collect().height == 1
-    assert ot.report(corpus)["findings"]["traces"].to_list() == [2]
+    assert ot.describe(corpus)["findings"]["traces"].to_list() == [2]

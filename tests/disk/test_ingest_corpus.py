@@ -32,13 +32,13 @@ from samples.verdict_cases import BASE, text
 
 pytestmark = pytest.mark.every_nth(3)
 
-METHODS = ot.methods()["name"].to_list()
-SCOPE = dict(ot.methods().select("name", "scope").iter_rows())
-LEVELS = dict(ot.methods().select("name", "units").iter_rows())
+METHODS = ot.list_methods()["name"].to_list()
+SCOPE = dict(ot.list_methods().select("name", "scope").iter_rows())
+LEVELS = dict(ot.list_methods().select("name", "units").iter_rows())
 #: Exact values of games end at twenty players.
 DRAWN = {
     name: {"samples": 64}
-    for name, params in ot.methods().select("name", "params").iter_rows()
+    for name, params in ot.list_methods().select("name", "params").iter_rows()
     if "samples" in {param["name"] for param in params}
 }
 # compares all traces, by values of rollouts that are computed first
@@ -507,8 +507,8 @@ def test_write_jsonl(memory: ot.Corpus, sliced: PartitionedCorpus, tmp_path: Pat
 
 
 def test_report_and_display(memory: ot.Corpus, disk: PartitionedCorpus) -> None:
-    for name, expected in ot.report(memory).items():
-        found = ot.report(disk)[name]
+    for name, expected in ot.describe(memory).items():
+        found = ot.describe(disk)[name]
         # The first case is that which comes first, on disk by partition.
         cases = [c for c in ("trace_id", "seq", "message", "path", "file", "line") if c in expected.columns]
         assert_frame_equal(found.drop(cases), expected.drop(cases), categorical_as_str=True), name
@@ -524,7 +524,9 @@ def test_localization(memory: ot.Corpus, sliced: PartitionedCorpus) -> None:
         corpus = corpus.filter(pl.col("importer") == "who_and_when")
         traces = corpus.traces.select("trace").collect()
         corpus = corpus.with_measures(traces.with_columns(fault=pl.lit(1.0)))
-        return ot.evaluation.localization(ot.credit(corpus, reward="fault", unit="turn"), corpus.labels)
+        return ot.evaluation.failure_attribution(
+            ot.credit(corpus, reward="fault", unit="turn"), corpus.labels
+        )
 
     assert_frame_equal(judged(sliced), judged(memory))
 
@@ -686,7 +688,7 @@ def test_no_record_is_a_corpus_too(tmp_path: Path) -> None:
     assert len(corpus) == 0 and corpus.records == dict.fromkeys(corpus.records, 0)
     for table, frame in rows(corpus).items():
         assert frame.height == 0, table
-    assert ot.credit(corpus).height == 0 and ot.report(corpus)["tables"]["rows"].sum() == 0
+    assert ot.credit(corpus).height == 0 and ot.describe(corpus)["tables"]["rows"].sum() == 0
     assert corpus.write_jsonl(io.BytesIO()) == 0
     assert "0 traces" in repr(corpus)
     before = files(out)

@@ -30,14 +30,14 @@ def channel(*credit, method="mine", reason=None):
 
 
 def line(corpus, *channels, **options):
-    (row,) = ot.evaluation.ledger(corpus, list(channels), **options).iter_rows(named=True)
+    (row,) = ot.evaluation.reward_accounting(corpus, list(channels), **options).iter_rows(named=True)
     return row
 
 
 @pytest.mark.parametrize("method", ["uniform", "flow"])
 @pytest.mark.parametrize("unit", ["event", "agent", "tool"])
 def test_one_conserving_channel_pays_the_reward_once(corpus, method, unit):
-    table = ot.evaluation.ledger(corpus, ot.credit(corpus, method=method, unit=unit))
+    table = ot.evaluation.reward_accounting(corpus, ot.credit(corpus, method=method, unit=unit))
     assert table.height == 12
     assert table["partition_error"].to_list() == table["collision"].to_list() == [0.0] * 12
     assert table["n_channels"].to_list() == [1] * 12
@@ -45,7 +45,7 @@ def test_one_conserving_channel_pays_the_reward_once(corpus, method, unit):
 
 def test_a_doubled_channel_pays_twice(corpus):
     flow = ot.credit(corpus, method="flow", unit="event")
-    table = ot.evaluation.ledger(corpus, [flow, flow]).filter(pl.col("reward") != 0)
+    table = ot.evaluation.reward_accounting(corpus, [flow, flow]).filter(pl.col("reward") != 0)
     assert table.height > 0
     assert table["partition_error"].to_list() == pytest.approx([1.0] * table.height)
     assert table["collision"].to_list() == pytest.approx([0.5] * table.height)
@@ -66,10 +66,10 @@ def test_numbers_by_hand():
 
 def test_two_methods_that_divide_one_reward_in_halves(corpus):
     parts = [ot.credit(corpus, method=m, unit="agent", reward={"team": 0.5}) for m in ("flow", "uniform")]
-    table = ot.evaluation.ledger(corpus, parts)
+    table = ot.evaluation.reward_accounting(corpus, parts)
     assert table["n_channels"].to_list() == [2] * 12
     assert table["partition_error"].max() == 0.0
-    assert ot.evaluation.ledger(corpus, pl.concat(parts)).equals(table)
+    assert ot.evaluation.reward_accounting(corpus, pl.concat(parts)).equals(table)
     # both pay everybody: the smaller payment is the one that collides
     both = parts[0].join(parts[1], on=["trace", "unit_id"], suffix="_b", nulls_equal=True)
     smaller = pl.min_horizontal(pl.col("credit").abs(), pl.col("credit_b").abs()).sum()
@@ -89,7 +89,7 @@ def test_what_is_not_known_is_null():
     events = pl.DataFrame({"trace": [0, 1], "id": ["e0", "e0"], "t": 0.0, "type": "message", "agent": "a"})
     corpus = ot.Corpus.from_arrow(traces=traces, events=events)
     corpus = corpus.with_measures(pl.DataFrame({"trace": [0], "team": [1.0]}))
-    table = ot.evaluation.ledger(corpus, ot.credit(corpus, method="uniform", unit="event"))
+    table = ot.evaluation.reward_accounting(corpus, ot.credit(corpus, method="uniform", unit="event"))
     assert table["reason"].to_list() == [None, "reward.absent"]
     assert table["partition_error"].to_list() == [0.0, None]
 
@@ -97,27 +97,27 @@ def test_what_is_not_known_is_null():
 def test_what_the_ledger_refuses(corpus):
     flow = ot.credit(corpus, method="flow", unit="event")
     with pytest.raises(ot.ParameterError, match="do not add up"):
-        ot.evaluation.ledger(corpus, ot.credit(corpus, method="grpo", unit="event"))
+        ot.evaluation.reward_accounting(corpus, ot.credit(corpus, method="grpo", unit="event"))
     with pytest.raises(ot.ParameterError, match="units agent, event"):
-        ot.evaluation.ledger(corpus, [flow, ot.credit(corpus, method="flow", unit="agent")])
+        ot.evaluation.reward_accounting(corpus, [flow, ot.credit(corpus, method="flow", unit="agent")])
     with pytest.raises(ot.ParameterError, match="credits is of type NoneType"):
-        ot.evaluation.ledger(corpus, None)
+        ot.evaluation.reward_accounting(corpus, None)
     for name in ("trace", "credit"):
         text = flow.with_columns(pl.lit("x").alias(name))
         for call in (
-            lambda text=text: ot.evaluation.ledger(corpus, text),
+            lambda text=text: ot.evaluation.reward_accounting(corpus, text),
             lambda text=text: ot.evaluation.free_ride(text),
         ):
             with pytest.raises(ot.ParameterError, match=f"credits.{name} has type String"):
                 call()
     with pytest.raises(ot.ParameterError, match="credits is empty"):
-        ot.evaluation.ledger(corpus, [])
+        ot.evaluation.reward_accounting(corpus, [])
     with pytest.raises(ot.ParameterError, match="did you mean 'team'"):
-        ot.evaluation.ledger(corpus, flow, reward="taem")
+        ot.evaluation.reward_accounting(corpus, flow, reward="taem")
     with pytest.raises(ot.ParameterError, match="not in the corpus"):
-        ot.evaluation.ledger(corpus.filter(pl.col("trace") > 3), flow)
+        ot.evaluation.reward_accounting(corpus.filter(pl.col("trace") > 3), flow)
     with pytest.raises(ot.ParameterError, match="twice in one channel"):
-        ot.evaluation.ledger(corpus, pl.concat([flow, flow]))
+        ot.evaluation.reward_accounting(corpus, pl.concat([flow, flow]))
 
 
 def riders(*credit, **more):

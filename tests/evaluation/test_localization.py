@@ -104,7 +104,7 @@ def test_every_metric_equals_the_enumeration_of_all_orders(cases, with_agents, l
     credits = credits_of(turn_rows)
     if with_agents:
         credits = pl.concat([credits, credits_of(agent_rows, unit="agent")])
-    table = ot.evaluation.localization(
+    table = ot.evaluation.failure_attribution(
         credits, labels_of(label_rows), within=WITHIN, blame="lowest" if lowest else "highest"
     )
     found = row(table, "m")
@@ -128,8 +128,8 @@ def test_the_order_of_rows_does_not_matter(cases, random):
     labels = labels_of([(f"t{i}", step, "Ann") for i, case in enumerate(cases) for step in case["steps"]])
     credits = credits_of(turn_rows).with_row_index("seq")  # the order of turns is data, not the order of rows
     shuffled = credits.sample(fraction=1.0, shuffle=True, seed=random.randrange(1000))
-    assert ot.evaluation.localization(credits, labels).equals(
-        ot.evaluation.localization(shuffled, labels.reverse())
+    assert ot.evaluation.failure_attribution(credits, labels).equals(
+        ot.evaluation.failure_attribution(shuffled, labels.reverse())
     )
 
 
@@ -140,7 +140,7 @@ def speech(*speakers):
 def test_positional_baselines_by_hand():
     credits = credits_of({"x": speech("A", "B", "C", "B", "D")})
     labels = labels_of([("x", 3, "B")])
-    table = ot.evaluation.localization(credits, labels, within=(1,))
+    table = ot.evaluation.failure_attribution(credits, labels, within=(1,))
     wanted = {  # agent, step, within 1, mrr
         "baseline: random": (2 / 5, 1 / 5, 3 / 5, (1 + 1 / 2 + 1 / 3 + 1 / 4 + 1 / 5) / 5),
         "baseline: first speaker": (0, 0, 0, 1 / 4),
@@ -161,7 +161,7 @@ def test_positional_baselines_by_hand():
 
 
 def test_most_frequent_speaker_takes_the_earlier_of_equals():
-    table = ot.evaluation.localization(
+    table = ot.evaluation.failure_attribution(
         credits_of({"x": speech("A", "B", "A", "B")}), labels_of([("x", 0, "A")])
     )
     assert row(table, "baseline: most frequent speaker")["agent_accuracy"] == 1.0
@@ -172,19 +172,19 @@ def test_constant_step_is_chosen_on_the_other_folds():
     # take the smaller, the third sees two votes for 1.
     said = {name: speech("A", "B", "C", "D") for name in "xyz"}
     labels = labels_of([("x", 1, "B"), ("y", 1, "B"), ("z", 2, "C")])
-    table = ot.evaluation.localization(credits_of(said), labels, k_folds=3)
+    table = ot.evaluation.failure_attribution(credits_of(said), labels, folds=3)
     found = row(table, "baseline: constant step")
     assert found["step_accuracy"] == pytest.approx(2 / 3)
     # Each trace right at a step of its own: what is chosen elsewhere is never right here.
     labels = labels_of([("x", 1, "B"), ("y", 2, "C"), ("z", 3, "D")])
-    table = ot.evaluation.localization(credits_of(said), labels, k_folds=3)
+    table = ot.evaluation.failure_attribution(credits_of(said), labels, folds=3)
     assert row(table, "baseline: constant step")["step_accuracy"] == 0.0
 
 
 def test_constant_step_beyond_the_end_takes_the_nearest_turn():
     said = {"x": speech(*"ABCDEF"), "y": speech(*"ABCDEF"), "z": speech("A", "B")}
     labels = labels_of([("x", 5, "F"), ("y", 5, "F"), ("z", 1, "B")])
-    table = ot.evaluation.localization(credits_of(said), labels, k_folds=3)
+    table = ot.evaluation.failure_attribution(credits_of(said), labels, folds=3)
     assert row(table, "baseline: constant step")["step_accuracy"] == 1.0
 
 
@@ -203,7 +203,7 @@ def test_verdict_against_the_best_baseline():
     good, labels = many(60, "good", lambda i: True)
     bad, _ = many(60, "bad", lambda i: False)
     chance, _ = many(60, "chance", lambda i: i % 10 == 3)
-    table = ot.evaluation.localization(pl.concat([good, bad, chance]), labels)
+    table = ot.evaluation.failure_attribution(pl.concat([good, bad, chance]), labels)
     assert row(table, "good")["step_vs_best"] == row(table, "good")["agent_vs_best"] == "better"
     assert row(table, "bad")["step_vs_best"] == "worse"
     assert row(table, "chance")["step_vs_best"] == "indistinct"
@@ -212,15 +212,15 @@ def test_verdict_against_the_best_baseline():
 
 def test_interval_covers_the_binomial_one_and_follows_the_seed():
     credits, labels = many(100, "m", lambda i: i < 30)
-    table = ot.evaluation.localization(credits, labels, seed=1)
+    table = ot.evaluation.failure_attribution(credits, labels, seed=1)
     found = row(table, "m")
     half = 1.96 * math.sqrt(0.3 * 0.7 / 100)
     assert found["step_accuracy"] == pytest.approx(0.3)
     assert found["step_accuracy_lower"] == pytest.approx(0.3 - half, abs=0.02)
     assert found["step_accuracy_upper"] == pytest.approx(0.3 + half, abs=0.02)
-    assert table.equals(ot.evaluation.localization(credits, labels, seed=1))
-    assert not table.equals(ot.evaluation.localization(credits, labels, seed=2))
-    narrow = row(ot.evaluation.localization(credits, labels, seed=1, confidence=0.5), "m")
+    assert table.equals(ot.evaluation.failure_attribution(credits, labels, seed=1))
+    assert not table.equals(ot.evaluation.failure_attribution(credits, labels, seed=2))
+    narrow = row(ot.evaluation.failure_attribution(credits, labels, seed=1, confidence=0.5), "m")
     assert narrow["step_accuracy_upper"] < found["step_accuracy_upper"]
 
 
@@ -228,7 +228,7 @@ def test_a_trace_without_rows_of_a_method_is_a_miss_and_no_turns_give_no_step():
     both, labels = many(4, "all", lambda i: True)
     half = many(2, "half", lambda i: True)[0]
     agents = credits_of({f"t{i:03}": [(f"S{7 * i % 10}", 1.0)] for i in range(4)}, "agents", "agent")
-    table = ot.evaluation.localization(pl.concat([both, half, agents]), labels)
+    table = ot.evaluation.failure_attribution(pl.concat([both, half, agents]), labels)
     assert row(table, "half")["step_accuracy"] == 0.5
     assert row(table, "agents")["agent_accuracy"] == 1.0
     assert row(table, "agents")["step_accuracy"] is None
@@ -240,7 +240,7 @@ def test_annotators_stay_apart_and_traces_without_credit_do_not_count():
         annotator=pl.lit("b"), turn=pl.lit(99, pl.UInt32), agent=pl.lit(None, pl.String)
     )
     stranger = labels_of([("elsewhere", 0, "A")])
-    table = ot.evaluation.localization(credits, pl.concat([labels, other, stranger]).lazy())
+    table = ot.evaluation.failure_attribution(credits, pl.concat([labels, other, stranger]).lazy())
     first, second = (table.filter(annotator=name).row(0, named=True) for name in "ab")
     assert (first["n_traces"], first["step_accuracy"]) == (4, 1.0)
     assert (second["step_accuracy"], second["agent_accuracy"], second["agent_vs_best"]) == (0.0, None, None)
@@ -251,13 +251,13 @@ def test_annotators_stay_apart_and_traces_without_credit_do_not_count():
     [
         ({"blame": "highst"}, "did you mean 'highest'"),
         ({"confidence": 1.0}, "confidence is 1.0"),
-        ({"k_folds": 1}, "k_folds is 1"),
+        ({"folds": 1}, "folds is 1"),
         ({"seed": -1}, "seed is -1"),
         ({"within": (1, 1)}, "within"),
         ({"within": 3}, "within is 3"),
         ({"within": (1.5,)}, "within is"),
         ({"seed": 2**70}, "seed is"),
-        ({"k_folds": 2.5}, "k_folds is 2.5"),
+        ({"folds": 2.5}, "folds is 2.5"),
         ({"confidence": "x"}, "confidence is 'x'"),
         (
             {"labels": labels_of([("x", 1, "A")]).with_columns(turn=pl.lit(1.5))},
@@ -280,7 +280,7 @@ def test_annotators_stay_apart_and_traces_without_credit_do_not_count():
 def test_what_cannot_be_evaluated_is_said(change, message):
     options = {"credits": credits_of({"x": speech("A", "B")}), "labels": labels_of([("x", 0, "A")])} | change
     with pytest.raises(ot.ParameterError, match=message):
-        ot.evaluation.localization(options.pop("credits"), options.pop("labels"), **options)
+        ot.evaluation.failure_attribution(options.pop("credits"), options.pop("labels"), **options)
 
 
 def test_methods_are_told_apart_by_what_differs() -> None:
@@ -293,7 +293,7 @@ def test_methods_are_told_apart_by_what_differs() -> None:
                 {"trace_id": "a", "method": "flow", "unit": "turn", "unit_id": f"{agent}/{number}"}
                 | {"credit": value, "reward": "team", "params": params}
             )
-    table = ot.evaluation.localization(pl.DataFrame(rows), labels)
+    table = ot.evaluation.failure_attribution(pl.DataFrame(rows), labels)
     found = dict(table.select("method", "step_accuracy").rows())
     assert found["flow(kernel=uniform)"] == 0.0
     assert found["flow(kernel=typed)"] == 1.0
@@ -301,7 +301,7 @@ def test_methods_are_told_apart_by_what_differs() -> None:
 
 def test_one_trace_alone_has_no_verdict():
     credits = credits_of({"x": [("A/0", 0.0), ("B/1", 1.0), ("C/2", 0.0)]})
-    found = row(ot.evaluation.localization(credits, labels_of([("x", 1, "B")])), "m")
+    found = row(ot.evaluation.failure_attribution(credits, labels_of([("x", 1, "B")])), "m")
     assert found["step_accuracy"] == 1.0
     assert found["agent_vs_best"] == found["step_vs_best"] == "indistinct"
 
@@ -314,7 +314,7 @@ def test_credits_that_differ_by_rounding_are_equal(blame, largest) -> None:
     assert one != other
     sign = 1.0 if blame == "highest" else -1.0
     tops = [(f"ann/{n}", sign * largest * value) for n, value in enumerate((one, other, other))]
-    table = ot.evaluation.localization(
+    table = ot.evaluation.failure_attribution(
         credits_of({"t": [*tops, ("bob/3", 0.0), ("bob/4", None)]}), labels_of([("t", 1, "ann")]), blame=blame
     )
     found = row(table, "m")
@@ -324,5 +324,7 @@ def test_credits_that_differ_by_rounding_are_equal(blame, largest) -> None:
 
 def test_credits_that_differ_by_more_than_rounding_are_ranked() -> None:
     turns = [("ann/0", 1.0), ("ann/1", 1.0 + 1e-9), ("bob/2", -5.0)]
-    found = row(ot.evaluation.localization(credits_of({"t": turns}), labels_of([("t", 1, "ann")])), "m")
+    found = row(
+        ot.evaluation.failure_attribution(credits_of({"t": turns}), labels_of([("t", 1, "ann")])), "m"
+    )
     assert found["step_accuracy"] == 1.0

@@ -36,7 +36,7 @@ def test_a_row_per_method_in_the_order_given(corpus):
 
 def test_every_registered_method_runs_or_says_why(corpus):
     table = ot.compare(corpus, unit="turn")
-    assert table["method"].to_list() == ot.methods()["name"].to_list()
+    assert table["method"].to_list() == ot.list_methods()["name"].to_list()
     ran = table.filter(pl.col("error").is_null())
     assert ran["n_rows"].null_count() == 0
     assert ran.filter(pl.col("null_share") > 0)["reason"].null_count() == 0
@@ -105,15 +105,17 @@ def test_labels_give_the_accuracies_of_localization(corpus):
     row = ot.compare(corpus, ["flow"], unit="event", labels=labels).row(0, named=True)
     agents = ot.credit(corpus, method="flow", unit="agent")
     credits, tasks = pl.concat([turns, agents]), corpus.traces.select("trace_id", "task_id")
-    own = ot.evaluation.localization(credits, labels, tasks=tasks).row(0, named=True)
+    own = ot.evaluation.failure_attribution(credits, labels, tasks=tasks).row(0, named=True)
     for name in ("agent_accuracy", "step_accuracy", "agent_accuracy_lower", "step_accuracy_upper"):
         assert row[name] == own[name]
     # rollouts of one task are not independent: without their tasks they would tell more than they do
-    apart = ot.evaluation.localization(credits, labels).row(0, named=True)
+    apart = ot.evaluation.failure_attribution(credits, labels).row(0, named=True)
     assert (own["n_traces"], own["n_tasks"], apart["n_tasks"]) == (40, 5, 40)
     assert apart["agent_accuracy_lower"] > own["agent_accuracy_lower"]
     lowest = ot.compare(corpus, ["flow"], labels=labels, blame="lowest").row(0, named=True)
-    want = ot.evaluation.localization(pl.concat([turns, agents]), labels, blame="lowest").row(0, named=True)
+    want = ot.evaluation.failure_attribution(pl.concat([turns, agents]), labels, blame="lowest").row(
+        0, named=True
+    )
     assert lowest["step_accuracy"] == want["step_accuracy"] != row["step_accuracy"]
     two = pl.concat([labels, labels.with_columns(annotator=pl.lit("you"))])
     with pytest.raises(ot.ParameterError, match="annotators me, you"):
@@ -137,7 +139,7 @@ def test_methods_of_groups_see_siblings_that_nobody_labeled():
         {"trace_id": [f"r{n}" for n in range(4)], "annotator": "me", "turn": [2] * 4, "agent": "bad"}
     )
     own = [ot.credit(made, method="spectrum", unit=unit, by="agent") for unit in ("turn", "agent")]
-    want = ot.evaluation.localization(pl.concat(own), labels, blame="lowest").row(0, named=True)
+    want = ot.evaluation.failure_attribution(pl.concat(own), labels, blame="lowest").row(0, named=True)
     table = ot.compare(made, [("spectrum", {"by": "agent"})], labels=labels, blame="lowest")
     row = table.row(0, named=True)
     assert row["error"] is None
@@ -416,7 +418,7 @@ def test_what_is_no_corpus_is_refused(corpus):
         lambda: ot.evaluation.agreement(None, frame, frame),
         lambda: ot.decisions.contexts(None),
         lambda: ot.compare(None),
-        lambda: ot.evaluation.ledger(None, frame),
+        lambda: ot.evaluation.reward_accounting(None, frame),
         lambda: ot.evaluation.faithfulness(None, frame),
         lambda: ot.evaluation.sibling_diagnostics(None),
     ):
@@ -440,7 +442,7 @@ def test_planted_options_out_of_range(options):
 def test_a_corpus_without_traces_gives_tables_without_rows(corpus):
     empty = corpus.filter(pl.lit(False))
     none = ot.credit(empty, method="flow", unit="token")
-    assert ot.evaluation.ledger(empty, none).height == ot.evaluation.free_ride(none).height == 0
+    assert ot.evaluation.reward_accounting(empty, none).height == ot.evaluation.free_ride(none).height == 0
     assert (
         ot.evaluation.sibling_diagnostics(empty).height == ot.trainers.token_credits(empty, none).height == 0
     )

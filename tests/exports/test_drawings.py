@@ -53,7 +53,7 @@ def test_the_trace_file_follows_the_format(corpus: ot.Corpus, tmp_path: Path) ->
     events = document["traceEvents"]
     by_phase = {phase: [e for e in events if e["ph"] == phase] for phase in "MXsf"}
     assert sum(map(len, by_phase.values())) == len(events)
-    times = ot.schedules.schedule(corpus).filter(trace=0)
+    times = ot.schedules.simulate(corpus).filter(trace=0)
     slices = by_phase["X"]
     assert [e["ts"] for e in slices] == (times["start"] * 1e6).to_list()
     assert sum(e["dur"] for e in slices) == pytest.approx(times["duration"].sum() * 1e6)
@@ -167,7 +167,7 @@ def test_several_traces_are_processes_of_one_file(corpus: ot.Corpus, tmp_path: P
     events = json.loads((tmp_path / "all.json").read_text())["traceEvents"]
     titles = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
     assert list(titles.values()) == names_of(corpus)
-    times = ot.schedules.schedule(corpus)
+    times = ot.schedules.simulate(corpus)
     slices = [(e["pid"] - 1, e["ts"], e["dur"]) for e in events if e["ph"] == "X"]
     assert [trace for trace, _, _ in slices] == times["trace"].to_list()
     assert [ts for _, ts, _ in slices] == (times["start"] * 1e6).to_list()
@@ -191,7 +191,7 @@ def test_a_trace_without_a_schedule_says_so_among_others(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("format", ["perfetto", "mermaid", "dot"])
 def test_a_window_keeps_what_goes_on_in_it(corpus: ot.Corpus, tmp_path: Path, format: Any) -> None:
-    times = ot.schedules.schedule(corpus).filter(trace=0)
+    times = ot.schedules.simulate(corpus).filter(trace=0)
     low, high = times["finish"].quantile(0.3), times["finish"].quantile(0.6)
     assert low is not None and high is not None
     kept = times.filter(pl.col("finish") >= low, pl.col("start") <= high)["seq"].to_list()
@@ -247,7 +247,7 @@ def test_no_more_is_written_than_allowed(
 
 
 def test_all_exports_are_listed() -> None:
-    table = ot.exports()
+    table = ot.list_exports()
     assert table["name"].to_list() == [
         "jsonl",
         "parquet",
@@ -278,10 +278,10 @@ def test_the_command(corpus: ot.Corpus, tmp_path: Path) -> None:
     assert wrong.exit_code == 2 and "no trace has the trace_id 'nobody'" in wrong.stderr
     listed = CliRunner().invoke(app, ["export", "--list"])
     assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.stdout.splitlines()] == ot.exports()["name"].to_list()
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == ot.list_exports()["name"].to_list()
 
 
-@pytest.mark.parametrize("format", ot.exports()["name"].to_list())
+@pytest.mark.parametrize("format", ot.list_exports()["name"].to_list())
 def test_the_command_writes_every_format(corpus: ot.Corpus, tmp_path: Path, format: str) -> None:
     corpus.write_jsonl(tmp_path / "runs.jsonl")
     target = tmp_path / "out"

@@ -64,7 +64,7 @@ FILES: dict[str, Write] = {
             trace_id=largest(c) if name in ("dot", "mermaid") else None,
             credits=ot.credit(c, **TRAINED) if name in ("verl", "trl") else None,
         )
-        for name in ot.exports().filter(pl.col("suffix") != "")["name"]
+        for name in ot.list_exports().filter(pl.col("suffix") != "")["name"]
     },
     "parquet of a command": lambda c, path, over: write_parquet(c.events.collect(), path, overwrite=over),
 }

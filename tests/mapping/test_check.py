@@ -69,7 +69,7 @@ def test_a_pointer_that_is_misspelt_is_told(here: Path) -> None:
     assert_frame_equal(corpus.mapping_counts, found["keys"])
     told = "keys of the mapping without any value: step.tokens_in at /tokns/in (0 of 7)"
     assert unused(corpus) == [(1, 1, told)]
-    summary = ot.report(corpus)["findings"].filter(code="mapping.unused").row(0, named=True)
+    summary = ot.describe(corpus)["findings"].filter(code="mapping.unused").row(0, named=True)
     assert (summary["severity"], summary["message"]) == ("warning", told)
     good = ot.read_traces("log.jsonl", mapping="house.toml")
     assert unused(good) == [] and good.mapping_counts["matched"].min() == 1
@@ -206,12 +206,12 @@ def test_the_command_gives_frames_and_exit_codes(here: Path) -> None:
 
 
 def test_other_commands_say_on_stderr_what_found_nothing(here: Path) -> None:
-    said = run("report", "log.jsonl", "--mapping", "typo.toml").stderr
+    said = run("describe", "log.jsonl", "--mapping", "typo.toml").stderr
     assert said.splitlines()[0] == (
         "typo.toml: keys of the mapping without any value: step.tokens_in at /tokns/in (0 of 7);"
         " to see all keys: orchestrace mapping check typo.toml log.jsonl"
     )
-    assert "without any value" not in run("report", "log.jsonl", "--mapping", "house.toml").stderr
+    assert "without any value" not in run("describe", "log.jsonl", "--mapping", "house.toml").stderr
 
 
 def test_an_unknown_format_is_told_of_mapping_files(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_an_unknown_format_is_told_of_mapping_files(tmp_path: Path) -> None:
 
 def test_where_nothing_could_be_used_the_check_is_named(here: Path) -> None:
     (here / "typo.toml").write_text(HOUSE.replace("[trace]", 'steps = "/*/stps"\n[trace]'))
-    said = run("story", "log.jsonl", "--mapping", "typo.toml", code=1).stderr
+    said = run("summary", "log.jsonl", "--mapping", "typo.toml", code=1).stderr
     assert said.endswith(
         "(mapping.no_steps); to see what each key finds: orchestrace mapping check typo.toml log.jsonl\n"
     )

@@ -1,4 +1,4 @@
-"""House formats: what a mapping file is, how its mistakes are told, and that every reader takes one."""
+"""Custom formats: what a mapping file is, how its mistakes are told, and that every reader takes one."""
 
 import doctest
 import io
@@ -80,7 +80,7 @@ def test_every_reader_takes_a_mapping(here: Path) -> None:
 
 def test_the_command_line_takes_a_mapping(here: Path) -> None:
     run = CliRunner().invoke
-    done = run(app, ["report", "log.jsonl", "--mapping", "house.json", "--json"])
+    done = run(app, ["describe", "log.jsonl", "--mapping", "house.json", "--json"])
     assert done.exit_code == 0 and '"mapping.hum"' in done.output
     done = run(app, ["validate", "log.jsonl", "--mapping", "house.json"])
     assert done.exit_code == 1 and "log.jsonl:5: field.missing /run: found nothing" in done.output
@@ -89,7 +89,7 @@ def test_the_command_line_takes_a_mapping(here: Path) -> None:
     done = run(app, ["credit", "log.jsonl", "--mapping", "house.json", "--unit", "agent", "--json"])
     assert done.exit_code == 0, done.output
     (here / "house.json").write_text("{}")
-    done = run(app, ["report", "log.jsonl", "--mapping", "house.json"])
+    done = run(app, ["describe", "log.jsonl", "--mapping", "house.json"])
     assert (done.exit_code, done.output) == (
         2,
         "error: house.json: trace.id: found nothing, expected a JSON pointer\n",

@@ -138,7 +138,7 @@ def test_mistakes_are_told(asked: dict[str, Any], said: str) -> None:
 
 
 def test_the_list_of_models_is_that_of_the_core() -> None:
-    models = ot.outcomes.models()
+    models = ot.outcomes.list_models()
     assert models.columns == ["model", "gate", "weighted", "fitted", "assumes"]
     corpus = chain_and_pair()
     gates = _core.OutcomeGates(corpus._store, targets="outcome")

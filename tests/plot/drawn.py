@@ -48,7 +48,7 @@ def _laws(theme: Any, groups: Sequence[str] = ("g0", "g1")) -> Chart:
 
 def _interventions() -> list[Any]:
     some = ot.interventions
-    return [some.speed_up(2, type="tool_result"), some.concurrency([1, 2]), some.serialize()]
+    return [some.speed_up(2, type="tool_result"), some.concurrency([1, 2]), some.run_sequentially()]
 
 
 DRAWN: dict[str, Callable[[ot.Corpus, Any], Chart]] = {

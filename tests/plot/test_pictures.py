@@ -220,7 +220,7 @@ def _emptied() -> dict[str, tuple[Any, dict[str, Any]]]:
         "stopping": (ot.plot.stopping, {"frame": curve.clear()}),
         "values": (ot.plot.stopping, {"frame": curve.drop("price").clear()}),
         "laws": (ot.plot.laws, {"fit": law.clear()}),
-        "envelopes": (ot.plot.envelopes, {"table": ot.scaling.envelopes().clear()}),
+        "envelopes": (ot.plot.envelopes, {"table": ot.scaling.list_envelopes().clear()}),
         "agreement": (
             ot.plot.agreement,
             {"corpus": corpus, "credits": [credits.clear(), credits.clear()]},

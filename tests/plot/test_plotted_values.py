@@ -89,7 +89,7 @@ def test_few_events_are_bars_of_their_own(corpus: ot.Corpus) -> None:
 def test_the_critical_path_is_that_of_the_schedule(corpus: ot.Corpus) -> None:
     for trace in range(24):
         drawn = trace_rows(corpus, trace)
-        table = ot.schedules.schedule(corpus).filter(pl.col("trace") == trace, "critical")
+        table = ot.schedules.simulate(corpus).filter(pl.col("trace") == trace, "critical")
         assert drawn.events.filter("critical")["seq"].sort().equals(table["seq"].sort())
         path = critical_stretches(drawn)
         assert all(a != b for a, b in zip(path["row"], path["row"][1:], strict=False))
@@ -287,7 +287,7 @@ def test_short_texts_stay_and_long_ones_keep_both_ends(text: str, length: int) -
 
 def test_no_two_of_all_rules_of_stopping_look_alike() -> None:
     epochs, _ = ot.synthetic.stops(runs=60, seed=0)
-    rules = ot.stopping.rules()["method"].to_list()
+    rules = ot.stopping.list_rules()["method"].to_list()
     assert len(rules) > 8  # more than there are colors
     one = ot.stopping.frontier(epochs, ["fixed"], prices=[0.0, 0.1], n_boot=10)
     found = pl.concat([one.with_columns(method=pl.lit(rule)) for rule in rules])

@@ -76,7 +76,7 @@ def corpus(shape: str, size: int) -> ot.Corpus:
 
 def methods(runs: ot.Corpus) -> Calls:
     """Every method at every unit."""
-    for name, units in ot.methods().select("name", "units").iter_rows():
+    for name, units in ot.list_methods().select("name", "units").iter_rows():
         for unit in units:
             yield f"{name} by {unit}", lambda m=name, u=unit: ot.credit(runs, method=m, unit=u)
 
@@ -101,7 +101,7 @@ def verbs(runs: ot.Corpus) -> Calls:
         for unit in ("agent", "event"):
             yield f"explain {method} by {unit}", lambda m=method, u=unit: explained(runs, m, u)
     yield "faithfulness", lambda: ot.evaluation.faithfulness(runs, ot.credit(runs, unit="agent"))
-    groups = ot.metric_definitions()["group"].unique().sort().to_list()
+    groups = ot.list_metrics()["group"].unique().sort().to_list()
     for group in groups:
         yield f"metrics of {group}", lambda g=group: ot.metrics(runs, groups=[g])
     yield "replay of each event", lambda: ot.replay(runs, ot.interventions.drop(each="event"))

@@ -267,7 +267,7 @@ def test_two_hundred_thousand_files_can_be_read(tmp_path: Path) -> None:
 REPORT = """
 corpus = ot.read_corpus(sys.argv[1])
 before = memory("VmRSS")
-tables = ot.report(corpus)
+tables = ot.describe(corpus)
 print(json.dumps([memory("VmHWM") - before, tables["formats"]["events"].sum()]))
 """
 

@@ -109,7 +109,7 @@ def test_no_verb_hangs_in_a_forked_process(tmp_path: Path) -> None:
             "compare_metrics": lambda: ot.evaluation.compare_metrics(table, table),
             "against_single_agent": lambda: ot.evaluation.against_single_agent(table, table),
             "plot.scaling": lambda: ot.plot.scaling(curve),
-            "localization": lambda: ot.evaluation.localization(credits, corpus),
+            "localization": lambda: ot.evaluation.failure_attribution(credits, corpus),
             "token_credits": lambda: ot.trainers.token_credits(corpus, credits),
             "study": lambda: ot.study.run(study, f"{folder}/other", workers=0),
             "load": lambda: ot.study.load(f"{folder}/study"),
@@ -117,17 +117,17 @@ def test_no_verb_hangs_in_a_forked_process(tmp_path: Path) -> None:
             "fit_law": lambda: ot.scaling.fit_law(table, x="n_events", y="work"),
             "grpo": lambda: ot.trainers.advantages.grpo(table["work"], table["trace_id"]),
             "game_values": lambda: ot.games.values(2, [0.0, 1.0, 1.0, 2.0]),
-            "envelopes": lambda: ot.scaling.gap(corpus),
+            "envelopes": lambda: ot.scaling.distance_to_published(corpus),
             **{name: (lambda name=name: attrgetter(name)(ot)()) for name in (
-                "methods", "importers", "exports", "metric_definitions", "scaling.envelopes",
-                "outcomes.models")},
+                "list_methods", "list_importers", "list_exports", "list_metrics", "scaling.list_envelopes",
+                "outcomes.list_models")},
         }
         verbs = (
             "compare", "schedules.concurrency_profile", "decisions.contexts", "credit",
             "schedules.critical_path", "schedules.dominators", "schedules.drag", "explain", "export_size",
-            "evaluation.faithfulness", "outcomes.fit", "evaluation.free_ride", "evaluation.ledger",
-            "metrics", "report", "evaluation.report_checklist", "schedules.scaling_curve",
-            "schedules.schedule", "evaluation.sibling_diagnostics", "effects.spawn", "story", "taint",
+            "evaluation.faithfulness", "outcomes.fit", "evaluation.free_ride", "evaluation.reward_accounting",
+            "metrics", "describe", "evaluation.report_checklist", "schedules.scaling_curve",
+            "schedules.simulate", "evaluation.sibling_diagnostics", "effects.spawn", "summary", "taint",
             "safety.tainted_events", "trainers.trainer_table",
         )
         for name in verbs:

@@ -9,7 +9,7 @@ import pytest
 import orchestrace as ot
 from samples.mutations import goldens
 
-FORMATS = ot.importers()["name"].to_list()
+FORMATS = ot.list_importers()["name"].to_list()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ SLOW = ("altair", "numpy", "obstore", "polars", "pyarrow", "ray", "rich", "scipy
 """Packages whose import takes longer than that of `orchestrace`."""
 VERBS = (
     *("credit", "explain", "export", "generate", "ingest", "metrics", "read_corpus", "read_traces", "replay"),
-    *("report", "scan_events", "scan_traces", "story", "taint", "view"),
+    *("describe", "scan_events", "scan_traces", "summary", "taint", "view"),
 )
 """Of the top, what needs Polars alone until something is estimated."""
 
@@ -61,7 +61,7 @@ def test_reading_and_credit_need_no_numpy(tmp_path: Path) -> None:
         ot.generate(sys.argv[1], traces=8, seed=0)
         corpus = ot.read_traces(sys.argv[1])
         credits = ot.credit(corpus, method="flow", unit="agent")
-        assert ot.metrics(corpus).height and ot.report(corpus) and credits.height
+        assert ot.metrics(corpus).height and ot.describe(corpus) and credits.height
     """
     assert slow(textwrap.dedent(script), str(tmp_path / "runs.jsonl")) == ["polars"]
 
@@ -172,7 +172,7 @@ def test_methods_and_engines_load_when_they_are_named(tmp_path: Path) -> None:
         late = ("orchestrace.credit.fitted", "orchestrace.distributed")
         print(*(name in sys.modules for name in late))
         print(ot.metrics(corpus, engine="processes").equals(plain))
-        print(*ot.methods()["name"].tail(6))
+        print(*ot.list_methods()["name"].tail(6))
     """
     assert printed(script, str(tmp_path)) == [
         "False False",

@@ -51,7 +51,7 @@ def random_part(r: random.Random, document: Document, each: bool) -> Any:
     if kind == "set":
         own = [one for one in selectors if "spawn" not in one]
         own += [{"each": level} for level in EVENT_LEVELS] * each
-        return ot.interventions.set_value(to=r.choice([0.0, 0.25, 1.0]), **r.choice(own))
+        return ot.interventions.do(to=r.choice([0.0, 0.25, 1.0]), **r.choice(own))
     between: list[dict[str, Any]] = [{"message": event["id"]}]
     between += [{"edge": (edge["src"], edge["dst"])} for edge in edges[:3]]
     selectors += between + [{"each": level} for level in LEVELS] * each
@@ -168,7 +168,7 @@ def test_nothing_changed_is_nothing_changed_to_the_bit(
 def test_what_leads_nowhere_has_no_effect(documents: list[Document], model: Any, to: float) -> None:
     corpus = read(documents)
     scenarios = [
-        ot.interventions.set_value(each="event", to=to),
+        ot.interventions.do(each="event", to=to),
         ot.interventions.drop(each="event"),
         ot.interventions.drop(each="event", mode="node"),
     ]

@@ -61,7 +61,7 @@ def test_effects_by_hand() -> None:
         ot.interventions.drop(agent="ann") & ot.interventions.drop(agent="bob"): 0.0,
         # one of the inputs is not enough
         ot.interventions.drop(event="e2", lost="any"): 0.0,
-        ot.interventions.set_value(event="e1", to=1): (1 - 0.5 * 0.55) / 0.75 - 0.02,
+        ot.interventions.do(event="e1", to=1): (1 - 0.5 * 0.55) / 0.75 - 0.02,
         # without its instruction ann has f = 0 and u = -0.4
         ot.interventions.drop(edge=("e0", "e1"), mode="node"): 0.6 - 0.02,
         ot.interventions.truncate(at=1): 0.4 - 0.02,
@@ -217,12 +217,12 @@ VERBS: dict[str, list[Any]] = {
             for mode in ("subtree", "node")
         ),
         *(ot.interventions.aggregate_by(rule) for rule in ("best", "majority", "mean", "confidence")),
-        ot.interventions.set_value(each="agent", to=0.5),
+        ot.interventions.do(each="agent", to=0.5),
         ot.interventions.truncate(at=2),
     ],
     "schedule": [
         ot.interventions.concurrency([1, 2, None]),
-        ot.interventions.serialize(),
+        ot.interventions.run_sequentially(),
         ot.interventions.speed_up(2),
         ot.interventions.cap_stragglers(0.5),
     ],
@@ -401,7 +401,7 @@ def own(masks: Any, game: Any) -> Any:
             "did you mean 'bob'",
         ),
         (
-            lambda c: ot.replay(c, ot.interventions.drop(agent="bo") & ot.interventions.serialize()),
+            lambda c: ot.replay(c, ot.interventions.drop(agent="bo") & ot.interventions.run_sequentially()),
             "did you mean 'bob'",
         ),
         (lambda c: ot.replay(c, ot.interventions.drop(role="w")), r"unknown role 'w'.*known: worker"),
@@ -423,9 +423,12 @@ def own(masks: Any, game: Any) -> Any:
             "did you mean 'noisy_or'",
         ),
         # options are judged whatever is asked, not only where they are used
-        (lambda c: ot.replay(c, ot.interventions.serialize(), outcome="noisyor"), "did you mean 'noisy_or'"),
         (
-            lambda c: ot.replay(c, ot.interventions.serialize(), outcome=3),
+            lambda c: ot.replay(c, ot.interventions.run_sequentially(), outcome="noisyor"),
+            "did you mean 'noisy_or'",
+        ),
+        (
+            lambda c: ot.replay(c, ot.interventions.run_sequentially(), outcome=3),
             "outcome is of type int",
         ),
         (
@@ -451,7 +454,7 @@ def own(masks: Any, game: Any) -> Any:
             "two each=",
         ),
         (
-            lambda c: ot.replay(c, ot.interventions.set_value(agent="ann", to=1), outcome=own),
+            lambda c: ot.replay(c, ot.interventions.do(agent="ann", to=1), outcome=own),
             "more than the presence of events",
         ),
         (
@@ -477,10 +480,10 @@ def own(masks: Any, game: Any) -> Any:
             lambda c: ot.interventions.drop(agent="a", mode="node", lost="any"),
             "mode='node' loses nothing more",
         ),
-        (lambda c: ot.interventions.set_value(agent="a", to=2), "to is 2, expected a number from 0 to 1"),
-        (lambda c: ot.interventions.set_value(agent="a", to=float("nan")), "to is nan"),
-        (lambda c: ot.interventions.set_value(to=1), "set_value what"),
-        (lambda c: ot.interventions.set_value(each="edge", to=1), "each is 'edge', expected"),
+        (lambda c: ot.interventions.do(agent="a", to=2), "to is 2, expected a number from 0 to 1"),
+        (lambda c: ot.interventions.do(agent="a", to=float("nan")), "to is nan"),
+        (lambda c: ot.interventions.do(to=1), "do what"),
+        (lambda c: ot.interventions.do(each="edge", to=1), "each is 'edge', expected"),
         (lambda c: ot.interventions.truncate(), "either at="),
         (lambda c: ot.interventions.truncate(at=1, event="e1"), "not both"),
         (lambda c: ot.interventions.truncate(at=-1), "at is -1"),
@@ -517,7 +520,7 @@ def test_a_corpus_without_traces() -> None:
         assert table.height == 0 and dict(table.schema) == dict(REPLAYS)
 
 
-@pytest.mark.parametrize("ask", [ot.interventions.drop, ot.interventions.remove])
+@pytest.mark.parametrize("ask", [ot.interventions.drop, ot.interventions.skip])
 def test_the_nearest_of_many_names_is_told_without_listing_them(ask: Any) -> None:
     corpus = read([run(0, 1.0, [event(n, f"worker{n:02}") for n in range(60)])])
     with pytest.raises(ot.ParameterError) as caught:

@@ -36,7 +36,7 @@ def tool_runs(
 
 
 def found(corpus: ot.Corpus, rows: pl.DataFrame, detector: str, **options: Any) -> dict[str, Any]:
-    table = ot.rewards.hazards(corpus, rows, n_boot=options.pop("n_boot", 200), **options)
+    table = ot.rewards.detect_hacking(corpus, rows, n_boot=options.pop("n_boot", 200), **options)
     [row] = table.filter(detector=detector).iter_rows(named=True)
     return row
 
@@ -56,7 +56,7 @@ def test_a_reward_that_is_the_outcome_never_alarms() -> None:
     outcomes = rng.integers(0, 2, 60).astype(float).tolist()
     tasks = [f"k{n % 12}" for n in range(60)]
     corpus, rows = tool_runs((1 + rng.integers(0, 6, 60)).tolist(), outcomes, outcomes, tasks)
-    table = ot.rewards.hazards(corpus, rows)
+    table = ot.rewards.detect_hacking(corpus, rows)
     assert not table.filter(pl.col("detector").is_in(["tool_spam", "fake_success"]))["alarm"].any()
 
 
@@ -171,8 +171,8 @@ def test_idle_spawns_and_drowned_outcomes() -> None:
     paid = ot.rewards.compute(corpus, "outcome")
     noise = ot.rewards.compute(corpus, "outcome", channels={"outcome": "noise"})
     noise = noise.with_columns(reward=pl.lit("noise", pl.Categorical))
-    mixed = ot.rewards.mix(pl.concat([paid, noise]), {"outcome": 0.1, "noise": 1.0})
-    table = ot.rewards.hazards(corpus, pl.concat([paid, mixed]))
+    mixed = ot.rewards.combine(pl.concat([paid, noise]), {"outcome": 0.1, "noise": 1.0})
+    table = ot.rewards.detect_hacking(corpus, pl.concat([paid, mixed]))
     rows = {row["detector"]: row for row in table.iter_rows(named=True)}
     assert rows["idle_spawns"]["value"] == pytest.approx(0.75) and rows["idle_spawns"]["alarm"]
     told = ot.rewards.balance(corpus, pl.concat([paid, noise]), {"outcome": 0.1, "noise": 1.0})
@@ -196,7 +196,7 @@ def test_every_planted_game_is_found_by_its_detector(game: Any) -> None:
             table = ot.rewards.verifier_health(corpus, judge="judge", n_boot=400)
             hits += table.filter(statistic="drift")["alarm"].item()
             continue
-        table = ot.rewards.hazards(corpus, rewards, n_boot=400).filter("alarm")
+        table = ot.rewards.detect_hacking(corpus, rewards, n_boot=400).filter("alarm")
         alarms = table.select("detector", "reward", "unit_id").rows()
         hits += truth.alarms.row(0) in alarms
         # of units and rewards it names the one that is gamed
@@ -210,13 +210,13 @@ def test_honest_teams_are_left_alone() -> None:
     alarms = []
     for seed in range(12):
         corpus, rewards, _ = ot.synthetic.gamed(seed=seed)
-        alarms += ot.rewards.hazards(corpus, rewards, n_boot=400).filter("alarm")["detector"].to_list()
+        alarms += ot.rewards.detect_hacking(corpus, rewards, n_boot=400).filter("alarm")["detector"].to_list()
     assert len([name for name in alarms if name != "tool_spam"]) <= 2, alarms
 
 
 def test_same_seed_same_bits() -> None:
     corpus, rows = planted(True, 0)
-    first, second = (ot.rewards.hazards(corpus, rows, seed=5, threads=n) for n in (1, 2))
+    first, second = (ot.rewards.detect_hacking(corpus, rows, seed=5, threads=n) for n in (1, 2))
     assert first.equals(second)
 
 
@@ -231,6 +231,6 @@ def test_same_seed_same_bits() -> None:
 def test_mistakes(options: dict[str, Any], said: str) -> None:
     corpus, rows = tool_runs([1, 2], [0, 1], [1, 2])
     with pytest.raises(ot.ParameterError, match=said):
-        ot.rewards.hazards(corpus, rows, **options)
+        ot.rewards.detect_hacking(corpus, rows, **options)
     with pytest.raises(ot.ParameterError, match="not in the corpus"):
-        ot.rewards.hazards(corpus, rows.with_columns(trace=pl.lit(9, pl.UInt32)))
+        ot.rewards.detect_hacking(corpus, rows.with_columns(trace=pl.lit(9, pl.UInt32)))

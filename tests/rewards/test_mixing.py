@@ -57,7 +57,7 @@ def test_sums_are_those_of_numpy(
     given_: tuple[dict[str, list[float]], list[str]], p: float, q: float, clip: Any, normalize: Any
 ) -> None:
     values, tasks = given_
-    told = ot.rewards.mix(paid(values, tasks), {"a": p, "b": q}, clip=clip, normalize=normalize)["value"]
+    told = ot.rewards.combine(paid(values, tasks), {"a": p, "b": q}, clip=clip, normalize=normalize)["value"]
     parts = []
     for name in ("a", "b"):
         column = np.array(values[name])
@@ -78,7 +78,7 @@ def test_sums_are_those_of_numpy(
 def test_what_is_asked_is_in_the_frame() -> None:
     corpus = ot.generate(traces=5, seed=0)
     rows = ot.rewards.compute(corpus, {"outcome": {}, "parl": {"lambda_finish": 0.5}})
-    mixed = ot.rewards.mix(
+    mixed = ot.rewards.combine(
         rows, {"parl": 0.5, "outcome": 1}, clip={"parl": (0, 2)}, normalize={"outcome": "task"}
     )
     params = json.loads(mixed["params"][0])
@@ -87,7 +87,7 @@ def test_what_is_asked_is_in_the_frame() -> None:
     assert params["rewards"]["parl"]["lambda_finish"] == 0.5
     assert mixed.schema == rows.schema
     # a sum is a reward like others
-    again = ot.rewards.mix(pl.concat([rows, mixed]), {"mix": 2.0}, name="twice")
+    again = ot.rewards.combine(pl.concat([rows, mixed]), {"mix": 2.0}, name="twice")
     assert again["value"].to_list() == (2 * mixed["value"]).to_list()
     assert "twice" in ot.rewards.attach(corpus, again).reward_channels()
 
@@ -96,18 +96,18 @@ def test_parameters_that_differ_by_trace_are_those_of_the_trace() -> None:
     rows = paid({"a": [1.0, 2.0, 3.0], "b": [1.0, 1.0, 1.0]}, ["x", "x", "y"])
     own = pl.concat_str(pl.lit('{"left": '), "value", pl.lit("}"))
     params = pl.when(pl.col("reward") == "a").then(own).otherwise(pl.lit("{}"))
-    told = ot.rewards.mix(rows.with_columns(params=params), {"a": 1.0, "b": 1.0})
+    told = ot.rewards.combine(rows.with_columns(params=params), {"a": 1.0, "b": 1.0})
     parts = [json.loads(one)["rewards"] for one in told["params"]]
     assert parts == [{"a": {"left": left}, "b": {}} for left in (1.0, 2.0, 3.0)]
 
 
 def test_a_sum_lacks_what_a_part_lacks() -> None:
     rows = paid({"a": [1.0, None, 3.0], "b": [1.0, 1.0, 1e308]}, ["x", "x", "y"])
-    told = ot.rewards.mix(rows, {"a": 1.0, "b": 10.0})
+    told = ot.rewards.combine(rows, {"a": 1.0, "b": 10.0})
     assert told["value"].to_list() == [11.0, None, None]
     assert told["reason"].to_list() == [None, "reward.absent", "result.range"]
     # a trace that one reward has no row of
-    some = ot.rewards.mix(
+    some = ot.rewards.combine(
         rows.filter(~((pl.col("trace") == 0) & (pl.col("reward") == "b"))), {"a": 1.0, "b": 1.0}
     )
     assert some.sort("trace")["reason"].to_list() == ["reward.absent", "reward.absent", None]
@@ -131,15 +131,15 @@ def test_a_sum_lacks_what_a_part_lacks() -> None:
 def test_mistakes(weights: Any, options: Any, said: str) -> None:
     rows = paid({"a": [1.0], "b": [2.0]}, ["x"])
     with pytest.raises(ot.ParameterError) as error:
-        ot.rewards.mix(rows, weights, **options)
+        ot.rewards.combine(rows, weights, **options)
     assert said in str(error.value) and "\n" not in str(error.value)
 
 
 def test_rows_of_other_shapes_are_refused() -> None:
     rows = paid({"a": [1.0]}, ["x"])
     with pytest.raises(ot.ParameterError, match="twice"):
-        ot.rewards.mix(pl.concat([rows, rows]), {"a": 1.0})
+        ot.rewards.combine(pl.concat([rows, rows]), {"a": 1.0})
     with pytest.raises(ot.ParameterError, match="no column 'reason'"):
-        ot.rewards.mix(rows.drop("reason"), {"a": 1.0})
+        ot.rewards.combine(rows.drop("reason"), {"a": 1.0})
     with pytest.raises(ot.ParameterError, match="pays the unit 'turn'"):
-        ot.rewards.mix(rows.with_columns(unit=pl.lit("turn")), {"a": 1.0})
+        ot.rewards.combine(rows.with_columns(unit=pl.lit("turn")), {"a": 1.0})

@@ -15,7 +15,7 @@ from samples.examples import examples
 from samples.random_runs import Document, corpora, jsonl
 
 QUICK = examples(100, derandomize=True)
-RULES = ot.rewards.rules()["reward"].to_list()
+RULES = ot.rewards.list_rules()["reward"].to_list()
 #: Parameters to try beside the defaults.
 TRIED: dict[str, dict[str, Any]] = {
     "outcome": {"weight": -2.0},

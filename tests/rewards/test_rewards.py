@@ -242,7 +242,7 @@ def test_what_is_absent_is_null_with_a_reason() -> None:
     run = document([LEAD])
     del run["rewards"]["team"]
     other = document([LEAD]) | {"trace_id": "other"}
-    table = ot.rewards.compute(read(run, other), ot.rewards.rules()["reward"].to_list())
+    table = ot.rewards.compute(read(run, other), ot.rewards.list_rules()["reward"].to_list())
     told = {(row["trace"], row["reward"]): row for row in table.iter_rows(named=True)}
     assert told[0, "outcome"]["reason"] == "reward.absent" and told[1, "outcome"]["value"] == 1.0
     assert told[0, "puppeteer"]["reason"] == "reward.absent"

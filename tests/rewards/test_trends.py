@@ -37,8 +37,8 @@ def hazards(corpus: ot.Corpus) -> pl.DataFrame:
         ot.rewards.compute(corpus, "outcome", channels={"outcome": name}).with_columns(reward=pl.lit(name))
         for name in ("correct", "bonus")
     ]
-    paid = ot.rewards.mix(pl.concat(parts), {"correct": 1.0, "bonus": 1.0}, name="both")
-    return ot.rewards.hazards(corpus, paid, outcome="correct", n_boot=200)
+    paid = ot.rewards.combine(pl.concat(parts), {"correct": 1.0, "bonus": 1.0}, name="both")
+    return ot.rewards.detect_hacking(corpus, paid, outcome="correct", n_boot=200)
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_rewards_that_are_equal_on_paper_are_normalized_to_nothing(tmp_path: Pat
     corpus = ot.generate(traces=4, seed=0)
     sums = pl.DataFrame({"trace": range(4), "same": [0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3]})
     paid = ot.rewards.compute(corpus.with_measures(sums), "outcome", channels={"outcome": "same"})
-    assert ot.rewards.mix(paid, {"outcome": 1.0}, normalize="corpus")["value"].to_list() == [0.0] * 4
+    assert ot.rewards.combine(paid, {"outcome": 1.0}, normalize="corpus")["value"].to_list() == [0.0] * 4
 
 
 def test_without_steps_there_is_no_trend(tmp_path: Path) -> None:
     corpus = ot.generate(traces=40, seed=0)
-    found = ot.rewards.hazards(corpus, ot.rewards.compute(corpus, "distinct_calls"), n_boot=50)
+    found = ot.rewards.detect_hacking(corpus, ot.rewards.compute(corpus, "distinct_calls"), n_boot=50)
     trends = found.filter(pl.col("detector").str.ends_with("_slope"))
     assert set(trends["reason"]) == {"field.absent"} and not trends["alarm"].any()

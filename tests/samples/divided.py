@@ -52,7 +52,7 @@ CALLS: Calls = {
     "tainted events": ("safety.tainted_events", (), {"untrusted_tools": ["web.*"]}),
     "sanitizer cut": ("safety.sanitizer_cut", (), {"untrusted_tools": ["web.*"]}),
     "one reward": ("rewards.compute", ("speedup",), {"channels": None}),
-    "schedule": ("schedules.schedule", (), {"slots": 2}),
+    "schedule": ("schedules.simulate", (), {"slots": 2}),
     "scaling curve": ("schedules.scaling_curve", ([1, 2, None],), {}),
     "sub-agents": ("costs.spawns", (), {"reward": {"team": 0.5}, "method": "uniform", "prices": None}),
     "decisions to aggregate": ("decisions.table", ("aggregate",), {}),

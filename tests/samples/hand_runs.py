@@ -9,7 +9,7 @@ from samples.random_runs import Document, jsonl
 #: Methods that divide the value of a game, which they scale to the reward where they are asked to.
 GAMES = {
     row["name"]: {one["name"] for one in row["params"]}
-    for row in ot.methods().iter_rows(named=True)
+    for row in ot.list_methods().iter_rows(named=True)
     if "scaled" in {one["name"] for one in row["params"]}
 }
 

@@ -30,7 +30,7 @@ class Document:
 
     @property
     def mapping(self) -> dict[str, Any] | None:
-        """What tells the fields of a house format."""
+        """What tells the fields of a custom format."""
         return house() if self.format == "mapping" else None
 
 

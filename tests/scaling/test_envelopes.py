@@ -20,7 +20,7 @@ K26 = "Kimi K2.6 Agent Swarm (reported envelope)"
 
 
 def test_facts_keep_their_sources_and_blanks() -> None:
-    table = ot.scaling.envelopes()
+    table = ot.scaling.list_envelopes()
     assert table.height == 35 and table["system"].is_unique().all()
     assert table["source"].null_count() == 0 and table["source"].str.len_chars().min() > 0
     assert table["kind"].value_counts(sort=True).rows() == [("academic", 21), ("industrial", 14)]
@@ -45,7 +45,7 @@ def test_facts_keep_their_sources_and_blanks() -> None:
 
 
 def test_plain_durations_have_seconds() -> None:
-    written = ot.scaling.envelopes().drop_nulls("wall_clock").select("wall_clock", "wall_clock_s")
+    written = ot.scaling.list_envelopes().drop_nulls("wall_clock").select("wall_clock", "wall_clock_s")
     assert dict(written.iter_rows()) == {
         **{"12 h+": None, "13 h": 13 * 3600.0, "5 days": 5 * 86_400.0, "2 weeks": 14 * 86_400.0},
     }
@@ -56,8 +56,8 @@ def test_plain_durations_have_seconds() -> None:
 
 
 def test_a_changed_copy_changes_nothing_else() -> None:
-    ot.scaling.envelopes().insert_column(0, pl.Series("mine", [0] * 35))
-    assert ot.scaling.envelopes().columns[0] == "system"
+    ot.scaling.list_envelopes().insert_column(0, pl.Series("mine", [0] * 35))
+    assert ot.scaling.list_envelopes().columns[0] == "system"
 
 
 # --- sizes of recorded runs -------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_tokens_of_a_whole_run_count_and_its_wall_clock_stands_apart() -> None:
     assert scale_of(corpus).select(columns).row(0) == (7.0, 5.0)
     table = ot.metrics(corpus)
     assert table.select(columns).row(0) == (7, 60.0)
-    both = [ot.scaling.gap(given).row(0, named=True) for given in (corpus, table)]
+    both = [ot.scaling.distance_to_published(given).row(0, named=True) for given in (corpus, table)]
     assert [one["log10_tokens"] for one in both] == [pytest.approx(math.log10(7))] * 2
     assert [one["log10_wall_clock_s"] for one in both] == [
         pytest.approx(math.log10(seconds)) for seconds in (5, 60)
@@ -190,8 +190,8 @@ def test_groups_are_counted_over_the_corpus() -> None:
 
 
 def test_an_empty_corpus_and_one_on_disk(tmp_path: Any) -> None:
-    assert scale_of(read()).shape == (0, 10) and ot.scaling.gap(read()).height == 0
-    assert ot.scaling.gap(read(), by="axis")["traces"].to_list() == [0] * 8
+    assert scale_of(read()).shape == (0, 10) and ot.scaling.distance_to_published(read()).height == 0
+    assert ot.scaling.distance_to_published(read(), by="axis")["traces"].to_list() == [0] * 8
     path = tmp_path / "runs.jsonl"
     ot.generate(path, traces=40, seed=3)
     ot.ingest(path, tmp_path / "corpus", partitions=3)
@@ -220,7 +220,7 @@ def test_coordinates_distances_and_ratios_by_hand() -> None:
             "depth": [0, 9, None, None],
         }
     )
-    table = ot.scaling.gap(runs, published=PUBLISHED, against="large")
+    table = ot.scaling.distance_to_published(runs, published=PUBLISHED, against="large")
     assert table["trace"].to_list() == [7, 8, 9, 10]
     assert table["log10_n_agents"].to_list() == [0.0, 2.0, None, None]
     assert table["log10_depth"].to_list() == [0.0, 1.0, None, None]
@@ -234,11 +234,11 @@ def test_coordinates_distances_and_ratios_by_hand() -> None:
     assert table["log10_ratio_n_agents"].to_list() == [-3.0, -1.0, None, None]
     assert table["log10_ratio_n_steps"].to_list() == [-3.0, 0.0, -2.0, None]
     assert table["log10_ratio_depth"].to_list() == [None] * 4
-    lone = ot.scaling.gap(runs, published=PUBLISHED, min_axes=1)
+    lone = ot.scaling.distance_to_published(runs, published=PUBLISHED, min_axes=1)
     assert lone["nearest"].to_list() == ["small", "large", "only steps", None]
     assert lone["distance"].to_list() == [0.5, 0.5, 0.0, None]
     # one axis asked about: one is enough, and a tie goes to the first row
-    steps = ot.scaling.gap(runs, published=PUBLISHED, axes=["n_steps"])
+    steps = ot.scaling.distance_to_published(runs, published=PUBLISHED, axes=["n_steps"])
     assert steps["nearest"].to_list() == ["small", "large", "only steps", None]
     assert steps["axes_used"].to_list() == [1, 1, 1, None]
 
@@ -248,19 +248,26 @@ def test_ties_go_to_more_axes_then_to_the_first() -> None:
         {"system": ["a", "b", "c"], "steps_max": [10.0, 10.0, 10.0], "agents_max": [None, 10, 10]}
     )
     runs = pl.DataFrame({"n_agents": [10], "n_steps": [10]})
-    table = ot.scaling.gap(runs, published=published, min_axes=1)
+    table = ot.scaling.distance_to_published(runs, published=published, min_axes=1)
     assert table.select("nearest", "distance", "axes_used", "nearest_kind").row(0) == ("b", 0.0, 2, None)
 
 
 def test_percentiles_share_the_middle_of_equal_values() -> None:
     runs = pl.DataFrame({"tokens": [5.0, 20.0, 20.0, None, 80.0, 0.0]})
     # four have a place: ranks 1, 2.5, 2.5, 4
-    assert ot.scaling.gap(runs)["percentile_tokens"].to_list() == [12.5, 50.0, 50.0, None, 87.5, None]
-    assert ot.scaling.gap(runs.head(1))["percentile_tokens"].to_list() == [50.0]
+    assert ot.scaling.distance_to_published(runs)["percentile_tokens"].to_list() == [
+        12.5,
+        50.0,
+        50.0,
+        None,
+        87.5,
+        None,
+    ]
+    assert ot.scaling.distance_to_published(runs.head(1))["percentile_tokens"].to_list() == [50.0]
 
 
 def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
-    table = ot.scaling.gap(pl.DataFrame({"tokens": [0], "depth": [0]}), min_axes=1)
+    table = ot.scaling.distance_to_published(pl.DataFrame({"tokens": [0], "depth": [0]}), min_axes=1)
     assert table.select("log10_tokens", "log10_depth").row(0) == (None, 0.0)
     # no published depth
     assert table["reason"].to_list() == ["support.absent"]
@@ -269,35 +276,41 @@ def test_zero_has_no_place_on_a_logarithmic_axis() -> None:
 def test_sizes_at_the_ends_of_floats_have_finite_ratios() -> None:
     runs = pl.DataFrame({"tokens": [5e-324, 1.7e308], "trace": [0, 1]})
     published = pl.DataFrame({"system": ["a"], "tokens_max": [1e308]})
-    ratio = ot.scaling.gap(runs, published=published, against="a")["log10_ratio_tokens"]
+    ratio = ot.scaling.distance_to_published(runs, published=published, against="a")["log10_ratio_tokens"]
     assert ratio.to_list() == pytest.approx([math.log10(5e-324) - 308, math.log10(1.7)])
-    summary = ot.scaling.gap(runs.head(1), published=published, against="a", by="axis").filter(axis="tokens")
+    summary = ot.scaling.distance_to_published(
+        runs.head(1), published=published, against="a", by="axis"
+    ).filter(axis="tokens")
     assert summary["log10_gap"][0] == pytest.approx(-ratio[0]) == -summary["log10_ratio_max"][0]
 
 
 def test_steps_come_before_events() -> None:
     runs = pl.DataFrame({"n_events": [1000], "n_steps": [10]})
-    assert ot.scaling.gap(runs)["log10_n_steps"].to_list() == [1.0]
-    assert ot.scaling.gap(runs.drop("n_steps"))["log10_n_steps"].to_list() == [3.0]
-    column = ot.scaling.gap(runs.drop("n_steps"), by="axis").filter(axis="n_steps")["column"]
+    assert ot.scaling.distance_to_published(runs)["log10_n_steps"].to_list() == [1.0]
+    assert ot.scaling.distance_to_published(runs.drop("n_steps"))["log10_n_steps"].to_list() == [3.0]
+    column = ot.scaling.distance_to_published(runs.drop("n_steps"), by="axis").filter(axis="n_steps")[
+        "column"
+    ]
     assert column.to_list() == ["n_events"]
-    assert ot.scaling.gap(pl.DataFrame({"total_steps": [100], "n_events": [1000]}))[
+    assert ot.scaling.distance_to_published(pl.DataFrame({"total_steps": [100], "n_events": [1000]}))[
         "log10_n_steps"
     ].to_list() == [2.0]
-    assert ot.scaling.gap(pl.DataFrame({"agent_depth": [9]}))["log10_depth"].to_list() == [1.0]
+    assert ot.scaling.distance_to_published(pl.DataFrame({"agent_depth": [9]}))["log10_depth"].to_list() == [
+        1.0
+    ]
 
 
 def test_numbers_of_a_project_are_nearest_to_nobody() -> None:
     """A run like a published project is compared with published runs; it can be asked for by name."""
     runs = pl.DataFrame({"n_agents": [16], "peak_concurrency": [16], "tokens": [2_140_000_000]})
-    table = ot.scaling.gap(runs, against="C compiler")
+    table = ot.scaling.distance_to_published(runs, against="C compiler")
     assert "compiler" not in table["nearest"][0] and table["distance"][0] > 0
     assert table.select("log10_ratio_n_agents", "log10_ratio_tokens").row(0) == (0.0, 0.0)
 
 
 def test_the_summary_by_axis_by_hand() -> None:
     runs = pl.DataFrame({"n_agents": [2, 4, None, 10], "n_steps": [0, 40, 100, 1000]}).lazy()
-    table = ot.scaling.gap(runs, by="axis", against="K2.6 Agent Swarm")
+    table = ot.scaling.distance_to_published(runs, by="axis", against="K2.6 Agent Swarm")
     assert table["axis"].to_list() == NAMES
     agents = table.filter(axis="n_agents").row(0, named=True)
     assert (agents["traces"], agents["absent"], agents["column"]) == (3, 1, "n_agents")
@@ -319,8 +332,8 @@ def test_the_summary_by_axis_by_hand() -> None:
 
 def test_a_corpus_is_measured_first() -> None:
     corpus = ot.generate(traces=30, seed=5)
-    table = ot.scaling.gap(corpus, against=K26)
-    assert table.equals(ot.scaling.gap(scale_of(corpus), against=K26))
+    table = ot.scaling.distance_to_published(corpus, against=K26)
+    assert table.equals(ot.scaling.distance_to_published(scale_of(corpus), against=K26))
     assert table["trace_id"].to_list() == corpus.traces.select("trace_id").collect()["trace_id"].to_list()
     assert table["reason"].null_count() == 30
     assert table.columns[:2] == ["trace", "trace_id"] and table.width == 2 + 3 * len(AXES) + 5
@@ -358,17 +371,17 @@ def test_a_corpus_is_measured_first() -> None:
 )
 def test_mistakes_are_told_in_one_line(data: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ot.ParameterError) as error:
-        ot.scaling.gap(pl.DataFrame(data), **options)
+        ot.scaling.distance_to_published(pl.DataFrame(data), **options)
     assert str(error.value).startswith(message) and "\n" not in str(error.value)
 
 
 def test_what_is_no_frame_is_refused() -> None:
     with pytest.raises(ot.ParameterError, match="data is \\[1, 2\\], expected a corpus or a frame"):
-        ot.scaling.gap([1, 2])  # type: ignore[arg-type]
+        ot.scaling.distance_to_published([1, 2])  # type: ignore[arg-type]
 
 
 def test_all_null_columns_of_any_type_are_absent() -> None:
-    table = ot.scaling.gap(
+    table = ot.scaling.distance_to_published(
         pl.DataFrame({"n_agents": [None, None], "tokens": [None, "x"]}).with_columns(tokens=None)
     )
     assert table["reason"].to_list() == ["field.absent"] * 2

@@ -78,10 +78,10 @@ RUNS = st.lists(st.fixed_dictionaries({axis.name: SIZES for axis in AXES}), min_
 def test_nearest_and_ratios_are_those_of_a_loop(
     runs: list[dict[str, Any]], min_axes: int, other: int
 ) -> None:
-    table = ot.scaling.envelopes()
+    table = ot.scaling.list_envelopes()
     frame = pl.DataFrame(runs, schema={axis.name: pl.Float64 for axis in AXES})
     against = table["system"][other]
-    found = ot.scaling.gap(frame, min_axes=min_axes, against=against)
+    found = ot.scaling.distance_to_published(frame, min_axes=min_axes, against=against)
     rows = table.rows(named=True)
 
     def point(values: dict[str, Any], key: Any) -> dict[str, float]:
@@ -129,4 +129,6 @@ def test_a_row_does_not_depend_on_the_place_of_others(runs: list[dict[str, Any]]
     frame = pl.DataFrame(runs, schema={axis.name: pl.Float64 for axis in AXES})
     order = list(range(len(runs)))
     chance.shuffle(order)
-    assert ot.scaling.gap(frame[order]).equals(ot.scaling.gap(frame)[order])
+    assert ot.scaling.distance_to_published(frame[order]).equals(
+        ot.scaling.distance_to_published(frame)[order]
+    )

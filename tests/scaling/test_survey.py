@@ -221,7 +221,7 @@ def test_papers_go_to_families_and_units(folder: Path) -> None:
 
 def test_methods_of_a_unit_are_those_of_the_registry() -> None:
     units = coverage(no_papers())["credit_units"].drop_nulls("unit")
-    known = ot.methods()
+    known = ot.list_methods()
     for unit, shares, advantages, names in units.select(
         "unit", "shares", "advantages", "methods"
     ).iter_rows():
@@ -299,7 +299,7 @@ def test_the_table_counts_the_cells() -> None:
 
 def test_rules_of_a_family_are_those_of_the_registry() -> None:
     families = coverage(no_papers())["reward_families"].drop_nulls("family")
-    known = ot.rewards.rules().to_dicts()
+    known = ot.rewards.list_rules().to_dicts()
     for row in families.iter_rows(named=True):
         own = [rule for rule in known if rule["family"] == row["family"]]
         assert row["rules"] == [rule["reward"] for rule in own] != []

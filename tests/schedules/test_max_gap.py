@@ -45,12 +45,12 @@ def test_no_limit_where_times_are_steps() -> None:
 
 def test_every_verb_has_the_same_default() -> None:
     corpus = corpus_of([0, 10, 10 + 3 * HOUR, 20 + 3 * HOUR])
-    assert ot.schedules.schedule(corpus)["duration"].sum() == 20
+    assert ot.schedules.simulate(corpus)["duration"].sum() == 20
     assert ot.schedules.critical_path(corpus, by="agent")["critical"].sum() == 20
     assert ot.schedules.scaling_curve(corpus)["work"].unique().to_list() == [20]
     assert ot.metrics(corpus, by="agent")["work"].sum() == 20
     assert ot.replay(corpus, ot.interventions.concurrency((1,)))["makespan_cf"].to_list() == [20]
-    told = ot.story(corpus)
+    told = ot.summary(corpus)
     assert (told.seconds["model"], told.seconds["idle"], told.max_gap) == (20, 3 * HOUR, HOUR)
     drawn = ot.plot.timeline(corpus, 0).to_dict()["description"]
     assert drawn == ot.plot.timeline(corpus, 0, max_gap=HOUR).to_dict()["description"]

@@ -93,7 +93,7 @@ KINDS = ["remove", "drop", "speed_up", "cap_stragglers", "merge", "split", "seri
 def any_change(draw: Any, documents: list[Document], kind: str) -> tuple[dict[str, Any], Any] | None:
     """A change as the reference takes it, and as the package does; None where there is nothing to name."""
     if kind == "serialize":
-        return {"kind": kind}, ot.interventions.serialize()
+        return {"kind": kind}, ot.interventions.run_sequentially()
     if kind in ("merge", "split"):
         agents = names(documents, "agent")
         if len(agents) < 2:
@@ -110,7 +110,7 @@ def any_change(draw: Any, documents: list[Document], kind: str) -> tuple[dict[st
     value = draw(st.sampled_from(known))
     chosen = {"by": by, "value": value}
     if kind == "remove":
-        return {"kind": kind, "cascade": "stay", **chosen}, ot.interventions.remove(**{by: value})
+        return {"kind": kind, "cascade": "stay", **chosen}, ot.interventions.skip(**{by: value})
     if kind == "drop":
         cascade = draw(st.sampled_from(["stay", "all", "any"]))
         return {"kind": "remove", "cascade": cascade, **chosen}, Drop(by, value, cascade)
@@ -221,7 +221,7 @@ def test_times_of_events_are_those_of_plain_python(data: st.DataObject) -> None:
         "release": data.draw(st.sampled_from(["none", "recorded"])),
     }
     slots = data.draw(st.sampled_from([None, 1, 2, 4]))
-    found = ot.schedules.schedule(corpus, slots=slots, **options)  # type: ignore[arg-type]
+    found = ot.schedules.simulate(corpus, slots=slots, **options)  # type: ignore[arg-type]
     for one, rows in zip(documents, found.partition_by("trace", maintain_order=True), strict=True):
         trace = Trace(one)
         timed = Timed(trace, basis, "auto", options["release"])
@@ -278,7 +278,7 @@ def test_bounds_hold_and_the_span_is_that_of_networkx(data: st.DataObject, k: in
 @given(found=recordings(acyclic=False), durations=st.sampled_from(["auto", "gap"]))
 def test_the_identity_returns_every_recorded_time(found: tuple[list[Document], str], durations: Any) -> None:
     documents, basis = found
-    table = ot.schedules.schedule(read(documents, basis), release="recorded", durations=durations)
+    table = ot.schedules.simulate(read(documents, basis), release="recorded", durations=durations)
     for one, rows in zip(documents, table.partition_by("trace", maintain_order=True), strict=True):
         trace = Trace(one)
         if trace.topological(trace.weights()) is None:
@@ -294,7 +294,7 @@ def test_the_identity_returns_every_recorded_time(found: tuple[list[Document], s
 def test_speeding_what_has_slack_changes_nothing(data: st.DataObject) -> None:
     documents, basis = data.draw(recordings())
     corpus = read(documents[:1], basis)
-    times = ot.schedules.schedule(corpus).with_columns(
+    times = ot.schedules.simulate(corpus).with_columns(
         saved=pl.col("duration") / 2, id=pl.Series([event["id"] for event in documents[0]["events"]])
     )
     # Half as fast takes its duration once more.
@@ -312,7 +312,7 @@ def test_any_number_of_threads_gives_the_same_bits(found: tuple[list[Document], 
     corpus = read(*found)
     asked = [
         ot.interventions.concurrency([1, 2, 3, None], queue="critical_path"),
-        ot.interventions.serialize(),
+        ot.interventions.run_sequentially(),
         ot.interventions.speed_up(3),
     ]
     first, *others = [replay_schedule(corpus, asked, threads=n) for n in (1, 2, 7)]

@@ -58,7 +58,7 @@ def makespan(corpus: ot.Corpus, intervention: Any, **options: Any) -> float:
 
 def assert_identity(corpus: ot.Corpus, *, durations: Any = "auto") -> int:
     """Every recorded time of traces whose edges never lead back in time; how many events that were."""
-    table = ot.schedules.schedule(corpus, release="recorded", durations=durations)
+    table = ot.schedules.simulate(corpus, release="recorded", durations=durations)
     curve = ot.schedules.scaling_curve(corpus, slots=[None], durations="gap")
     events = corpus.events.select("trace", "seq", "t", "duration_s", "t_end").collect()
     edges = corpus.edges.collect()
@@ -111,7 +111,7 @@ def test_the_numbers_of_the_survey_example(corpora: Path) -> None:
     assert (row["unit"], row["reason"], row["support"]) == ("steps", "time.steps", 0.0)
     (row,) = ot.schedules.scaling_curve(corpus, slots=[None], program_order=True).iter_rows(named=True)
     assert (row["work"], row["span"], row["speedup"]) == (7.0, 7.0, 1.0)
-    assert ot.schedules.schedule(corpus)["finish"].to_list() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
+    assert ot.schedules.simulate(corpus)["finish"].to_list() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]
     assert assert_identity(corpus) == 8
 
 
@@ -165,7 +165,7 @@ def test_tools_are_results() -> None:
     documents["events"][3]["type"] = "tool_call"
     assert makespan(read(documents), ot.interventions.concurrency(1, pool="tools")) == 6.0
     assert makespan(read(documents), ot.interventions.speed_up(2, tool="web")) == 5.0
-    assert makespan(read(documents), ot.interventions.remove(tool="web")) == 0.0
+    assert makespan(read(documents), ot.interventions.skip(tool="web")) == 0.0
 
 
 def test_merging_makes_serial_and_splitting_undoes_program_order() -> None:
@@ -183,7 +183,7 @@ def test_removal_passes_order_on_and_a_drop_takes_what_depends_on_it() -> None:
             return {"kind": "drop", "event": "e1", "agent": None, "mode": "subtree", "lost": "all"}
 
     document = run([1.0, 2.0, 4.0, 1.0], [(0, 1), (1, 2), (0, 3)], tokens=5)
-    found = replay_schedule(read(document), [ot.interventions.remove(event="e1"), Drop()])
+    found = replay_schedule(read(document), [ot.interventions.skip(event="e1"), Drop()])
     assert found["makespan"].to_list() == [7.0, 7.0]
     assert found["makespan_cf"].to_list() == [5.0, 2.0]
     assert found["tokens"].to_list() == [20, 20] and found["tokens_cf"].to_list() == [15, 10]
@@ -215,16 +215,16 @@ def test_cycles_single_events_steps_and_huge_times() -> None:
         del event["duration_s"]
     huge = run([1e308, 1e308], [(0, 1)]) | {"trace_id": "huge"}
     corpus = read(cycle, single, untimed, huge, basis="ordinal")
-    found = replay_schedule(corpus, [ot.interventions.serialize()])
+    found = replay_schedule(corpus, [ot.interventions.run_sequentially()])
     assert found["makespan_cf"].to_list() == [None, 2.0, 1.0, None]
     assert found["tier"].to_list() == [None, "schedule", "schedule", None]
     assert found["reason"].to_list() == ["graph.cycle", None, "time.steps", "result.range"]
-    table = ot.schedules.schedule(corpus)
+    table = ot.schedules.simulate(corpus)
     assert table.filter(trace=0)["reason"].to_list() == ["graph.cycle"] * 2
     assert table.filter(trace=2)["unit"].to_list() == ["steps"] * 2
     # One step is a gap of one, not one second.
     assert replay_schedule(
-        corpus.filter(pl.col("trace") == 2), [ot.interventions.serialize()], durations="explicit"
+        corpus.filter(pl.col("trace") == 2), [ot.interventions.run_sequentially()], durations="explicit"
     )["reason"][0] == ("field.absent")
 
 
@@ -252,14 +252,14 @@ def test_a_corpus_on_disk_says_the_same(tmp_path: Path) -> None:
     )
     key = ["trace", "k"]
     assert ot.schedules.scaling_curve(stored).height == ot.schedules.scaling_curve(corpus).sort(key).height
-    assert ot.schedules.schedule(stored)["slack"].sum() == pytest.approx(
-        ot.schedules.schedule(corpus)["slack"].sum()
+    assert ot.schedules.simulate(stored)["slack"].sum() == pytest.approx(
+        ot.schedules.simulate(corpus)["slack"].sum()
     )
     nothing = stored.filter(pl.col("trace_id") == "nobody")
-    assert replay_schedule(nothing, asked).is_empty() and ot.schedules.schedule(nothing).is_empty()
+    assert replay_schedule(nothing, asked).is_empty() and ot.schedules.simulate(nothing).is_empty()
     assert ot.schedules.scaling_curve(nothing).is_empty()
     assert ot.replay(
-        nothing, ot.interventions.remove(agent="whoever")
+        nothing, ot.interventions.skip(agent="whoever")
     ).is_empty()  # no name is wrong where there is none
 
 
@@ -289,15 +289,15 @@ WRONG: list[tuple[Any, str]] = [
     (lambda c: ot.interventions.speed_up(2, tool="web", agent="x"), "select by one of them"),
     (lambda c: ot.interventions.speed_up(2, type="tool_results"), "did you mean 'tool_result'"),
     (lambda c: ot.interventions.cap_stragglers(1.5), "quantile is 1.5"),
-    (lambda c: ot.interventions.remove(), "remove what"),
+    (lambda c: ot.interventions.skip(), "skip what"),
     (lambda c: ot.interventions.merge(["one"]), "at least two agents"),
     (lambda c: ot.interventions.split("x", 65), "parts is 65"),
     (
-        lambda c: replay_schedule(c, [ot.interventions.remove(agent="orchestrater")]),
+        lambda c: replay_schedule(c, [ot.interventions.skip(agent="orchestrater")]),
         "did you mean 'orchestrator'",
     ),
     (
-        lambda c: replay_schedule(c, [ot.interventions.remove(event="nope")]),
+        lambda c: replay_schedule(c, [ot.interventions.skip(event="nope")]),
         "no trace has an event with the id 'nope'",
     ),
     (
@@ -312,12 +312,12 @@ WRONG: list[tuple[Any, str]] = [
     ),
     (lambda c: replay_schedule(c, [3]), "an intervention is of type int"),
     (lambda c: replay_schedule(c, [], durations="gaps"), "did you mean 'gap'"),
-    (lambda c: ot.schedules.schedule(c, durations="gaps"), "did you mean 'gap'"),  # type: ignore[arg-type]
+    (lambda c: ot.schedules.simulate(c, durations="gaps"), "did you mean 'gap'"),  # type: ignore[arg-type]
     (lambda c: ot.schedules.fit_scaling(pl.DataFrame({"k": [1]})), "curve has no column 'trace'"),
     (lambda c: ot.schedules.fit_scaling(c), "curve is a value of type Corpus, expected a frame"),  # type: ignore[arg-type]
-    (lambda c: ot.schedules.schedule(c, slots=[1, 2]), "expected one number or None"),  # type: ignore[arg-type]
-    (lambda c: ot.replay(c, ot.interventions.remove(role="nobody")), "unknown role 'nobody'"),
-    (lambda c: ot.replay(c, ot.interventions.remove(tool="serch")), "unknown tool 'serch'"),
+    (lambda c: ot.schedules.simulate(c, slots=[1, 2]), "expected one number or None"),  # type: ignore[arg-type]
+    (lambda c: ot.replay(c, ot.interventions.skip(role="nobody")), "unknown role 'nobody'"),
+    (lambda c: ot.replay(c, ot.interventions.skip(tool="serch")), "unknown tool 'serch'"),
     (lambda c: ot.schedules.fit_scaling(ot.schedules.scaling_curve(c, slots=[2])), "no row with k = 1"),
     (
         lambda c: ot.schedules.fit_scaling(ot.schedules.scaling_curve(c), by="role"),
@@ -386,5 +386,5 @@ def test_seconds_of_work_among_steps_have_no_makespan_as_recorded() -> None:
 
 def test_a_schedule_as_recorded_starts_at_0_where_its_first_duration_is_cut() -> None:
     """The second event says that it took 5 s until 1: it had waited for the first one until 0."""
-    table = ot.schedules.schedule(read(run([1.0, 5.0], [(0, 1)])), release="recorded")
+    table = ot.schedules.simulate(read(run([1.0, 5.0], [(0, 1)])), release="recorded")
     assert table["start"].to_list() == [0.0, 1.0] and table["finish"].to_list() == [1.0, 2.0]

@@ -17,7 +17,7 @@ def test_honest_teams_of_five_tasks_alarm_as_often_as_the_page_says(spread: floa
         corpus, rewards, _ = ot.synthetic.gamed(
             None, tasks=5, runs_per_task=4, length_spread=spread, seed=seed
         )
-        table = ot.rewards.hazards(corpus, rewards, n_boot=400)
+        table = ot.rewards.detect_hacking(corpus, rewards, n_boot=400)
         named = set(table.filter("alarm")["detector"])
         anywhere += bool(named)
         elsewhere += bool(named - {"tool_spam"})
@@ -28,6 +28,6 @@ def test_honest_teams_of_five_tasks_alarm_as_often_as_the_page_says(spread: floa
 
 def test_fewer_tasks_than_five_never_alarm() -> None:
     corpus, rewards, _ = ot.synthetic.gamed("tool_spam", tasks=4, runs_per_task=8, seed=0)
-    table = ot.rewards.hazards(corpus, rewards, n_boot=200)
+    table = ot.rewards.detect_hacking(corpus, rewards, n_boot=200)
     spam = table.filter(detector="tool_spam").drop_nulls("value")
     assert spam.height and set(spam["reason"]) == {"support.absent"} and not table["alarm"].any()

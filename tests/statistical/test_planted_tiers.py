@@ -94,7 +94,7 @@ def test_effects_of_the_right_gate_are_true_and_bounds_hold_whatever_the_gate(ma
     some = 0
     for outcome in GATES:
         table = ot.replay(
-            corpus, ot.interventions.set_value(each="event", to=0.0), outcome=outcome, weights=[WEIGHT] * 8
+            corpus, ot.interventions.do(each="event", to=0.0), outcome=outcome, weights=[WEIGHT] * 8
         )
         assert set(table["tier"]) == {"surrogate"}
         for row in table.iter_rows(named=True):

@@ -119,18 +119,18 @@ def located(right: list[bool], per_task: int) -> tuple[pl.DataFrame, pl.DataFram
 def test_localization_has_intervals_over_tasks() -> None:
     right = [True, True, False, True, True, True, False, False, True, True, True, False]
     credits, labels, tasks = located(right, per_task=3)
-    found = ot.evaluation.localization(credits, labels, tasks=tasks).row(0, named=True)
+    found = ot.evaluation.failure_attribution(credits, labels, tasks=tasks).row(0, named=True)
     hits, task = np.array(right, dtype=np.float64), np.arange(12) // 3
     assert (found["n_traces"], found["n_tasks"], found["interval_reason"]) == (12, 4, None)
     assert found["step_accuracy"] == hits.mean()
     ends = found["step_accuracy_lower"], found["step_accuracy_upper"]
     assert ends == pytest.approx(score(hits, task, 0.95))
-    apart = ot.evaluation.localization(credits, labels).row(0, named=True)
+    apart = ot.evaluation.failure_attribution(credits, labels).row(0, named=True)
     ends = apart["step_accuracy_lower"], apart["step_accuracy_upper"]
     assert ends == pytest.approx(score(hits, np.arange(12), 0.95))
-    one = ot.evaluation.localization(credits, labels, tasks=tasks.with_columns(task_id=pl.lit("x"))).row(
-        0, named=True
-    )
+    one = ot.evaluation.failure_attribution(
+        credits, labels, tasks=tasks.with_columns(task_id=pl.lit("x"))
+    ).row(0, named=True)
     assert (one["step_accuracy"], one["step_accuracy_lower"], one["n_tasks"]) == (hits.mean(), None, 1)
     assert (one["interval_reason"], one["step_vs_best"]) == ("support.absent", "indistinct")
 
@@ -144,7 +144,7 @@ def test_a_verdict_takes_more_than_few_tasks_that_agree() -> None:
         right = credits.join(labels, on="trace_id").with_columns(
             credit=(at == pl.col("turn")).cast(pl.Float64)
         )
-        found = ot.evaluation.localization(right.select(credits.columns), labels).row(0, named=True)
+        found = ot.evaluation.failure_attribution(right.select(credits.columns), labels).row(0, named=True)
         assert (found["step_accuracy"], found["step_vs_best"]) == (1.0, verdict)
 
 
@@ -163,7 +163,7 @@ def test_a_verdict_takes_more_than_few_tasks_that_agree() -> None:
 def test_tasks_that_do_not_fit_are_one_clear_line(tasks: Any, message: str) -> None:
     credits, labels, _ = located([True, False], per_task=1)
     with pytest.raises(ot.ParameterError, match=message) as error:
-        ot.evaluation.localization(credits, labels, tasks=tasks)
+        ot.evaluation.failure_attribution(credits, labels, tasks=tasks)
     assert "\n" not in str(error.value)
 
 

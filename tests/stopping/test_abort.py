@@ -32,7 +32,7 @@ ALPHAS = (0.05, 0.1, 0.2, 0.5)
 
 
 def epochs_of(runs: list[Run], **names: str) -> pl.DataFrame:
-    return ot.stopping.from_frame(steps(runs), tokens="tokens", **names)
+    return ot.stopping.epochs_from_frame(steps(runs), tokens="tokens", **names)
 
 
 def fitted(n: int = 400, seed: int = 0, **options: Any) -> tuple[ot.stopping.AbortRule, pl.DataFrame]:
@@ -221,7 +221,7 @@ def test_evidence_does_not_look_ahead(method: str, evidence: str) -> None:
 @pytest.mark.parametrize("evidence", ["ratio", "survival", "log_odds", "savings"])
 def test_evidence_tells_failures_from_successes(evidence: str) -> None:
     rule, new = fitted(n=800, evidence=evidence)
-    looks = ot.stopping.abort_looks(new, rule)
+    looks = ot.stopping.power_by_epoch(new, rule)
     assert looks["auc"][0] > 0.65 and looks["auc"][1] > 0.7
 
 

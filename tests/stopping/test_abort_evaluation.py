@@ -20,7 +20,7 @@ RATES = ("far", "power", "early", "saved", "saved_failed", "lost")
 
 
 def epochs_of(runs: list[Run]) -> pl.DataFrame:
-    return ot.stopping.from_frame(steps(runs), tokens="tokens", task="task")
+    return ot.stopping.epochs_from_frame(steps(runs), tokens="tokens", task="task")
 
 
 def one(name: str, evidence: list[float], success: bool) -> Run:
@@ -54,7 +54,7 @@ def test_golden_evaluation() -> None:
 
 
 def test_golden_looks() -> None:
-    looks = ot.stopping.abort_looks(epochs_of(GOLDEN), golden_rule())
+    looks = ot.stopping.power_by_epoch(epochs_of(GOLDEN), golden_rule())
     assert looks.schema == LOOKS
     assert looks["far_look"].to_list()[:2] == [1 / 3, 0.0]
     assert looks["n"].to_list() == [6, 5, 3, 1]
@@ -80,7 +80,7 @@ def test_evaluations_are_those_of_the_reference(runs: list[Run], chance) -> None
 
 
 def epochs_of_same_task(runs: list[Run]) -> pl.DataFrame:
-    return ot.stopping.from_frame(steps(runs), tokens="tokens")
+    return ot.stopping.epochs_from_frame(steps(runs), tokens="tokens")
 
 
 def test_only_the_first_alarm_of_a_run_counts() -> None:
@@ -127,7 +127,7 @@ def test_intervals_cluster_runs_by_task() -> None:
 @given(scored(least=3, on_grid=True))
 def test_looks_are_those_of_the_reference(runs: list[Run]) -> None:
     rule = golden_rule()
-    looks = ot.stopping.abort_looks(epochs_of_same_task(runs), rule)
+    looks = ot.stopping.power_by_epoch(epochs_of_same_task(runs), rule)
     for row in looks.iter_rows(named=True):
         there = [run for run in runs if len(run.scores) >= row["k"]]
         won = [-run.scores[row["k"] - 1] for run in there if run.success]
@@ -149,7 +149,7 @@ def test_looks_add_up_beyond_alpha() -> None:
     single = [Run(run.name, run.scores[:1], run.costs[:1], True, run.name) for run in runs[:1000]]
     rule = ot.stopping.fit_abort(epochs_of(single), evidence=-pl.col("s"), alpha=0.1)
     new = epochs_of(runs[1000:])
-    assert ot.stopping.abort_looks(new, rule)["far_look"].max() < 0.14
+    assert ot.stopping.power_by_epoch(new, rule)["far_look"].max() < 0.14
     assert ot.stopping.evaluate_abort(new, rule, n_boot=10)["far"][0] > 0.3
 
 
@@ -158,7 +158,7 @@ def test_nothing_to_evaluate() -> None:
     row = found.row(0, named=True)
     assert row["n"] == 0 and row["far"] is None and row["saved"] is None
     assert row["reason"] == "class.single"
-    assert ot.stopping.abort_looks(pl.DataFrame(schema=EPOCHS), golden_rule()).height == 0
+    assert ot.stopping.power_by_epoch(pl.DataFrame(schema=EPOCHS), golden_rule()).height == 0
 
 
 def test_few_tasks_have_no_intervals() -> None:
@@ -196,7 +196,7 @@ def test_wrong_options_are_told() -> None:
         with pytest.raises(ot.ParameterError, match=message):
             ot.stopping.evaluate_abort(epochs, rule, **options)
     with pytest.raises(ot.ParameterError, match="rule is a value of type DataFrame, expected an AbortRule"):
-        ot.stopping.abort_looks(epochs, epochs)
+        ot.stopping.power_by_epoch(epochs, epochs)
 
 
 def test_what_counts_as_success() -> None:

@@ -29,7 +29,7 @@ GOOD: dict[str, Any] = {
 @given(scored())
 def test_every_step_is_an_epoch(runs: list[Run]) -> None:
     frame = steps(runs).with_columns(task=pl.col("run"))
-    found = ot.stopping.from_frame(frame, tokens="tokens", task="task")
+    found = ot.stopping.epochs_from_frame(frame, tokens="tokens", task="task")
     assert found.schema == EPOCHS
     expected = [
         (run.name, k + 1, run.scores[k], run.costs[k], k + 1 == len(run.scores), float(run.success))
@@ -42,8 +42,10 @@ def test_every_step_is_an_epoch(runs: list[Run]) -> None:
 
 def test_rows_may_come_in_any_order() -> None:
     frame = pl.DataFrame(GOOD)
-    found = ot.stopping.from_frame(frame.reverse())
-    assert_frame_equal(found.drop("trace").sort("trace_id", "k"), ot.stopping.from_frame(frame).drop("trace"))
+    found = ot.stopping.epochs_from_frame(frame.reverse())
+    assert_frame_equal(
+        found.drop("trace").sort("trace_id", "k"), ot.stopping.epochs_from_frame(frame).drop("trace")
+    )
     assert found["trace_id"].to_list() == ["b", "a", "a"]  # runs in order of appearance
 
 
@@ -59,7 +61,7 @@ def test_rows_may_come_in_any_order() -> None:
     ],
 )
 def test_outcomes_may_be_spelled_in_many_ways(spelled: list[Any]) -> None:
-    found = ot.stopping.from_frame(pl.DataFrame(GOOD | {"success": spelled}))
+    found = ot.stopping.epochs_from_frame(pl.DataFrame(GOOD | {"success": spelled}))
     assert found["y"].to_list() == [0.0, 0.0, 1.0]
 
 
@@ -90,36 +92,36 @@ def test_outcomes_may_be_spelled_in_many_ways(spelled: list[Any]) -> None:
 def test_a_run_that_cannot_be_used_is_told_and_left_out(column: str, values: list[Any], code: str) -> None:
     frame = pl.DataFrame(GOOD | {column: values}, strict=False)
     names = {"tokens": "tokens", "task": "task"}
-    told = ot.stopping.quarantined(frame, **names)
+    told = ot.stopping.unused_runs(frame, **names)
     assert told.schema == REJECTED
     assert told.select("trace_id", "code", "n_steps").rows() == [("a", code, 2)]
     with pytest.warns(UserWarning, match=rf"^1 of 2 runs are left out, .*{code}.*quarantined$"):
-        found = ot.stopping.from_frame(frame, **names)
+        found = ot.stopping.epochs_from_frame(frame, **names)
     assert found["trace_id"].to_list() == ["b"] and found["trace"].to_list() == [0]
 
 
 def test_runs_that_go_on_have_no_outcome() -> None:
-    found = ot.stopping.from_frame(pl.DataFrame(GOOD).drop("success"), success=None)
+    found = ot.stopping.epochs_from_frame(pl.DataFrame(GOOD).drop("success"), success=None)
     assert found["y"].null_count() == 3 and found.schema == EPOCHS
-    calibration = ot.stopping.from_frame(pl.DataFrame(GOOD | {"success": [True] * 3}))
+    calibration = ot.stopping.epochs_from_frame(pl.DataFrame(GOOD | {"success": [True] * 3}))
     rule = ot.stopping.fit_abort(calibration, evidence=-pl.col("s"), alpha=0.5)
     assert rule.apply(found)["alarm"].sum() <= 1
 
 
 def test_steps_without_a_run_are_told() -> None:
     frame = pl.DataFrame(GOOD | {"run": [None, None, "b"]})
-    assert ot.stopping.quarantined(frame)["code"].to_list() == ["field.missing"]
+    assert ot.stopping.unused_runs(frame)["code"].to_list() == ["field.missing"]
     with pytest.warns(UserWarning, match="left out"):
-        assert ot.stopping.from_frame(frame).height == 1
+        assert ot.stopping.epochs_from_frame(frame).height == 1
 
 
 def test_a_frame_without_rows_has_no_epochs() -> None:
     frame = pl.DataFrame(GOOD).clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = ot.stopping.from_frame(frame, tokens="tokens", task="task")
+        found = ot.stopping.epochs_from_frame(frame, tokens="tokens", task="task")
     assert found.height == 0 and found.schema == EPOCHS
-    assert ot.stopping.quarantined(frame).schema == REJECTED
+    assert ot.stopping.unused_runs(frame).schema == REJECTED
     assert ot.stopping.features(found).height == 0
 
 
@@ -136,7 +138,7 @@ def test_a_frame_without_rows_has_no_epochs() -> None:
 )
 def test_wrong_columns_are_told(given: dict[str, Any], message: str) -> None:
     frame = pl.DataFrame(GOOD).with_columns(nested=pl.concat_list("step"))
-    for verb in (ot.stopping.from_frame, ot.stopping.quarantined):
+    for verb in (ot.stopping.epochs_from_frame, ot.stopping.unused_runs):
         with pytest.raises(ot.ParameterError, match=r"^[^\n]*$") as caught:
             verb(frame, **given)
         assert message in str(caught.value)
@@ -154,13 +156,13 @@ def test_wrong_columns_are_told(given: dict[str, Any], message: str) -> None:
     ],
 )
 def test_epochs_that_contradict_themselves_are_refused(change: pl.Expr, message: str) -> None:
-    epochs = ot.stopping.from_frame(pl.DataFrame(GOOD), tokens="tokens").with_columns(change)
+    epochs = ot.stopping.epochs_from_frame(pl.DataFrame(GOOD), tokens="tokens").with_columns(change)
     with pytest.raises(ot.SchemaError, match=message):
         ot.stopping.evaluate_abort(epochs, pl.DataFrame({"trace": [0], "k": [1], "alarm": [True]}))
 
 
 def test_a_column_that_is_missing_is_told() -> None:
-    epochs = ot.stopping.from_frame(pl.DataFrame(GOOD))
+    epochs = ot.stopping.epochs_from_frame(pl.DataFrame(GOOD))
     for name in ("trace", "trace_id", "task_id", "k", "s", "y"):
         with pytest.raises(ot.SchemaError, match=f"no column '{name}'"):
             ot.stopping.features(epochs.drop(name))

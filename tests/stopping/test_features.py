@@ -14,7 +14,7 @@ from samples.scored_runs import scored, steps
 
 
 def epochs_of(runs: list[Run]) -> pl.DataFrame:
-    return ot.stopping.from_frame(steps(runs), tokens="tokens")
+    return ot.stopping.epochs_from_frame(steps(runs), tokens="tokens")
 
 
 @examples(60)
@@ -39,7 +39,7 @@ def test_cutting_a_run_changes_no_feature_before_the_cut(runs: list[Run], cut: i
 
 def test_an_absent_score_is_null_and_marked() -> None:
     frame = pl.DataFrame({"run": "a", "step": [1, 2, 3], "score": [0.5, 0.7, 0.3], "success": True})
-    epochs = ot.stopping.from_frame(frame).with_columns(s=pl.when(pl.col("k") != 2).then("s"))
+    epochs = ot.stopping.epochs_from_frame(frame).with_columns(s=pl.when(pl.col("k") != 2).then("s"))
     found = ot.stopping.features(epochs)
     assert found["x_s_missing"].to_list() == [0, 1, 0]
     assert found["x_s_mean"].to_list() == [0.5, None, 0.4]
@@ -49,7 +49,7 @@ def test_an_absent_score_is_null_and_marked() -> None:
 
 def test_costs() -> None:
     frame = pl.DataFrame({"run": "a", "step": [1, 2], "score": 0.5, "success": True, "tokens": [7, 3]})
-    epochs = ot.stopping.from_frame(frame, tokens="tokens")
+    epochs = ot.stopping.epochs_from_frame(frame, tokens="tokens")
     assert ot.stopping.features(epochs)["x_c"].to_list() == [7.0, 10.0]
     assert ot.stopping.features(epochs, cost="epochs")["x_c"].to_list() == [1.0, 2.0]
     with pytest.raises(ot.ParameterError, match="cost is 'usd', but some epochs lack it"):

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.statistical
 
 
 def epochs_of(runs: list[Run]) -> pl.DataFrame:
-    return ot.stopping.from_frame(steps(runs), tokens="tokens")
+    return ot.stopping.epochs_from_frame(steps(runs), tokens="tokens")
 
 
 def table(scores: np.ndarray, success: bool) -> pl.DataFrame:

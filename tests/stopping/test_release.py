@@ -18,7 +18,7 @@ from samples.scored_runs import scored, steps
 
 
 def epochs_of(runs: list[Run]) -> pl.DataFrame:
-    return ot.stopping.from_frame(steps(runs), tokens="tokens", task="task")
+    return ot.stopping.epochs_from_frame(steps(runs), tokens="tokens", task="task")
 
 
 def pool_of(peaks: list[float]) -> pl.DataFrame:
@@ -49,7 +49,7 @@ def test_releases_are_those_of_the_reference(
     rule = ot.stopping.fit_release(epochs_of(pool), method=method, alpha=alpha)
     peaks = [max(run.scores) for run in pool if not run.success]
     assert rule.n_calibration == len(peaks)
-    found = rule.apply(ot.stopping.from_frame(steps(runs))).partition_by("trace", maintain_order=True)
+    found = rule.apply(ot.stopping.epochs_from_frame(steps(runs))).partition_by("trace", maintain_order=True)
     for own, run in zip(found, runs, strict=True):
         p, products = reference.release(peaks, run.scores)
         assert_allclose(own["p_value"], p, rtol=1e-12)

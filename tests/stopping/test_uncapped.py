@@ -187,13 +187,13 @@ def test_without_recorded_stops_nothing_is_lifted(deepest: int, drawn: list[list
 def test_a_claim_ends_where_nobody_is_left_to_stand_for_the_others() -> None:
     # at the third epoch 20 of 100 are left; at a quality of 1 every run is stopped
     few = {str(n): (0.5, 0.5, 0.5) if n < 20 else (0.5, 0.5) for n in range(100)}
-    table = ot.stopping.overlap(epochs(few))
+    table = ot.stopping.support(epochs(few))
     assert table["claimed"].to_list() == [True, True, False]
     assert table["reason"].to_list() == [None, None, "overlap.absent"]
     told = ot.stopping.evaluate(epochs(few), ["fixed", "lsm"], estimand="uncapped", n_boot=10)
     assert told["horizon"].to_list() == [2, 2] and set(told["reason"]) == {"support.absent"}
     sure = {str(n): (0.0, 0.0, 0.0) if n < 400 else (0.0, 1.0) for n in range(2400)}
-    table = ot.stopping.overlap(epochs(sure))
+    table = ot.stopping.support(epochs(sure))
     assert table["claimed"].to_list() == [True, True, False] and table["hazard_max"][1] > 0.99
     frame = epochs(sure).with_columns(task_id=pl.format("t{}", pl.col("trace") % 9))
     told = ot.stopping.evaluate(frame, ["fixed"], estimand="uncapped", n_boot=10)
@@ -243,16 +243,16 @@ def test_mistakes(options: dict[str, Any], said: str) -> None:
             verb(epochs(HAND), **options)
         assert said in str(error.value) and "\n" not in str(error.value)
     with pytest.raises(ot.ParameterError, match="folds is 1"):
-        ot.stopping.overlap(epochs(HAND), folds=1)
+        ot.stopping.support(epochs(HAND), folds=1)
     with pytest.raises(ot.ParameterError, match="unknown feature 'x_p'"):
-        ot.stopping.overlap(epochs(HAND), features=["x_p"])
+        ot.stopping.support(epochs(HAND), features=["x_p"])
 
 
 def test_no_run_is_a_table_without_values() -> None:
     empty = epochs(HAND).head(0)
     table = ot.stopping.evaluate(empty, ["fixed", "lsm"], estimand="uncapped")
     assert table["value"].null_count() == table["horizon"].null_count() == 2
-    assert ot.stopping.overlap(empty).height == 0
+    assert ot.stopping.support(empty).height == 0
 
 
 # --- planted truth ---------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ def test_commands_take_addresses(recordings: Path, bucket: Bucket) -> None:
         for url in (OUT, "s3://runs/rec/d/who.jsonl")
     ]
     assert [one.exit_code for one in shown] == [0, 0] and shown[0].stdout == shown[1].stdout
-    done = run(app, ["report", "s3://runs"])
+    done = run(app, ["describe", "s3://runs"])
     assert done.exit_code == 0, done.stderr  # the corpus below is no recording
     done = run(app, ["ingest", "s3://runs/rec", "-o", "s3://nobody/corpus"])
     assert done.exit_code == 1 and done.stderr.startswith("error: 's3://nobody/corpus")

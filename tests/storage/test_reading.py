@@ -134,7 +134,7 @@ def test_what_is_not_there_is_one_line(bucket: Bucket, url: str, said: str) -> N
     bucket.put("texts/a.txt", b"a")
     with pytest.raises(ot.InputError, match=re.escape(said)):
         ot.read_traces(url)
-    done = CliRunner().invoke(app, ["report", url])
+    done = CliRunner().invoke(app, ["describe", url])
     assert done.exit_code == 1
     assert done.stderr.startswith("error: ") and said in done.stderr and done.stderr.count("\n") == 1
 

@@ -539,7 +539,9 @@ def test_mistakes_of_a_configuration_have_one_clear_line(changed, words):
 
 
 def test_every_method_is_taken_with_its_defaults():
-    names = [name for name, units in ot.methods().select("name", "units").iter_rows() if "agent" in units]
+    names = [
+        name for name, units in ot.list_methods().select("name", "units").iter_rows() if "agent" in units
+    ]
     config = ot.study.parse_config(SMALL | {"methods": names, "units": ["agent"]})
     assert [run.name for run in config.methods] == names and len(names) > 30
 

@@ -53,7 +53,7 @@ def denied(corpus: ot.Corpus) -> list[str]:
     """What the story of a corpus denies although a table has it; every denial must be one of the list."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said = " ".join(text for _, text, _ in ot.story(corpus).sentences())
+        said = " ".join(text for _, text, _ in ot.summary(corpus).sentences())
     for sentence in re.findall(r"\b(?:No recording|No run|no recording|Recordings say) [^.;]*", said):
         known = any(sentence.startswith(one) for one in DENIALS)
         assert known or sentence.startswith("No run has a schedule"), sentence
@@ -86,7 +86,7 @@ def test_a_denial_that_is_false_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     corpus = ot.generate(traces=3, seed=1)
     assert not denied(corpus)
     said = [(about, f"{one}.", "") for about, one in enumerate(DENIALS)]
-    monkeypatch.setattr(type(ot.story(corpus)), "sentences", lambda _: said)
+    monkeypatch.setattr(type(ot.summary(corpus)), "sentences", lambda _: said)
     found = denied(corpus)
     assert (
         "No recording says how many tokens were used" in found
@@ -100,6 +100,6 @@ def test_what_runs_state_without_times(tmp_path: Path, clock: float) -> None:
     run = {"trace_id": "r", "task_id": "t", "events": said, "edges": [], "rewards": {"team": 1.0}}
     path = tmp_path / "runs.jsonl"
     path.write_text(json.dumps(run | {"costs": {"tokens": 0, "wall_clock_s": clock}}))
-    (time,) = [text for about, text, _ in ot.story(ot.read_traces(path)).sentences() if about == "Time"]
+    (time,) = [text for about, text, _ in ot.summary(ot.read_traces(path)).sentences() if about == "Time"]
     order = "Recordings say the order of events, not the time."
     assert time == ("Runs took 1 min 35 s; no recording says when anything was." if clock else order)

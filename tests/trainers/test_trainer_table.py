@@ -37,7 +37,7 @@ def corpus() -> ot.Corpus:
 def expected(corpus: ot.Corpus, credits: pl.DataFrame, by_token: bool) -> list[dict[str, Any]]:
     """Rows by the definitions, trace by trace: advantages, rewards, masks, probabilities."""
     unit, method = str(credits["unit"][0]), str(credits["method"][0])
-    share = dict(ot.methods().select("name", "quantity").rows())[method] == "share"
+    share = dict(ot.list_methods().select("name", "quantity").rows())[method] == "share"
     traces = {row["trace"]: row for row in corpus.traces.collect().iter_rows(named=True)}
     team = corpus.measures.filter(pl.col("kind") == "reward", pl.col("name") == "team").select(
         "trace", "value"

@@ -85,8 +85,8 @@ def test_events_edges_and_times_are_those_of_the_corpus(
     corpus: ot.Corpus, page: tuple[View, dict[str, Any]]
 ) -> None:
     _, data = page
-    soon = ot.schedules.schedule(corpus, max_gap=3600.0)
-    recorded = ot.schedules.schedule(corpus, release="recorded", max_gap=3600.0)
+    soon = ot.schedules.simulate(corpus, max_gap=3600.0)
+    recorded = ot.schedules.simulate(corpus, release="recorded", max_gap=3600.0)
     reached = ot.safety.tainted_events(corpus)
     for trace in range(len(corpus)):
         run, own = data[f"run-{trace}"], pl.col("trace") == trace
@@ -201,7 +201,7 @@ def test_a_page_prices_each_event_once(tmp_path: Path, monkeypatch: pytest.Monke
     corpus = ot.generate(traces=4, seed=0)
     ot.view(corpus, tmp_path / "page.html", runs=1)
     assert len(calls) == 1
-    ot.story(corpus)
+    ot.summary(corpus)
     assert len(calls) == 2
 
 
@@ -254,7 +254,7 @@ def test_a_model_among_several_is_that_of_most_events(tmp_path: Path) -> None:
 def test_bars_are_what_the_story_and_metrics_say(
     corpus: ot.Corpus, page: tuple[View, dict[str, Any]]
 ) -> None:
-    told, data = ot.story(corpus), page[1]["corpus"]
+    told, data = ot.summary(corpus), page[1]["corpus"]
     assert data["time"] == {
         "seconds": {name: value for name, value in told.seconds.items() if name != "idle"},
         "idle": told.seconds["idle"],

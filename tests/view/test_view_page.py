@@ -123,7 +123,7 @@ def test_events_of_a_single_run_are_cut_to_the_limit(tmp_path: Path) -> None:
     run_ = data_of(tmp_path / "page.html")["run-0"]
     shown = rows(run_["events"])
     assert 1 < len(shown) < run_["n_events"]
-    critical = ot.schedules.schedule(corpus).filter("critical")["seq"].to_list()
+    critical = ot.schedules.simulate(corpus).filter("critical")["seq"].to_list()
     kept = {row["seq"] for row in shown}
     assert set(critical) <= kept or kept <= set(critical)
     assert all({edge["src"], edge["dst"]} <= kept for edge in rows(run_["edges"]))

@@ -27,7 +27,7 @@ class VerbCall:
     Parameters
     ----------
     verb
-        Its name in `distributed.verbs`.
+        Its name in `distributed.list_verbs`.
     corpus
         Its first argument, whatever it is.
     positional, named

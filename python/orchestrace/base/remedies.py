@@ -269,7 +269,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("reason", "price.absent"): Remedy(
         "A model of your own, or one that came out after the list was made.",
-        "Give yours: `orchestrace costs PATH --prices FILE`. `ot.costs.prices()` has the columns of a file.",
+        "Give yours: `orchestrace costs PATH --prices FILE`. `ot.costs.list_prices()` has the columns.",
     ),
     ("ignored", "archive.not_json"): Remedy(
         "A README or a picture beside the recordings.",

@@ -41,8 +41,8 @@ Paths = Annotated[
     ),
 ]
 Format = Annotated[str, typer.Option("--format", help="Importer, or auto.")]
-House = Annotated[
-    Path | None, typer.Option("--mapping", help="TOML or JSON file that maps the fields of a house format.")
+MappingFile = Annotated[
+    Path | None, typer.Option("--mapping", help="TOML or JSON file that maps the fields of a custom format.")
 ]
 Threads = Annotated[int | None, option(arguments.Threads)]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
@@ -101,7 +101,7 @@ class RecordingOptions:
 
     paths: Paths
     format: Format = "auto"
-    mapping: House = None
+    mapping: MappingFile = None
     threads: Threads = None
 
     def words(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..credit.verb import Parameter
-from ..interventions import aggregate_by, concurrency, drop, set_value, speed_up, truncate
+from ..interventions import aggregate_by, concurrency, do, drop, speed_up, truncate
 from ..interventions.content import SELECTORS
 
 W = TypeVar("W", bound=str)
@@ -104,7 +104,7 @@ def _valued(item: str) -> Any:
     """SELECTION=NAME:VALUE."""
     known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
     options, to = _numbered(item, "--set", "0.5", known)
-    return set_value(to=to, **options)
+    return do(to=to, **options)
 
 
 def _faster(item: str) -> Any:

@@ -1,4 +1,4 @@
-"""Mapping files of house formats: TOML or JSON, converted for the core."""
+"""Mapping files of custom formats: TOML or JSON, converted for the core."""
 
 import json
 import math
@@ -12,10 +12,10 @@ from ..base.errors import InputError, ParameterError
 from ..base.paths import expanded, expect_an_end
 from ..base.text import plain
 
-House = str | os.PathLike[str] | Mapping[str, object]
+MappingFile = str | os.PathLike[str] | Mapping[str, object]
 
 
-def read_mapping(mapping: House) -> tuple[str, str]:
+def read_mapping(mapping: MappingFile) -> tuple[str, str]:
     """A mapping as the core takes it: its JSON, in one spelling, and what messages call it.
 
     Raises

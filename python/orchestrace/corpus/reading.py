@@ -24,7 +24,7 @@ from ..base.verbs import verb
 from ..storage.addresses import is_address, is_collapsed
 from ..storage.objects import RemoteObject
 from .corpus import Corpus
-from .mapping_files import House, read_mapping
+from .mapping_files import MappingFile, read_mapping
 from .on_disk import MANIFEST, is_corpus
 from .recording_names import KINDS, is_recording
 from .remote_inputs import read_copies, remote_files
@@ -45,7 +45,7 @@ def read_traces(
     source: Source | Iterable[Source],
     *,
     format: str = "auto",
-    mapping: House | None = None,
+    mapping: MappingFile | None = None,
     on_error: OnError = "quarantine",
     max_errors: Count | None = None,
     max_error_ratio: Share | None = None,
@@ -78,9 +78,9 @@ def read_traces(
         like files, compressed (``.gz``, ``.zst``) or not, if their names are those of recordings or one of
         their first twenty lines begins like JSON.
     format
-        Name of an importer (see `importers`), or ``"auto"`` to detect it from the content.
+        Name of an importer (see `list_importers`), or ``"auto"`` to detect it from the content.
     mapping
-        A TOML or JSON file, or a dict of its keys, that maps the fields of a house format
+        A TOML or JSON file, or a dict of its keys, that maps the fields of a custom format
         (docs/formats/mapping.md). It applies to the whole source.
     on_error
         ``"quarantine"`` puts records that fail into `Corpus.quarantine` and continues. ``"raise"`` reads
@@ -244,7 +244,7 @@ class ReadOptions(TypedDict, total=False):
     """Options of reading that `read_traces` documents."""
 
     format: str
-    mapping: House | None
+    mapping: MappingFile | None
     extras: bool
     excerpt: Count
     fields: Mapping[str, object] | None

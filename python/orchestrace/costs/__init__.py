@@ -6,7 +6,7 @@ from ..base.namespaces import load_when_asked
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from .ledger import spawns as spawns
-    from .price_list import prices as prices, read_prices as read_prices
+    from .price_list import list_prices as list_prices, read_prices as read_prices
     from .verb import table as table
 
 

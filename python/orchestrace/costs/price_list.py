@@ -47,7 +47,7 @@ _KEY: Final = ("model", "provider", "context_above")
 
 
 @verb
-def prices() -> pl.DataFrame:
+def list_prices() -> pl.DataFrame:
     """List the prices that the package knows, each with its source and the day on which that was read.
 
     Returns
@@ -70,7 +70,7 @@ def prices() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> haiku = ot.costs.prices().filter(model="claude-haiku-4-5")
+    >>> haiku = ot.costs.list_prices().filter(model="claude-haiku-4-5")
     >>> haiku.select("input", "cache_read", "cache_write", "cache_write_1h", "output").row(0)
     (1.0, 0.1, 1.25, 2.0, 5.0)
     """

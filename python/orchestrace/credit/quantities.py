@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from .verb import methods
+from .verb import list_methods
 
 
 def quantities(credits: pl.DataFrame) -> pl.Series:
@@ -22,7 +22,7 @@ def quantities(credits: pl.DataFrame) -> pl.Series:
         return credits["quantity"].cast(pl.String)
     if "method" not in credits.columns:
         return pl.Series("quantity", [None] * credits.height, pl.String)
-    table = methods().select("name", "quantity")
+    table = list_methods().select("name", "quantity")
     named = credits["method"].cast(pl.String)
     return named.replace_strict(table["name"], table["quantity"], default=None, return_dtype=pl.String).alias(
         "quantity"

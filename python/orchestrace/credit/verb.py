@@ -131,7 +131,7 @@ def credit(
     threads: Threads = None,
     progress: Progress = None,
     sink: str | os.PathLike[str] | None = None,
-    resume: bool = False,
+    resume: bool = True,
     **params: Parameter,
 ) -> pl.DataFrame | pl.LazyFrame:
     """Divide the reward of every trace among its units, or give every unit its advantage.
@@ -164,8 +164,9 @@ def credit(
         A folder for a result that is larger than memory: one Parquet file per piece of the corpus. The call
         then returns a scan of the files.
     resume
-        Accept a `sink` that has files already, and compute only the pieces that are missing. The files must
-        come from the same call on the same corpus with the same memory budget.
+        Continue a `sink` that has pieces already: compute those that are missing. They must come from the
+        same call on the same corpus on disk with the same memory budget. False takes a new or empty folder
+        only.
     **params
         Parameters of the method; `methods` lists them with their defaults. The ``outcome`` of a game may be a
         function of coalitions, a bool array of shape (m, n), and of the game, with ``trace_id`` and the list
@@ -344,6 +345,11 @@ def _sunk(
         raise ParameterError(
             f"folder '{folder}' is not empty: choose another, or pass resume=True to continue it"
         )
+    if folder.is_dir() and not (folder / _CALL).exists() and (others := _strangers(folder)):
+        raise ParameterError(
+            f"folder '{folder}' has '{others[0]}', expected a new folder or results of this call:"
+            " choose another"
+        )
     call = _check_same(folder, corpus, options)
     paths = []
 
@@ -365,6 +371,12 @@ def _sunk(
     return (
         pl.scan_parquet(paths, glob=False, hive_partitioning=False) if paths else pl.LazyFrame(schema=CREDITS)
     )
+
+
+def _strangers(folder: Path) -> list[str]:
+    """Names in a folder that no sink writes, sorted."""
+    names = (path.name for path in folder.iterdir())
+    return sorted(name for name in names if not name.endswith((".parquet", ".tmp")))
 
 
 def _writing(text: str) -> Callable[[BinaryIO], int]:
@@ -403,7 +415,7 @@ def _check_same(folder: Path, corpus: Corpus, options: dict[str, Any]) -> str | 
 
 
 @verb
-def methods() -> pl.DataFrame:
+def list_methods() -> pl.DataFrame:
     """All credit methods: what they compute, for which units, with which parameters, after which paper.
 
     Returns
@@ -416,7 +428,7 @@ def methods() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> {"uniform", "discounted", "flow", "grpo"} <= set(ot.methods()["name"])
+    >>> {"uniform", "discounted", "flow", "grpo"} <= set(ot.list_methods()["name"])
     True
     """
     param = pl.Struct({"name": pl.String, "kind": pl.String, "default": pl.String, "doc": pl.String})
@@ -439,13 +451,13 @@ def methods() -> pl.DataFrame:
 
 
 @verb
-def importers() -> pl.DataFrame:
+def list_importers() -> pl.DataFrame:
     """All formats that `read_traces` knows.
 
     Examples
     --------
     >>> import orchestrace as ot
-    >>> "native" in ot.importers()["name"]
+    >>> "native" in ot.list_importers()["name"]
     True
     """
     return pl.DataFrame(_core.importers())

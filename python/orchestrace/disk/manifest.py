@@ -186,7 +186,7 @@ class Manifest:
     labels: list[Part] = field(default_factory=list)
     gathering: Gathering | None = None
     mapping: str | None = None
-    """The mapping of its house format, as JSON."""
+    """The mapping of its custom format, as JSON."""
     mapping_counts: list[KeyCount] = field(default_factory=list)
     """What its keys found when all records of the format were last read."""
     trace_by: str = "trace"

@@ -6,13 +6,14 @@ from .reducing import reduce, status
 from .running import run_task
 from .tasks import Plan, Task, TaskResult
 from .verb_engines import PlanEngine, processes, ray
-from .verbs import verbs
+from .verbs import list_verbs
 
 __all__ = [
     "Plan",
     "PlanEngine",
     "Task",
     "TaskResult",
+    "list_verbs",
     "plan",
     "processes",
     "ray",
@@ -20,5 +21,4 @@ __all__ = [
     "run",
     "run_task",
     "status",
-    "verbs",
 ]

@@ -102,7 +102,7 @@ def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: b
     try:
         verb = verb_of(call.verb)
     except ParameterError:
-        raise Field(place, "call.verb", call.verb).refused("a verb of distributed.verbs()") from None
+        raise Field(place, "call.verb", call.verb).refused("a verb of distributed.list_verbs()") from None
     division = division_of(verb)
     arguments, handed = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
     _check_asked(call, place, division.narrowed, arguments, handed)

@@ -28,7 +28,7 @@ class Call:
     engine, schema
         Versions of the package and of its tables.
     verb
-        A name of `distributed.verbs`.
+        A name of `distributed.list_verbs`.
     arguments
         As the caller gave them, as JSON.
     asked

@@ -93,7 +93,7 @@ class PlanEngine(Engine):
         fill = division_of(verb_of(call.verb)).sunk
         if fill is None:
             raise ParameterError(f"{call.verb} has no sink")
-        resume = False if call.resume is None else call.resume
+        resume = True if call.resume is None else call.resume
 
         def computed(absent: Iterable[Absent]) -> Iterator[tuple[str, pl.DataFrame]]:
             yield from _parts(self.crew, plan, list(absent), call.progress)

@@ -18,7 +18,7 @@ _UNDIVIDED: Final[Mapping[str, str]] = {
     "compare": "a row of compare is of a method over all traces: give compare an engine=, or plan 'credit'"
     " for each method",
     "costs.table": "a row of costs.table may be of all traces: call it on one machine, or plan costs.spawns",
-    "report": "a report has a row per corpus: plan 'metrics' with by='task' or by='topology'",
+    "describe": "it has a row per corpus: plan 'metrics' with by='task' or by='topology'",
     "export": "an export writes files, not rows: call it on one machine, which goes slice by slice",
     "ingest": "an ingest makes the corpus that a plan divides: call it on one machine",
 }
@@ -62,7 +62,7 @@ def _divided() -> list[Verb]:
 
 
 @verb
-def verbs() -> pl.DataFrame:
+def list_verbs() -> pl.DataFrame:
     """List the verbs that `plan` can divide.
 
     Returns
@@ -79,7 +79,7 @@ def verbs() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> "credit" in ot.distributed.verbs()["verb"]
+    >>> "credit" in ot.distributed.list_verbs()["verb"]
     True
     """
     listed = _divided()

@@ -102,7 +102,7 @@ def policy_values(
     min_ess: Amount = 30.0,
     max_share: Amount = 0.2,
     max_unsupported: Amount = 0.05,
-    folds: Folds = FOLDS,
+    folds: Folds = 5,
     penalty: Penalty = 1.0,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from ..base.namespaces import load_when_asked
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
-    from .accounts import free_ride as free_ride, ledger as ledger
+    from .accounts import free_ride as free_ride, reward_accounting as reward_accounting
     from .annotation import place_labels as place_labels
-    from .attribution import localization as localization
+    from .attribution import failure_attribution as failure_attribution
     from .checklist import report_checklist as report_checklist
     from .deletion_curves import faithfulness as faithfulness
     from .metric_comparison import (

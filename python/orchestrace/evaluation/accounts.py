@@ -20,7 +20,7 @@ Credits = pl.DataFrame | pl.LazyFrame
 
 
 @verb
-def ledger(
+def reward_accounting(
     corpus: Corpus,
     credits: Credits | Sequence[Credits],
     *,
@@ -67,9 +67,9 @@ def ledger(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
     >>> flow = ot.credit(corpus, method="flow", unit="event")
-    >>> ot.evaluation.ledger(corpus, flow).select("partition_error", "collision").max().row(0)
+    >>> ot.evaluation.reward_accounting(corpus, flow).select("partition_error", "collision").max().row(0)
     (0.0, 0.0)
-    >>> twice = ot.evaluation.ledger(corpus, [flow, flow.with_columns(params=None)])
+    >>> twice = ot.evaluation.reward_accounting(corpus, [flow, flow.with_columns(params=None)])
     >>> twice.filter(twice["reward"] != 0).select("partition_error", "collision").row(0)
     (1.0..., 0.5)
     """

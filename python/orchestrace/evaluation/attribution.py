@@ -33,13 +33,13 @@ _NEEDED: Final = {
 
 
 @verb
-def localization(
+def failure_attribution(
     credits: pl.DataFrame,
     labels: pl.DataFrame | pl.LazyFrame,
     *,
     within: Sequence[int] = (1, 3, 5),
     tasks: pl.DataFrame | pl.LazyFrame | None = None,
-    k_folds: Folds = 5,
+    folds: Folds = 5,
     seed: Seed = 0,
     confidence: Confidence = 0.95,
     blame: Blame = "highest",
@@ -61,7 +61,7 @@ def localization(
     tasks
         Which traces are rollouts of one task: ``trace_id task_id`` of all traces with a label, as
         `Corpus.traces` has them. None: every trace is a task of its own.
-    k_folds, seed
+    folds, seed
         Folds over traces for the constant step, and their seed: it is chosen on the other folds, never on the
         trace itself.
     confidence
@@ -122,7 +122,7 @@ def localization(
     >>> credits = pl.DataFrame({"trace_id": "a", "method": "mine", "unit": "turn",
     ...     "unit_id": ["Planner/0", "Coder/1", "Critic/2"], "credit": [0.1, 0.7, 0.2]})
     >>> labels = pl.DataFrame({"trace_id": ["a"], "annotator": ["me"], "turn": [1], "agent": ["coder"]})
-    >>> table = ot.evaluation.localization(credits, labels)
+    >>> table = ot.evaluation.failure_attribution(credits, labels)
     >>> table.select("method", "agent_accuracy", "step_accuracy", "mrr").row(0)
     ('mine', 1.0, 1.0, 1.0)
     """
@@ -145,7 +145,7 @@ def localization(
         traces = own.select("trace_id").unique().sort("trace_id").with_row_index("t")
         truth = _Truth.of(own, traces)
         ours = truth.scores(_among(turns, traces), _among(agents, traces), within)
-        baselines = _baselines(_among(places, traces), truth, traces.height, k_folds, seed)
+        baselines = _baselines(_among(places, traces), truth, traces.height, folds, seed)
         theirs = truth.scores(baselines, _among(agents.clear(), traces), within)
         per_trace = {name: ours.get(name, truth.misses(len(metrics))) for name in methods}
         per_trace |= {name: theirs.get(name, truth.misses(len(metrics))) for name in BASELINES}
@@ -421,7 +421,7 @@ def _expected_reciprocal_ranks(ties: pl.DataFrame) -> "Floats":
     return np.array([distinct[row] for row in ties.iter_rows()], dtype=np.float64)
 
 
-def _baselines(places: pl.DataFrame, truth: _Truth, n_traces: int, k_folds: int, seed: int) -> pl.DataFrame:
+def _baselines(places: pl.DataFrame, truth: _Truth, n_traces: int, folds: int, seed: int) -> pl.DataFrame:
     """The baselines as if they were methods: each turn scored by its distance from the predicted one."""
     place, last = pl.col("place"), pl.col("place").max().over("t")
     speaker_turns = pl.len().over("t", "agent")
@@ -429,7 +429,7 @@ def _baselines(places: pl.DataFrame, truth: _Truth, n_traces: int, k_folds: int,
         most=pl.col("speaker_turns").max().over("t")
     )
     first_busy = pl.when(pl.col("speaker_turns") == pl.col("most")).then(place).min().over("t")
-    constant = places.join(_constant_steps(places, truth, n_traces, k_folds, seed), on="t", how="left")
+    constant = places.join(_constant_steps(places, truth, n_traces, folds, seed), on="t", how="left")
     off = (pl.col("number") - pl.col("constant")).abs().cast(pl.Float64)
     scored = [
         places.with_columns(score=pl.lit(0.0)),
@@ -446,7 +446,7 @@ def _baselines(places: pl.DataFrame, truth: _Truth, n_traces: int, k_folds: int,
 
 
 def _constant_steps(
-    places: pl.DataFrame, truth: _Truth, n_traces: int, k_folds: int, seed: int
+    places: pl.DataFrame, truth: _Truth, n_traces: int, folds: int, seed: int
 ) -> pl.DataFrame:
     """For every trace the step that is right most often on the other folds."""
     steps = truth.steps["step"].unique().sort().to_numpy()
@@ -459,7 +459,7 @@ def _constant_steps(
         hits[t] = np.isin(nearest, allowed[t])
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     folds = np.empty(n_traces, np.int64)
-    folds[rng.permutation(n_traces)] = np.arange(n_traces) % min(k_folds, max(n_traces, 1))
+    folds[rng.permutation(n_traces)] = np.arange(n_traces) % min(folds, max(n_traces, 1))
     chosen = np.zeros(n_traces, np.int64)
     for fold in np.unique(folds):
         others = hits[folds != fold].sum(axis=0)

@@ -22,10 +22,10 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import collected, tasks_of
 from ..corpus.parts import sizes_of
 from ..corpus.reward import check_channels, weights_of
-from ..credit.verb import credit, methods as registered
+from ..credit.verb import credit, list_methods as registered
 from ..statistics import rankings
 from ..statistics.influence import mean_interval
-from .attribution import Blame, localization
+from .attribution import Blame, failure_attribution
 
 Method = str | tuple[str, Mapping[str, Any]]
 
@@ -69,8 +69,8 @@ def compare(
         a column called like the unit (``agent``), or ``seq`` for units of one event (event, message, tool,
         token).
     labels
-        What one annotator blames, as in `evaluation.localization`. Whatever `unit` is, this also computes
-        credit of turns and agents, and compares it on labeled traces.
+        What one annotator blames, as in `evaluation.failure_attribution`. Whatever `unit` is, this also
+        computes credit of turns and agents, and compares it on labeled traces.
     blame
         Whether labels are compared with the ``"highest"`` or the ``"lowest"`` credit. A reward of 0 says
         nothing in most methods, so give failures a channel of their own (`Corpus.with_measures`).
@@ -377,7 +377,7 @@ def _located(
         )
         for unit in levels
     ]
-    table = localization(pl.concat(frames), labels, **judging)
+    table = failure_attribution(pl.concat(frames), labels, **judging)
     own = table.row(0, named=True)
     ends = {
         f"{metric}{end}": own[f"{metric}{end}"]

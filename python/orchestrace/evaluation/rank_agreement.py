@@ -32,7 +32,7 @@ def agreement(
     *,
     by: By = "trace",
     k: int | float = 5,
-    n_boot: Resamples = 1000,
+    n_boot: Resamples = 2000,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
 ) -> pl.DataFrame:

@@ -10,7 +10,7 @@ from ..base.errors import ParameterError
 from ..base.text import plain
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from ..schedules.scheduling import schedule
+from ..schedules.scheduling import simulate
 from .format import Request
 
 CREDIT = ("trace", "seq", "credit")
@@ -25,7 +25,7 @@ class Drawing:
     unit: str
     """``seconds`` or ``steps``."""
     events: list[dict[str, Any]]
-    """In order of `seq`: what `schedule` says, ``id type agent tool``, and ``credit effect lower upper tier``
+    """In order of `seq`: what `simulate` says, ``id type agent tool``, and ``credit effect lower upper tier``
     where they are known."""
     edges: list[tuple[int, int, str]]
     """Ends as places in `events`; of several between the same ends the first."""
@@ -54,7 +54,7 @@ def drawings(
     `expect` hears how many events and edges a drawing will have, before it is made.
     """
     notes = Annotations(request)
-    times = schedule(
+    times = simulate(
         corpus,
         durations=request.durations,
         program_order=request.program_order,

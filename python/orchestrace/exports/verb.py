@@ -77,10 +77,11 @@ def export(
     corpus
         The recordings.
     format
-        A name of `exports`. ``jsonl``: native traces. ``parquet``: all tables as a folder that `read_corpus`
-        opens. ``perfetto``: a timeline in the Trace Event Format, a process for each trace, a row for each
-        agent (several where its events overlap), arrows for edges, category ``critical`` on the critical
-        path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log. ``verl``,
+        A name of `list_exports`. ``jsonl``: native traces. ``parquet``: all tables as a folder that
+        `read_corpus` opens. ``perfetto``: a timeline in the Trace Event Format, a process for each trace, a
+        row for each agent (several where its events overlap), arrows for edges, category ``critical`` on the
+        critical path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log.
+        ``verl``,
         ``trl``: a Parquet file with the rows of `trainers.trainer_table`.
     path
         The file, which gets its name when it is complete. For ``parquet``, a folder that is absent or empty.
@@ -99,7 +100,7 @@ def export(
     returns, per
         As in `trainers.trainer_table`.
     durations, program_order
-        As in `schedule`, whose earliest times are drawn.
+        As in `simulate`, whose earliest times are drawn.
     memory
         ``parquet``: the budget that `read_corpus` gives its verbs.
     max_bytes
@@ -230,7 +231,7 @@ def export_size(
 
 
 @verb
-def exports() -> pl.DataFrame:
+def list_exports() -> pl.DataFrame:
     """All formats that `export` writes.
 
     Returns
@@ -242,7 +243,7 @@ def exports() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> {"jsonl", "perfetto", "ocel"} <= set(ot.exports()["name"])
+    >>> {"jsonl", "perfetto", "ocel"} <= set(ot.list_exports()["name"])
     True
     """
     columns = ("name", "summary", "scope", "opens", "suffix")

@@ -43,7 +43,7 @@ class Drop(Composable):
 
 @dataclass(frozen=True, repr=False)
 class SetValue(Composable):
-    """Events whose value is another; made by `interventions.set_value`."""
+    """Events whose value is another; made by `interventions.do`."""
 
     by: str
     value: str
@@ -53,7 +53,7 @@ class SetValue(Composable):
         return {"kind": "set_value", self.by: self.value, "to": self.to}
 
     def __repr__(self) -> str:
-        return f"set_value({self.by}={self.value!r}, to={self.to!r})"
+        return f"do({self.by}={self.value!r}, to={self.to!r})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -154,7 +154,7 @@ def drop(
 
 
 @verb
-def set_value(
+def do(
     *,
     to: Share,
     event: str | None = None,
@@ -187,8 +187,8 @@ def set_value(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.interventions.set_value(agent="critic", to=1)
-    set_value(agent='critic', to=1.0)
+    >>> ot.interventions.do(agent="critic", to=1)
+    do(agent='critic', to=1.0)
     """
     names = {
         "event": event,
@@ -199,7 +199,7 @@ def set_value(
         "type": type,
         "each": each,
     }
-    by, value = _selected("set_value", names)
+    by, value = _selected("do", names)
     if by == "each" and value in _BETWEEN:
         raise ParameterError(f"a value can be set for events, not for each {value}: drop them")
     assert isinstance(value, str)

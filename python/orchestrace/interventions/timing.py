@@ -94,7 +94,7 @@ class Remove(_Selecting):
         return {"kind": "remove", "cascade": "stay", **self._selected()}
 
     def __repr__(self) -> str:
-        return f"remove({self._said()})"
+        return f"skip({self._said()})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -132,7 +132,7 @@ class Serialize(Composable):
         return {"kind": "serialize"}
 
     def __repr__(self) -> str:
-        return "serialize()"
+        return "run_sequentially()"
 
 
 Pool = Literal["all", "agents", "tools"]
@@ -278,7 +278,7 @@ def cap_stragglers(
 
 
 @verb
-def remove(
+def skip(
     *,
     agent: str | None = None,
     event: str | None = None,
@@ -305,12 +305,12 @@ def remove(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.interventions.remove(agent="critic"))
-    remove(agent='critic')
+    >>> print(ot.interventions.skip(agent="critic"))
+    skip(agent='critic')
     """
     by, value = _selection(agent=agent, event=event, tool=tool, role=role, type=type)
     if by is None:
-        raise ParameterError("remove what? Name one of agent=, event=, tool=, role=, type=")
+        raise ParameterError("skip what? Name one of agent=, event=, tool=, role=, type=")
     return Remove(by, value)
 
 
@@ -373,14 +373,14 @@ def split(agent: str, parts: Annotated[int, Whole(1, 64)] = 2) -> Split:
 
 
 @verb
-def serialize() -> Serialize:
+def run_sequentially() -> Serialize:
     """Run one event at a time, whatever the slots: the makespan is the work.
 
     Examples
     --------
     >>> import orchestrace as ot
-    >>> print(ot.interventions.serialize())
-    serialize()
+    >>> print(ot.interventions.run_sequentially())
+    run_sequentially()
     """
     return Serialize()
 

@@ -36,7 +36,7 @@ FAMILIES: Final = {
 
 
 @verb
-def metric_definitions() -> pl.DataFrame:
+def list_metrics() -> pl.DataFrame:
     """List the metrics that `metrics` computes.
 
     Returns
@@ -51,7 +51,7 @@ def metric_definitions() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.metric_definitions().filter(metric="parallelism")["summary"].item()
+    >>> ot.list_metrics().filter(metric="parallelism")["summary"].item()
     'work / span'
     """
     return pl.DataFrame(_core.metric_definitions())
@@ -109,10 +109,10 @@ def metrics(
         those of the trace. ``"task"``, ``"topology"``, ``"system"`` and ``"importer"`` give means over
         traces.
     groups
-        Names of groups that `metric_definitions` lists. None computes all groups of linear cost. Agents and
+        Names of groups that `list_metrics` lists. None computes all groups of linear cost. Agents and
         roles have no groups.
     durations, max_gap, program_order
-        As in `schedule`.
+        As in `simulate`.
     subtasks
         For each ``task_id``, the parts (``subtask_id``) into which the task should be split.
         ``split_coverage``, ``split_precision`` and ``split_f1`` compare with it.
@@ -166,7 +166,7 @@ def metrics(
 
     O(events + edges) for the default groups. Sources: arXiv 2605.02801, Table 13 (E1 to E4); Brent 1974,
     Graham 1969 (work and span); arXiv 2512.08296 (message density); each metric's own in
-    `metric_definitions`; intervals, Bell & McCaffrey 2002, Wilson 1927.
+    `list_metrics`; intervals, Bell & McCaffrey 2002, Wilson 1927.
 
     Examples
     --------
@@ -259,7 +259,7 @@ def numeric(table: pl.DataFrame) -> list[str]:
 def unit_columns() -> dict[str, str]:
     """Of each metric that is a time, the column that names its unit."""
     columns = {"time": "time_unit", "clock": "clock_unit"}
-    rows = metric_definitions().filter(pl.col("counts").is_in(list(columns)), pl.col("group") != "members")
+    rows = list_metrics().filter(pl.col("counts").is_in(list(columns)), pl.col("group") != "members")
     return {name: columns[counts] for name, counts in rows.select("metric", "counts").iter_rows()}
 
 

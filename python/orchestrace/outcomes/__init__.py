@@ -6,7 +6,7 @@ from ..base.namespaces import load_when_asked
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from .fitting import FittedOutcome as FittedOutcome, fit as fit
-    from .model_sensitivity import models as models, sensitivity as sensitivity
+    from .model_sensitivity import list_models as list_models, sensitivity as sensitivity
 
 
 load_when_asked(__name__)

@@ -50,7 +50,7 @@ _SMALL: Final = 1e-9  # of the largest value of the trace: what rounding leaves
 
 
 @verb
-def models() -> pl.DataFrame:
+def list_models() -> pl.DataFrame:
     """The outcome models, and what each assumes.
 
     Returns
@@ -67,7 +67,7 @@ def models() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.outcomes.models().filter("fitted")["model"].to_list()
+    >>> ot.outcomes.list_models().filter("fitted")["model"].to_list()
     ['noisy_or', 'noisy_and', 'linear']
     """
     return MODELS
@@ -98,7 +98,7 @@ def sensitivity(
         As in `credit`; the method must have the parameter ``outcome``. With interventions there is no
         method, and ``threads``, ``progress`` and ``params`` are those of `replay`.
     outcomes
-        Two or more models: names of `outcomes.models`, or results of `outcomes.fit`, which bring their
+        Two or more models: names of `outcomes.list_models`, or results of `outcomes.fit`, which bring their
         weights. The column ``model`` names them: ``noisy_or``, or ``noisy_or fitted``.
 
     Returns

@@ -10,7 +10,7 @@ from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from ..scaling.published_sizes import envelopes as published
+from ..scaling.published_sizes import list_envelopes as published
 from .canvas import PLAINLY, Canvas, extent, log_ticks, number, shortened, shown_names, text_width
 from .palette import BLUE, GREEN, GREY, VERMILION, Theme
 
@@ -33,8 +33,8 @@ def envelopes(
     Parameters
     ----------
     table
-        Systems in columns of `scaling.envelopes`: ``system kind agents_max steps_max`` and, if there,
-        ``scope``, of which only ``trace`` is drawn. None takes those of `scaling.envelopes`.
+        Systems in columns of `scaling.list_envelopes`: ``system kind agents_max steps_max`` and, if there,
+        ``scope``, of which only ``trace`` is drawn. None takes those of `scaling.list_envelopes`.
     corpora
         Recordings by name: a diamond at the median run, bars from 5 % to 95 % of runs.
     theme

@@ -51,7 +51,7 @@ def timeline(
     credit
         What `credit` returns at ``unit="event"``: it gives events their color, in place of their kind.
     max_gap
-        As in `schedule`: longer gaps are idle, no work.
+        As in `simulate`: longer gaps are idle, no work.
     theme
         ``"auto"``: a transparent page and greys that are legible on light and dark; ``"light"``; ``"dark"``.
 

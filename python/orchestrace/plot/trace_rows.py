@@ -9,7 +9,7 @@ from ..base.arguments import TraceName
 from ..corpus.corpus import Corpus
 from ..corpus.frames import one_trace
 from ..corpus.owners import owners
-from ..schedules.scheduling import MaxGap, schedule
+from ..schedules.scheduling import MaxGap, simulate
 from .canvas import duration, shown_names, time_scale
 from .palette import KINDS
 
@@ -68,10 +68,10 @@ def trace_rows(corpus: Corpus, trace: TraceName, max_gap: MaxGap = "auto") -> Tr
     texts = pl.col("type", "agent", "tool").cast(pl.String)
     events = part.events.select("trace", "seq", "id", "t", "t_end", "duration_s", "tokens", texts).collect()
     key = ["trace", "seq"]
-    times = schedule(part, release="recorded", max_gap=max_gap).select(
+    times = simulate(part, release="recorded", max_gap=max_gap).select(
         *key, "start", "finish", "unit", "reason"
     )
-    path = schedule(part, max_gap=max_gap).select(*key, "critical")
+    path = simulate(part, max_gap=max_gap).select(*key, "critical")
     events = events.join(times, on=key, how="left", maintain_order="left")
     events = events.join(path, on=key, how="left", maintain_order="left")
     owned = owners(part).select(*key, pl.col("owner").cast(pl.String))

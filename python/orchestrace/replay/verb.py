@@ -137,7 +137,7 @@ def replay(
     corpus
         The recordings, in memory or on disk.
     interventions
-        One scenario each, made by `ot.interventions`: `drop`, `set_value`, `truncate`, `aggregate_by`,
+        One scenario each, made by `ot.interventions`: `drop`, `do`, `truncate`, `aggregate_by`,
         or several of them composed with ``&``. Scenarios with a schedule intervention (`concurrency`,
         `speed_up`, ...) say when a run would end, not how.
     outcome
@@ -162,7 +162,7 @@ def replay(
     program_order
         Join consecutive events of one owner by temporal edges.
     durations, max_gap
-        How long an event took, as in `schedule`; for schedule scenarios.
+        How long an event took, as in `simulate`; for schedule scenarios.
     engine
         Who computes a corpus on disk, as in `credit`.
     threads, progress

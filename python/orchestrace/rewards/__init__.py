@@ -7,10 +7,10 @@ from ..base.namespaces import load_when_asked
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from .gaming.balance import balance as balance
     from .gaming.failure_modes import failure_modes as failure_modes
-    from .gaming.hazards import hazards as hazards
+    from .gaming.hazards import detect_hacking as detect_hacking
     from .gaming.health import verifier_health as verifier_health
-    from .mixing import mix as mix
-    from .verb import attach as attach, compute as compute, explain as explain, rules as rules
+    from .mixing import combine as combine
+    from .verb import attach as attach, compute as compute, explain as explain, list_rules as list_rules
 
 
 load_when_asked(__name__)

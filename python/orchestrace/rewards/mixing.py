@@ -23,7 +23,7 @@ _NEEDED: Final = (*_KEYS, "reward", "unit", "value", "reason", "params")
 
 
 @verb
-def mix(
+def combine(
     rewards: pl.DataFrame | pl.LazyFrame,
     weights: Mapping[str, float],
     *,
@@ -36,7 +36,7 @@ def mix(
     Parameters
     ----------
     rewards
-        Rows of `compute`, or of other calls of `mix`.
+        Rows of `compute`, or of other calls of `combine`.
     weights
         Of each reward that takes part, its weight λ.
     clip
@@ -70,7 +70,7 @@ def mix(
     --------
     >>> import orchestrace as ot
     >>> paid = ot.rewards.compute(ot.generate(traces=4, seed=0), ["outcome", "tokens"])
-    >>> mixed = ot.rewards.mix(paid, {"outcome": 1.0, "tokens": 1e-6}, clip={"tokens": (-1e6, 0.0)})
+    >>> mixed = ot.rewards.combine(paid, {"outcome": 1.0, "tokens": 1e-6}, clip={"tokens": (-1e6, 0.0)})
     >>> mixed["family"].unique().to_list(), mixed.height
     (['R8'], 4)
     """

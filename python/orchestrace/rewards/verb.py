@@ -44,7 +44,7 @@ REWARDS: Final = pl.Schema(
 
 
 @verb
-def rules() -> pl.DataFrame:
+def list_rules() -> pl.DataFrame:
     """List the rules that `compute` knows.
 
     Returns
@@ -64,7 +64,7 @@ def rules() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.rewards.rules().filter(reward="speedup")["summary"].item()
+    >>> ot.rewards.list_rules().filter(reward="speedup")["summary"].item()
     '1 - critical_steps / total_steps'
     """
     text = ("name", "default", "doc")
@@ -295,7 +295,7 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     corpus
         The recordings that the rewards were computed from.
     rewards
-        Rows of `compute` or `mix` whose unit is ``team``. A null value gives nothing.
+        Rows of `compute` or `combine` whose unit is ``team``. A null value gives nothing.
 
     Raises
     ------
@@ -343,7 +343,7 @@ def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str
             raise ParameterError(f"reward '{twice[0]}' is requested twice")
         named = {name: {} for name in listed}
     if not named:
-        raise ParameterError("rewards names no rule: ot.rewards.rules() lists them")
+        raise ParameterError("rewards names no rule: ot.rewards.list_rules() lists them")
     known = {row["reward"]: row for row in _core.reward_rules()}
     for name in named:
         if name not in known:

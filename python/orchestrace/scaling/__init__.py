@@ -13,7 +13,10 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     )
     from .laws import fit_law as fit_law, predict_law as predict_law
     from .paper_pool import survey as survey
-    from .published_sizes import envelopes as envelopes, gap as gap
+    from .published_sizes import (
+        distance_to_published as distance_to_published,
+        list_envelopes as list_envelopes,
+    )
 
 
 load_when_asked(__name__)

@@ -16,7 +16,7 @@ class Axis:
     """One axis of scale.
 
     `columns` are the names under which a frame may have it, the first one found counts; `envelope` is the
-    column of `envelopes` with published values; `offset` is added before the logarithm.
+    column of `list_envelopes` with published values; `offset` is added before the logarithm.
     """
 
     name: str

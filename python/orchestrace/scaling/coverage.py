@@ -8,9 +8,9 @@ import polars as pl
 from ..base.taxonomy import CREDIT_UNITS, REWARD_FAMILIES, SUB_DECISIONS, SubDecision, verbs_for
 from ..corpus.corpus import Corpus
 from ..corpus.units import TraceEvents, TracesByNumber
-from ..credit.verb import methods
+from ..credit.verb import list_methods
 from ..effects import observed, spawning  # noqa: F401  # which declare what they serve
-from ..rewards import rules
+from ..rewards import list_rules
 from ..stopping import answer_evaluation, answer_rules  # noqa: F401  # the same
 
 STATUS: Final = pl.Enum(["computed", "channel", "not_yet"])
@@ -44,8 +44,8 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
     Returns
     -------
     dict of DataFrame
-        ``reward_families``: family, name, papers (UInt32), rules (names of those of `ot.rewards.rules` that
-        pay such a reward), status. ``credit_units``: unit, papers, shares, advantages (UInt32: how many
+        ``reward_families``: family, name, papers (UInt32), rules (names of those of `ot.rewards.list_rules`
+        that pay such a reward), status. ``credit_units``: unit, papers, shares, advantages (UInt32: how many
         methods report there, by what they give), methods (their names). ``sub_decisions``: decision, name,
         event_types, verbs (those that estimate its effect). ``cells``: one row per family, unit and decision,
         in that order: family, unit, decision, papers, methods (how many), verbs, in_unit, status, missing.
@@ -77,8 +77,8 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
         (family_of.get(reward), unit if unit in CREDIT_UNITS else None)
         for reward, unit in papers.select("reward_type", "credit_granularity").iter_rows()
     ]
-    known = methods()
-    families = _families(Counter(family for family, _ in tagged), rules())
+    known = list_methods()
+    families = _families(Counter(family for family, _ in tagged), list_rules())
     cells = _cells(Counter(tagged), known, families)
     return {
         "reward_families": families,

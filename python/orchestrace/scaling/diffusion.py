@@ -171,7 +171,7 @@ def diffusion_law(
     rollouts: Annotated[int, Whole(2)] = 400,
     replicates: Size = 10,
     group_size: Size = 1,
-    n_boot: Resamples = 1000,
+    n_boot: Resamples = 2000,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
     threads: Threads = None,

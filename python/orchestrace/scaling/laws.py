@@ -76,7 +76,7 @@ def fit_law(
     cluster: ColumnName | None = "trace_id",
     by: str | Sequence[str] | None = None,
     folds: Folds = 5,
-    n_boot: Resamples = 1000,
+    n_boot: Resamples = 2000,
     confidence: Confidence = 0.95,
     seed: Seed = 0,
 ) -> pl.DataFrame:

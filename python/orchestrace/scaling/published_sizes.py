@@ -38,7 +38,7 @@ _KEYS: Final = ("trace", "trace_id")
 
 
 @verb
-def envelopes() -> pl.DataFrame:
+def list_envelopes() -> pl.DataFrame:
     """List the sizes of published systems, with sources; a blank value was not found.
 
     Returns
@@ -54,7 +54,7 @@ def envelopes() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> swarm = ot.scaling.envelopes().filter(system="Kimi K2.6 Agent Swarm (reported envelope)")
+    >>> swarm = ot.scaling.list_envelopes().filter(system="Kimi K2.6 Agent Swarm (reported envelope)")
     >>> swarm.select("agents_max", "steps_max", "tokens_max").row(0)
     (300, 4000.0, None)
     """
@@ -92,7 +92,7 @@ def duration_seconds(written: str) -> float | None:
 
 
 @verb
-def gap(
+def distance_to_published(
     data: Corpus | pl.DataFrame | pl.LazyFrame,
     *,
     by: Literal["trace", "axis"] = "trace",
@@ -117,9 +117,9 @@ def gap(
     against
         An envelope to compare with: its `system`, or a part of the name that only it has.
     published
-        The envelopes to compare with, in columns of `envelopes`: ``system`` and any of the others. None takes
-        those of `envelopes`. Where there is a column ``scope`` only rows of scope ``trace`` are looked at for
-        the nearest and the largest one; `against` may name any.
+        The envelopes to compare with, in columns of `list_envelopes`: ``system`` and any of the others. None
+        takes those of `list_envelopes`. Where there is a column ``scope`` only rows of scope ``trace`` are
+        looked at for the nearest and the largest one; `against` may name any.
     axes
         Names of the axes that the distance goes over; None takes all.
     min_axes
@@ -161,7 +161,7 @@ def gap(
     >>> import polars as pl
     >>> import orchestrace as ot
     >>> runs = pl.DataFrame({"trace": [0, 1], "n_agents": [3, 30], "n_steps": [40, 400]})
-    >>> near = ot.scaling.gap(runs, against="K2.6 Agent Swarm")
+    >>> near = ot.scaling.distance_to_published(runs, against="K2.6 Agent Swarm")
     >>> near.select("nearest_kind", "axes_used", "log10_ratio_n_agents", "log10_ratio_n_steps").rows()
     [('academic', 2, -2.0, -2.0), ('industrial', 2, -1.0, -1.0)]
     """
@@ -169,7 +169,7 @@ def gap(
     min_axes = min(2, len(over)) if min_axes is None else min_axes
     if not 1 <= min_axes <= len(over):
         raise ParameterError(f"min_axes is {min_axes}, expected 1 to {len(over)}")
-    table = _published(envelopes() if published is None else published)
+    table = _published(list_envelopes() if published is None else published)
     other = None if against is None else _named(table, against)
     runs, taken = _scales(data)
     values = runs.select(axis.name for axis in AXES)

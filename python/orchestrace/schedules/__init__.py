@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
         dominators as dominators,
         drag as drag,
     )
-    from .scheduling import scaling_curve as scaling_curve, schedule as schedule
+    from .scheduling import scaling_curve as scaling_curve, simulate as simulate
     from .speedup_fits import fit_scaling as fit_scaling
 
 

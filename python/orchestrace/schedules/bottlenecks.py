@@ -12,7 +12,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.owners import owners
 from ..corpus.pieces import core_frames
-from .scheduling import Durations, MaxGap, schedule, timing_options
+from .scheduling import Durations, MaxGap, simulate, timing_options
 
 Key = Literal["agent", "type", "tool"]
 _KEYS: Final = ("agent", "type", "tool")
@@ -53,7 +53,7 @@ def critical_path(
     by
         Owner, type or tool of the events.
     durations, max_gap, program_order, threads, progress
-        As in `schedule`.
+        As in `simulate`.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def critical_path(
 
 
 def _of_piece(corpus: Corpus, by: Key, options: dict[str, Any]) -> pl.DataFrame:
-    times = schedule(corpus, **options)
+    times = simulate(corpus, **options)
     if by == "agent":
         keys = owners(corpus).select("trace", "seq", pl.col("owner").cast(pl.String).alias(by))
     else:
@@ -148,7 +148,7 @@ def drag(
     corpus
         The recordings.
     durations, max_gap, program_order, threads, progress
-        As in `schedule`.
+        As in `simulate`.
 
     Returns
     -------

@@ -67,7 +67,7 @@ _CURVE = {
 
 
 @verb(rows="an event", division=Division())
-def schedule(
+def simulate(
     corpus: Corpus,
     *,
     slots: int | None = None,
@@ -133,7 +133,7 @@ def schedule(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=2, seed=0)
-    >>> table = ot.schedules.schedule(corpus)
+    >>> table = ot.schedules.simulate(corpus)
     >>> table.filter("critical")["slack"].sum()
     0.0
     """
@@ -169,11 +169,11 @@ def replay_schedule(
     corpus
         The recordings.
     interventions
-        One scenario each, made by `ot.interventions`: `concurrency`, `speed_up`, `cap_stragglers`, `remove`,
-        `merge`, `split`, `serialize`, `drop`, or several of them joined by ``&``. `concurrency` of several k
-        is a scenario for each.
+        One scenario each, made by `ot.interventions`: `concurrency`, `speed_up`, `cap_stragglers`, `skip`,
+        `merge`, `split`, `run_sequentially`, `drop`, or several of them joined by ``&``. `concurrency` of
+        several k is a scenario for each.
     durations, max_gap, program_order, threads, progress
-        As in `schedule`.
+        As in `simulate`.
 
     Returns
     -------
@@ -200,7 +200,8 @@ def replay_schedule(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
     >>> from orchestrace.schedules.scheduling import replay_schedule
-    >>> table = replay_schedule(corpus, [ot.interventions.serialize(), ot.interventions.concurrency(1)])
+    >>> from orchestrace.interventions import concurrency, run_sequentially
+    >>> table = replay_schedule(corpus, [run_sequentially(), concurrency(1)])
     >>> table.height, table["makespan_cf"][:3].equals(table["makespan_cf"][3:])
     (6, True)
     """
@@ -238,7 +239,7 @@ def scaling_curve(
     pool, queue
         As in `concurrency`.
     durations, max_gap, program_order, engine, threads, progress
-        As in `schedule`.
+        As in `simulate`.
 
     Returns
     -------

@@ -6,18 +6,18 @@ from ..base.namespaces import load_when_asked
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from .abort import fit_abort as fit_abort
-    from .abort_evaluation import abort_looks as abort_looks, evaluate_abort as evaluate_abort
+    from .abort_evaluation import evaluate_abort as evaluate_abort, power_by_epoch as power_by_epoch
     from .abort_rule import AbortRule as AbortRule
     from .answer_evaluation import evaluate as evaluate
     from .answer_rules import (
         StoppingRule as StoppingRule,
         export as export,
         fit as fit,
+        list_rules as list_rules,
         regret as regret,
-        rules as rules,
     )
-    from .censoring import overlap as overlap
-    from .epochs import from_frame as from_frame, quarantined as quarantined
+    from .censoring import support as support
+    from .epochs import epochs_from_frame as epochs_from_frame, unused_runs as unused_runs
     from .features import features as features
     from .frontiers import frontier as frontier, frontier_area as frontier_area
     from .recorded import epochs as epochs

@@ -52,7 +52,7 @@ def fit_abort(
     Parameters
     ----------
     epochs
-        Epochs of finished runs, as `from_frame` makes them. Runs without an outcome are left out.
+        Epochs of finished runs, as `epochs_from_frame` makes them. Runs without an outcome are left out.
     method
         How the threshold is set. ``conformal``: an order statistic of the largest evidence of successful
         calibration runs. ``pac``: a higher one, which holds for nearly every calibration, not on average
@@ -137,7 +137,7 @@ def fit_abort(
     >>> steps = pl.DataFrame([
     ...     {"run": f"r{i:03}", "step": k, "score": 0.9 - 0.2 * (i % 3 == 0) * k + i % 5 / 10,
     ...      "success": i % 3 != 0} for i in range(120) for k in (1, 2, 3)])
-    >>> rule = ot.stopping.fit_abort(ot.stopping.from_frame(steps), alpha=0.1)
+    >>> rule = ot.stopping.fit_abort(ot.stopping.epochs_from_frame(steps), alpha=0.1)
     >>> rule.guarantee
     'P(alarm at any epoch | success) <= 0.1, over calibration and a new run from the same source'
     """

@@ -47,7 +47,7 @@ LOOKS: Final = pl.Schema(
         "params": pl.String(),
     }
 )
-"""Columns of what `abort_looks` returns."""
+"""Columns of what `power_by_epoch` returns."""
 
 
 @verb
@@ -120,7 +120,7 @@ def evaluate_abort(
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame([{"run": f"r{i}", "step": k, "score": 0.5, "success": i > 1}
     ...                       for i in range(4) for k in (1, 2)])
-    >>> epochs = ot.stopping.from_frame(steps)
+    >>> epochs = ot.stopping.epochs_from_frame(steps)
     >>> alarms = pl.DataFrame({"trace": [0, 2], "k": [1, 2], "alarm": True})
     >>> found = ot.stopping.evaluate_abort(epochs, {"mine": alarms}, n_boot=100)
     >>> found.select("far", "power", "early", "saved_failed", "lost").row(0)
@@ -244,7 +244,7 @@ def _costs(
 
 
 @verb
-def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: Success = 1.0) -> pl.DataFrame:
+def power_by_epoch(epochs: pl.DataFrame, rule: AbortRule, *, success: Success = 1.0) -> pl.DataFrame:
     """Report for every epoch k what a single look there would be worth.
 
     Parameters
@@ -285,9 +285,9 @@ def abort_looks(epochs: pl.DataFrame, rule: AbortRule, *, success: Success = 1.0
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame([{"run": f"r{i}", "step": k, "score": (i + k) / 12, "success": i > 4}
     ...                       for i in range(10) for k in (1, 2)])
-    >>> epochs = ot.stopping.from_frame(steps)
+    >>> epochs = ot.stopping.epochs_from_frame(steps)
     >>> rule = ot.stopping.fit_abort(epochs, evidence=-pl.col("s"), alpha=0.5)
-    >>> ot.stopping.abort_looks(epochs, rule).select("k", "far_look", "auc").rows()
+    >>> ot.stopping.power_by_epoch(epochs, rule).select("k", "far_look", "auc").rows()
     [(1, 0.4, 1.0), (2, 0.2, 1.0)]
     """
     runs = Runs.of(epochs, "epochs", float(success))

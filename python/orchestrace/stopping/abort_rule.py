@@ -99,7 +99,7 @@ class AbortRule:
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame({"run": [f"r{i // 2}" for i in range(40)], "step": [1, 2] * 20,
     ...                       "score": [i % 7 / 7 for i in range(40)], "success": [True] * 40})
-    >>> epochs = ot.stopping.from_frame(steps)
+    >>> epochs = ot.stopping.epochs_from_frame(steps)
     >>> rule = ot.stopping.fit_abort(epochs, evidence=-pl.col("s"), alpha=0.2)
     >>> rule.method, rule.n_calibration, rule.rank, rule.validity
     ('conformal', 20, 17, 'marginal')
@@ -182,7 +182,8 @@ class AbortRule:
         >>> import orchestrace as ot
         >>> steps = pl.DataFrame({"run": [f"r{i}" for i in range(9)], "step": 1, "score": 0.5,
         ...                       "success": True})
-        >>> rule = ot.stopping.fit_abort(ot.stopping.from_frame(steps), evidence=-pl.col("s"), alpha=0.5)
+        >>> epochs = ot.stopping.epochs_from_frame(steps)
+        >>> rule = ot.stopping.fit_abort(epochs, evidence=-pl.col("s"), alpha=0.5)
         >>> rule.at(0.05).reason
         'calibration.small'
         """
@@ -247,9 +248,10 @@ class AbortRule:
         >>> import orchestrace as ot
         >>> steps = pl.DataFrame({"run": [f"r{i}" for i in range(9)], "step": 1, "score": 0.5,
         ...                       "success": True})
-        >>> rule = ot.stopping.fit_abort(ot.stopping.from_frame(steps), evidence=-pl.col("s"), alpha=0.5)
+        >>> epochs = ot.stopping.epochs_from_frame(steps)
+        >>> rule = ot.stopping.fit_abort(epochs, evidence=-pl.col("s"), alpha=0.5)
         >>> new = pl.DataFrame({"run": "n", "step": [1, 2, 3], "score": [0.9, 0.1, 0.2], "success": False})
-        >>> rule.apply(ot.stopping.from_frame(new)).select("k", "over", "alarm", "e_value").rows()
+        >>> rule.apply(ot.stopping.epochs_from_frame(new)).select("k", "over", "alarm", "e_value").rows()
         [(1, False, False, 0.0), (2, True, True, 2.0), (3, True, False, 2.0)]
         """
         return self._applied(Runs.laid_out(check_epochs(epochs), "epochs", 1.0))

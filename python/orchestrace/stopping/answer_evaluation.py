@@ -21,7 +21,7 @@ from ..statistics.influence import mean_interval
 from ..statistics.learners import in_one_order
 from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
 from .answers import Answers, Price, Problem, answers
-from .censoring import FOLDS, Estimand, claimed, seen
+from .censoring import Estimand, claimed, seen
 from .continuation import Regress, regressed_by
 from .epochs import REASON
 from .stopping_rules import METHODS
@@ -85,7 +85,7 @@ def evaluate(
     cost: str = "epochs",
     features: Sequence[str] | None = None,
     trees: bool = False,
-    folds: Folds = FOLDS,
+    folds: Folds = 5,
     confidence: Confidence = 0.95,
     n_boot: Resamples = 2000,
     seed: Seed = 0,
@@ -95,7 +95,7 @@ def evaluate(
     Parameters
     ----------
     epochs
-        Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
+        Epochs, as `epochs` or `epochs_from_frame` makes them, with features in columns ``x_...``.
     methods
         Names of `rules`; None is all of them.
     problem
@@ -129,7 +129,7 @@ def evaluate(
         Bonferroni over epochs). ``mean_k quality cost`` at the stop, ``early`` the share of runs cut before
         their end. ``ess``: effective runs behind the value, all of them if capped. ``horizon``: the last
         epoch that the claim goes to, at which every rule stops; if that is not the last one recorded,
-        ``reason`` is ``overlap.absent`` and `overlap` says why. ``tier`` is ``observed`` if capped: earlier
+        ``reason`` is ``overlap.absent`` and `support` says why. ``tier`` is ``observed`` if capped: earlier
         stops are in the recording; else ``surrogate``. ``recorded`` is what was done, with either estimand;
         ``oracle`` looks into the future, so nobody can follow it.
 

@@ -40,7 +40,7 @@ REGRETS: Final = pl.Schema(
 
 
 @verb
-def rules() -> pl.DataFrame:
+def list_rules() -> pl.DataFrame:
     """List the rules that `evaluate` compares.
 
     Returns
@@ -53,7 +53,7 @@ def rules() -> pl.DataFrame:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> ot.stopping.rules().filter("learned")["method"].to_list()
+    >>> ot.stopping.list_rules().filter("learned")["method"].to_list()
     ['tabular', 'lsm', 'tvr', 'fqi']
     """
     rows = [
@@ -130,7 +130,7 @@ def fit(
     Parameters
     ----------
     epochs
-        Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
+        Epochs, as `epochs` or `epochs_from_frame` makes them, with features in columns ``x_...``.
     method
         A name of `rules`, ``oracle`` left out.
     problem, estimand, price, cost, features, trees
@@ -195,7 +195,7 @@ def regret(
     Parameters
     ----------
     epochs
-        Epochs, as `epochs` or `from_frame` makes them.
+        Epochs, as `epochs` or `epochs_from_frame` makes them.
     problem, price, cost
         As in `evaluate`.
 
@@ -278,7 +278,7 @@ def export(
     cost: str = "epochs",
     features: Sequence[str] | None = None,
     trees: bool = False,
-    folds: Folds = FOLDS,
+    folds: Folds = 5,
     seed: Seed = 0,
 ) -> pl.DataFrame:
     """Make training rows for a stopping head, each valued by a fit that leaves its task out.

@@ -20,7 +20,7 @@ Problem = Literal["answer", "abort"]
 Price = float | Mapping[str, float]
 
 COSTS: Final = ("epochs", "tokens", "seconds", "usd")
-_EPOCH: Final = "ot.stopping.epochs and ot.stopping.from_frame make such frames"
+_EPOCH: Final = "ot.stopping.epochs and ot.stopping.epochs_from_frame make such frames"
 
 
 @dataclass(frozen=True, eq=False)

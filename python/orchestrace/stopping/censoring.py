@@ -50,7 +50,7 @@ OVERLAP: Final = pl.Schema(
         "reason": REASON,
     }
 )
-"""Columns and types of what `overlap` returns."""
+"""Columns and types of what `support` returns."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +64,15 @@ class Claim:
 
 @verb
 @in_one_order
-def overlap(
-    epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: Folds = FOLDS, seed: Seed = 0
+def support(
+    epochs: pl.DataFrame, *, features: Sequence[str] | None = None, folds: Folds = 5, seed: Seed = 0
 ) -> pl.DataFrame:
     """Report up to which epoch recordings support claims about runs that go on past their recorded stop.
 
     Parameters
     ----------
     epochs
-        Epochs, as `epochs` or `from_frame` makes them, with features in columns ``x_...``.
+        Epochs, as `epochs` or `epochs_from_frame` makes them, with features in columns ``x_...``.
     features
         Columns that the recorded stop may depend on; None is every ``x_...``.
     folds, seed
@@ -104,7 +104,7 @@ def overlap(
     --------
     >>> import orchestrace as ot
     >>> epochs, _ = ot.synthetic.stops(runs=400, seed=0)
-    >>> ot.stopping.overlap(epochs).filter("claimed")["k"].to_list()
+    >>> ot.stopping.support(epochs).filter("claimed")["k"].to_list()
     [1, 2, 3, 4, 5, 6, 7, 8]
     """
     chosen = None if features is None else tuple(features)
@@ -183,7 +183,7 @@ def _weighted(runs: Answers) -> tuple[Answers, pl.DataFrame]:
 
 
 def weighted(runs: Answers, censored: Bools, hazard: Floats) -> tuple[Answers, pl.DataFrame]:
-    """Runs up to the last epoch that a claim may go to, with their weights; and the table of `overlap`.
+    """Runs up to the last epoch that a claim may go to, with their weights; and the table of `support`.
 
     A claim ends before the first epoch with fewer than `FEWEST_RUNS` effective runs, where some run was
     stopped before, and at the first one with a row whose stop was all but certain.

@@ -43,7 +43,7 @@ REJECTED: Final = pl.Schema(
         "n_steps": pl.UInt32(),
     }
 )
-"""Columns of what `quarantined` returns."""
+"""Columns of what `unused_runs` returns."""
 
 REASON: Final = pl.Enum([*KNOWN_REASONS.categories, "calibration.small", "class.single"])
 """Why a number of this room is null."""
@@ -78,7 +78,7 @@ _JUDGMENTS: Final[tuple[tuple[str, pl.Expr, str], ...]] = (
 
 
 @verb
-def from_frame(
+def epochs_from_frame(
     frame: pl.DataFrame,
     *,
     run: ColumnName = "run",
@@ -109,7 +109,7 @@ def from_frame(
         Epochs, ordered by run (in order of appearance) and step: ``trace`` (UInt32, the number of the run)
         ``trace_id task_id`` (String) ``k`` (UInt32) ``source`` = score, ``s`` (Float64) ``tokens`` (Float64,
         cumulative) ``last`` (Boolean) ``y`` (Float64, the outcome); ``group_id seq q seconds usd`` are null,
-        ``end`` is unknown. Runs that `quarantined` lists are left out.
+        ``end`` is unknown. Runs that `unused_runs` lists are left out.
 
     Warns
     -----
@@ -133,7 +133,7 @@ def from_frame(
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame({"run": ["a", "a", "b"], "step": [1, 2, 1], "score": [0.4, 0.2, 0.9],
     ...                       "success": [False, False, True]})
-    >>> ot.stopping.from_frame(steps).select("trace_id", "k", "s", "last", "y").rows()
+    >>> ot.stopping.epochs_from_frame(steps).select("trace_id", "k", "s", "last", "y").rows()
     [('a', 1, 0.4, False, 0.0), ('a', 2, 0.2, True, 0.0), ('b', 1, 0.9, True, 1.0)]
     """
     rows, rejects = _judged(frame, run, step, score, success, tokens, task)
@@ -141,7 +141,7 @@ def from_frame(
         first = rejects.row(0, named=True)
         warnings.warn(
             f"{rejects.height} of {rows['run'].n_unique()} runs are left out, the first because"
-            f" {first['message']} ({first['code']}): see ot.stopping.quarantined",
+            f" {first['message']} ({first['code']}): see ot.stopping.unused_runs",
             UserWarning,
             stacklevel=3,
         )
@@ -168,7 +168,7 @@ def from_frame(
 
 
 @verb
-def quarantined(
+def unused_runs(
     frame: pl.DataFrame,
     *,
     run: ColumnName = "run",
@@ -178,12 +178,12 @@ def quarantined(
     tokens: ColumnName | None = None,
     task: ColumnName | None = None,
 ) -> pl.DataFrame:
-    """List the runs that `from_frame` leaves out, and why.
+    """List the runs that `epochs_from_frame` leaves out, and why.
 
     Parameters
     ----------
     frame, run, step, score, success, tokens, task
-        As of `from_frame`.
+        As of `epochs_from_frame`.
 
     Returns
     -------
@@ -194,11 +194,11 @@ def quarantined(
     Raises
     ------
     ParameterError
-        As of `from_frame`.
+        As of `epochs_from_frame`.
 
     Notes
     -----
-    O(rows log rows). Source: the checks of `from_frame`.
+    O(rows log rows). Source: the checks of `epochs_from_frame`.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def quarantined(
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame({"run": ["a", "a", "b"], "step": [1, 3, 1], "score": [0.4, 0.2, 0.9],
     ...                       "success": [False, False, True]})
-    >>> ot.stopping.quarantined(steps).rows()
+    >>> ot.stopping.unused_runs(steps).rows()
     [('a', 'field.missing', 'steps are not 1, 2, ... without a gap', 2)]
     """
     return _judged(frame, run, step, score, success, tokens, task)[1]

@@ -21,7 +21,7 @@ def features(epochs: pl.DataFrame, *, k_max: Size | None = None, cost: Cost = "a
     Parameters
     ----------
     epochs
-        Epochs, as `from_frame` makes them.
+        Epochs, as `epochs_from_frame` makes them.
     k_max
         The largest k of the runs that a model is fitted on, which ``x_k_rel`` is relative to; None takes that
         of `epochs`. Give it when you apply a model to other runs.
@@ -57,7 +57,7 @@ def features(epochs: pl.DataFrame, *, k_max: Size | None = None, cost: Cost = "a
     >>> import polars as pl
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame({"run": "a", "step": [1, 2, 3], "score": [0.5, 0.7, 0.3], "success": True})
-    >>> table = ot.stopping.features(ot.stopping.from_frame(steps))
+    >>> table = ot.stopping.features(ot.stopping.epochs_from_frame(steps))
     >>> table.select(pl.col("x_s_mean", "x_s_delta", "x_s_ewm").round(3)).rows()
     [(0.5, 0.0, 0.5), (0.6, 0.2, 0.56), (0.5, -0.4, 0.482)]
     """

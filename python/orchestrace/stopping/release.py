@@ -71,7 +71,7 @@ class ReleaseRule:
     >>> import orchestrace as ot
     >>> pool = pl.DataFrame({"run": ["a", "b", "c", "d"], "step": 1, "score": [0.3, 0.5, 0.6, 0.8],
     ...                      "success": False})
-    >>> rule = ot.stopping.fit_release(ot.stopping.from_frame(pool), alpha=0.2)
+    >>> rule = ot.stopping.fit_release(ot.stopping.epochs_from_frame(pool), alpha=0.2)
     >>> rule.n_calibration, rule.validity, rule.reason
     (4, 'marginal', None)
     """
@@ -118,9 +118,9 @@ class ReleaseRule:
         >>> import orchestrace as ot
         >>> pool = pl.DataFrame({"run": ["a", "b", "c", "d"], "step": 1, "score": [0.3, 0.5, 0.6, 0.8],
         ...                      "success": False})
-        >>> rule = ot.stopping.fit_release(ot.stopping.from_frame(pool), alpha=0.2)
+        >>> rule = ot.stopping.fit_release(ot.stopping.epochs_from_frame(pool), alpha=0.2)
         >>> new = pl.DataFrame({"run": "n", "step": [1, 2, 3], "score": [0.55, 0.7, 0.9], "success": True})
-        >>> rule.apply(ot.stopping.from_frame(new)).select("p_value", "release").rows()
+        >>> rule.apply(ot.stopping.epochs_from_frame(new)).select("p_value", "release").rows()
         [(0.6, False), (0.4, False), (0.2, True)]
         """
         return self._applied(Runs.laid_out(check_epochs(epochs), "epochs", 1.0))
@@ -208,7 +208,7 @@ def fit_release(
     >>> import polars as pl
     >>> import orchestrace as ot
     >>> pool = pl.DataFrame({"run": ["a", "b", "c"], "step": 1, "score": [0.3, 0.5, 0.6], "success": False})
-    >>> ot.stopping.fit_release(ot.stopping.from_frame(pool), alpha=0.1).reason
+    >>> ot.stopping.fit_release(ot.stopping.epochs_from_frame(pool), alpha=0.1).reason
     'calibration.small'
     """
     runs = Runs.of(epochs, "epochs", float(success))
@@ -278,7 +278,7 @@ def evaluate_release(
     >>> import orchestrace as ot
     >>> steps = pl.DataFrame({"run": ["a", "b", "c", "d"], "step": 1, "score": [0.3, 0.5, 0.6, 0.9],
     ...                       "success": [False, False, False, True]})
-    >>> epochs = ot.stopping.from_frame(steps)
+    >>> epochs = ot.stopping.epochs_from_frame(steps)
     >>> rule = ot.stopping.fit_release(epochs.filter(pl.col("y") == 0), alpha=0.25)
     >>> ot.stopping.evaluate_release(epochs, rule).select("quantity", "value").rows()
     [('released_infeasible', 0.0), ('released_feasible', 1.0), ('correct', 1.0), ('epochs', 1.0)]

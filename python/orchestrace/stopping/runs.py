@@ -30,7 +30,7 @@ def check_epochs(epochs: pl.DataFrame) -> pl.DataFrame:
     for name in (*_NEEDED, "s", "y"):
         if name not in epochs.columns:
             raise SchemaError(
-                f"epochs has no column '{name}'; give the frame as ot.stopping.from_frame makes it"
+                f"epochs has no column '{name}'; give the frame as ot.stopping.epochs_from_frame makes it"
             )
     typed = epochs.with_columns(
         cast_exactly(epochs[name], dtype, f"column '{name}' of epochs")

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..credit.verb import methods as registered
-from ..rewards import rules
+from ..credit.verb import list_methods as registered
+from ..rewards import list_rules
 from .config import MethodRun, Size, StudyConfig
 
 CREDIT, SCHEDULE, REWARD, STOP = "credit", "schedule", "reward", "stop"
@@ -61,7 +61,7 @@ def _by_cost(config: StudyConfig) -> list[Size]:
 
 def _of_size(config: StudyConfig, size: Size) -> Iterator[Cell]:
     reported = dict(registered().select("name", "units").iter_rows())
-    paid = dict(rules().select("reward", "unit").iter_rows())
+    paid = dict(list_rules().select("reward", "unit").iter_rows())
     for preset in config.presets:
         for replicate in range(config.replicates):
             if config.slots:

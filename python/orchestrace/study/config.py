@@ -20,10 +20,10 @@ from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..credit.registry import registered as written_in_python
-from ..credit.verb import credit, methods as registered
+from ..credit.verb import credit, list_methods as registered
 from ..interventions.timing import Queue
-from ..rewards import compute, rules
-from ..stopping import rules as stopping_rules
+from ..rewards import compute, list_rules
+from ..stopping import list_rules as stopping_rules
 from ..synthetic.planting import planted
 
 UNITS: Final = ("event", "agent")
@@ -113,7 +113,7 @@ class StudyConfig:
     slots, queues
         Of the schedules: numbers k of slots, orders of the queue.
     rewards, stopping
-        Rules of `ot.rewards.rules` and of `ot.stopping.rules` that are measured, too.
+        Rules of `ot.rewards.list_rules` and of `ot.stopping.list_rules` that are measured, too.
     seed, replicates
         Corpora of every preset and size, each with a seed of its own that `seed` determines.
     budget_s
@@ -369,7 +369,7 @@ def _rewards(given: object) -> tuple[MethodRun, ...]:
     """Rules of reward, as `_methods`; each has the one unit that it pays."""
     if isinstance(given, list | tuple) and not given:
         return ()
-    known = dict(rules().select("reward", "unit").iter_rows())
+    known = dict(list_rules().select("reward", "unit").iter_rows())
     made = []
     for one in _tables("rewards", given, 'name: rewards = ["finish", ...]'):
         run: object = {"name": one} if isinstance(one, str) else one

@@ -15,7 +15,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import tasks_of
 from ..corpus.parts import sizes_of
-from ..credit.verb import Rewards, credit, methods
+from ..credit.verb import Rewards, credit, list_methods
 from ..disk.partitioned import PartitionedCorpus
 from ..evaluation.comparison import Method
 from ..evaluation.rank_agreement import agreement, one_run
@@ -266,7 +266,7 @@ def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[s
 def _runs(given: Sequence[Method]) -> list[tuple[str, dict[str, Any]]]:
     if isinstance(given, str) or not given:
         raise ParameterError(f"methods is {given!r}, expected a list of names")
-    known = methods()["name"].to_list()
+    known = list_methods()["name"].to_list()
     runs = [(one, {}) if isinstance(one, str) else (one[0], dict(one[1])) for one in given]
     for name, _ in runs:
         if name not in known:

@@ -11,7 +11,7 @@ from ..base.errors import ParameterError
 from ..base.publication import published_file
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..scaling.published_sizes import envelopes as published
+from ..scaling.published_sizes import list_envelopes as published
 from .envelope_map import checked, recorded
 from .folder import StudyFolder
 from .load import tables

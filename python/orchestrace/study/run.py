@@ -14,7 +14,7 @@ from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.verbs import verb
 from ..credit.registry import FITTED, registered
-from ..credit.verb import methods
+from ..credit.verb import list_methods
 from ..distributed.verb_engines import PlanEngine
 from ..distributed.worker_processes import cores, limits
 from .cells import Cell, cells
@@ -264,5 +264,5 @@ def _of_events(points: Points, cell: Cell) -> list[tuple[float, float]]:
 
 def _asks_all_coalitions(cell: Cell) -> bool:
     """Whether a method that can draw coalitions was asked for all of them."""
-    row = methods().filter(name=cell.run.name)
+    row = list_methods().filter(name=cell.run.name)
     return "samples" not in cell.run.params and any(one["name"] == "samples" for one in row["params"][0])

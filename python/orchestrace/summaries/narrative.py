@@ -38,7 +38,7 @@ from .figures import (
 TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
 TIMES: Final = ("model", "tool", "queue", "permission", "human", "scorer", "idle", "unaccounted")
 HOUR: Final = 3600.0
-"""Seconds: the longest gap that is work where nothing is said, as in `schedule`."""
+"""Seconds: the longest gap that is work where nothing is said, as in `simulate`."""
 
 _TIME_COLUMNS: Final = {
     **{name: f"{name}_time" for name in ("model", "tool", "queue", "scorer", "idle")},
@@ -58,7 +58,7 @@ class Sentence(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Story:
+class Summary:
     """What is worth knowing first of a corpus; prints as one screen.
 
     Attributes
@@ -151,7 +151,7 @@ class Story:
         )
         taint = f"orchestrace taint {path}{tools} --columns"
         sentences = [
-            Sentence("Read", self._read(), f"orchestrace report {path}"),
+            Sentence("Read", self._read(), f"orchestrace describe {path}"),
             Sentence("Answers", self._answers(), f"{taint} trace_id,outcome"),
             Sentence("Tokens", self._tokens(), f"{of_runs} --columns {_columns('trace_id', self._kinds())}"),
             Sentence("Cost", self._cost(), f"orchestrace costs {path} --by agent --sort -cost_usd"),
@@ -371,7 +371,7 @@ def _listed(names: list[str], most: int) -> str:
 
 
 @verb
-def story(
+def summary(
     corpus: Corpus,
     *,
     max_gap: MaxGap = "auto",
@@ -381,7 +381,7 @@ def story(
     prices: Prices = "package",
     threads: Threads = None,
     progress: Progress = None,
-) -> Story:
+) -> Summary:
     """Show what is worth knowing first about a corpus, on one screen.
 
     It says what was read, who answered, how many tokens, how much money and time were used, whose work the
@@ -395,7 +395,7 @@ def story(
     corpus
         The recordings.
     max_gap
-        As in `schedule`: longer gaps are idle time, not work. Recordings in steps have no idle time.
+        As in `simulate`: longer gaps are idle time, not work. Recordings in steps have no idle time.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
     prices
@@ -405,7 +405,7 @@ def story(
 
     Returns
     -------
-    Story
+    Summary
         The figures and the sentences made from them. Print it, or show it in a notebook.
 
     Raises
@@ -415,13 +415,13 @@ def story(
 
     Notes
     -----
-    O(events + edges). Every figure comes from the verb that its line names: `report`, `metrics`,
+    O(events + edges). Every figure comes from the verb that its line names: `describe`, `metrics`,
     `costs.table`, `schedules.critical_path`, `taint`.
 
     Examples
     --------
     >>> import orchestrace as ot
-    >>> told = ot.story(ot.generate(traces=5, seed=0))
+    >>> told = ot.summary(ot.generate(traces=5, seed=0))
     >>> told.n_traces, [about for about, _, _ in told.sentences()][:3]
     (5, ['Read', 'Answers', 'Tokens'])
     """
@@ -431,12 +431,12 @@ def story(
         "privileged": list(privileged_tools),
     }
     spent = table(corpus, by="importer", prices=prices)
-    return story_of(corpus, spent, tools, max_gap=max_gap, threads=threads, progress=progress)
+    return summary_of(corpus, spent, tools, max_gap=max_gap, threads=threads, progress=progress)
 
 
-def story_of(
+def summary_of(
     corpus: Corpus, spent: pl.DataFrame, tools: dict[str, list[str]], *, max_gap: MaxGap, **common: Any
-) -> Story:
+) -> Summary:
     """The story of a corpus whose costs by importer are known: `spent`."""
     traces = corpus.traces.select("importer", "partial", "time_basis").collect()
     rows = metrics(corpus, max_gap=max_gap, **common)
@@ -453,7 +453,7 @@ def story_of(
     exposed = exposed_runs(tainted)
     used, unpriced = whole_sum_of(spent, "tokens"), whole_sum_of(spent, "unpriced_tokens")
     answered = answers_by_agent(corpus, tainted)
-    return Story(
+    return Summary(
         records=dict(corpus.records),
         formats=dict(
             traces.group_by(pl.col("importer").cast(pl.String))

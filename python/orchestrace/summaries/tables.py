@@ -12,7 +12,7 @@ from ..corpus.parts import divisions, sizes_of
 
 
 @verb
-def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
+def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
     """Summaries of a corpus: sizes, what was read, origins, measures, oddities and rejects.
 
     Returns
@@ -35,7 +35,7 @@ def report(corpus: Corpus) -> dict[str, pl.DataFrame]:
     Examples
     --------
     >>> import orchestrace as ot
-    >>> summary = ot.report(ot.generate(traces=3, seed=0))
+    >>> summary = ot.describe(ot.generate(traces=3, seed=0))
     >>> summary["traces"]["traces"].sum()
     3
     """

@@ -10,7 +10,7 @@ from ..base.arguments import Count, Seed, Share, Size
 from ..base.arrays import Floats, Ints
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..rewards.mixing import mix
+from ..rewards.mixing import combine
 from ..rewards.verb import compute
 
 Hazard = Literal[
@@ -117,7 +117,7 @@ def gamed(
     Returns
     -------
     (Corpus, DataFrame, GamedTruth)
-        The recordings; rewards, as `rewards.compute` and `rewards.mix` make them (``outcome``, ``agent``,
+        The recordings; rewards, as `rewards.compute` and `rewards.combine` make them (``outcome``, ``agent``,
         ``role``, ``process``, ``tool_success``, ``verifier``, and ``mix`` of outcome and the channel
         ``bonus``); and the truth.
 
@@ -159,7 +159,7 @@ def gamed(
     --------
     >>> import orchestrace as ot
     >>> corpus, rewards, truth = ot.synthetic.gamed("idle_spawns", seed=0)
-    >>> found = ot.rewards.hazards(corpus, rewards, n_boot=200)
+    >>> found = ot.rewards.detect_hacking(corpus, rewards, n_boot=200)
     >>> found.filter("alarm")["detector"].to_list()
     ['idle_spawns']
     >>> truth.alarms["detector"].to_list()
@@ -171,7 +171,7 @@ def gamed(
     paid = compute(corpus, ["outcome", "agent", "role", "process", "tool_success", "verifier"])
     bonus = compute(corpus, "outcome", channels={"outcome": "bonus"})
     bonus = bonus.with_columns(reward=pl.lit("bonus", pl.Categorical))
-    mixed = mix(pl.concat([paid.filter(reward="outcome"), bonus]), {"outcome": 1.0, "bonus": 1.0})
+    mixed = combine(pl.concat([paid.filter(reward="outcome"), bonus]), {"outcome": 1.0, "bonus": 1.0})
     reward, unit = PAID.get(str(game), (None, None))
     text = dict.fromkeys(("detector", "reward", "unit_id"), pl.String)
     alarms = pl.DataFrame([] if game is None else [(game, reward, unit)], schema=text, orient="row")

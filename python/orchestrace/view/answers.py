@@ -8,7 +8,7 @@ import polars as pl
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward
-from ..credit.verb import credit, methods
+from ..credit.verb import credit, list_methods
 from ..interventions import concurrency, drop, speed_up, truncate
 from ..replay.verb import replay
 
@@ -33,7 +33,7 @@ def credits_of(
     """The answer of each method for the chosen traces: ``method quantity tier summary``, ``agents`` and
     ``events`` (frames with ``trace unit_id credit stderr reason``, of events ``trace seq credit``), and
     ``reason`` where the method refuses."""
-    rows = {row["name"]: row for row in methods().iter_rows(named=True)}
+    rows = {row["name"]: row for row in list_methods().iter_rows(named=True)}
     groups = corpus.traces.filter(pl.col("trace").is_in(list(chosen))).select("group_id")
     group_ids = groups.collect(engine="streaming")["group_id"].drop_nulls().unique()
     wanted = pl.col("trace").is_in(list(chosen))

@@ -11,7 +11,7 @@ from ..base.errors import ParameterError
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 from ..schedules.bottlenecks import critical_path
-from ..summaries.narrative import Story
+from ..summaries.narrative import Summary
 from .answers import EVENTS, effects_of
 from .details import agents_of, findings_of, kept_edges, most_telling, timed_events
 from .packing import packed, packed_json
@@ -36,7 +36,7 @@ class Parts:
     """All traces, those first that are most worth opening."""
     chosen: list[int]
     """Traces in detail."""
-    story: Story
+    story: Summary
     spending: pl.DataFrame
     no_reward: str | None
     credits: list[dict[str, Any]]

@@ -8,7 +8,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.owners import owners
 from ..metrics.verb import metrics
 from ..safety.tracking import tainted_events
-from ..schedules.scheduling import schedule
+from ..schedules.scheduling import simulate
 
 FIELDS: Final = (
     *("seq", "id", "t", "type", "agent", "role", "from", "to", "tool", "model", "turn", "ok"),
@@ -36,8 +36,8 @@ def timed_events(corpus: Corpus, tools: dict[str, Any], options: dict[str, Any])
     named = {word.meta.output_name() for word in words}
     events = corpus.events.select(*(name for name in FIELDS if name not in named), *words).collect()
     limits: dict[str, Any] = {"max_gap": options["max_gap"], "threads": options["threads"]}
-    soon = schedule(corpus, **limits).rename({"start": "soon", "finish": "soon_finish"})
-    recorded = schedule(corpus, release="recorded", **limits).select("seq", "start", "finish")
+    soon = simulate(corpus, **limits).rename({"start": "soon", "finish": "soon_finish"})
+    recorded = simulate(corpus, release="recorded", **limits).select("seq", "start", "finish")
     owned = owners(corpus).select("seq", pl.col("owner").cast(pl.String))
     reached = tainted_events(corpus, threads=options["threads"], **tools).select("seq", "hops", "seed")
     times = soon.select(

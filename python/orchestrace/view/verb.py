@@ -18,9 +18,9 @@ from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward
 from ..costs.price_list import Prices
 from ..costs.verb import tables
-from ..credit.verb import methods as known_methods
+from ..credit.verb import list_methods as known_methods
 from ..schedules.scheduling import MaxGap
-from ..summaries.narrative import Story, story_of
+from ..summaries.narrative import Summary, summary_of
 from .answers import DEFAULT_METHODS, credits_of
 from .building import Parts, built
 from .naming import names_of, task_of
@@ -91,14 +91,14 @@ def view(
         A reward channel, or a weighted sum of several, as in `credit`. Where recordings lack ``"team"``, the
         default, the page says so.
     runs
-        Runs in detail, at most: those that `story` names, then those with most events.
+        Runs in detail, at most: those that `summary` names, then those with most events.
     trace_id
         Runs in detail by name, instead.
     text
         Embed the records of events, up to 4,000 characters each. They are what agents read and wrote, so that
         whoever has the page can read them.
     max_gap
-        As in `schedule`: longer gaps are idle, no work. Of recordings that have times.
+        As in `simulate`: longer gaps are idle, no work. Of recordings that have times.
     untrusted_tools, trusted_tools, privileged_tools
         As in `taint`.
     prices
@@ -126,7 +126,7 @@ def view(
 
     Notes
     -----
-    Everything is what a verb says: `metrics`, `story`, `schedules.schedule`, `safety.tainted_events`,
+    Everything is what a verb says: `metrics`, `summary`, `schedules.simulate`, `safety.tainted_events`,
     `credit`, `replay`. The same recordings and options give the same bytes. Names are text in the page,
     whatever they hold: control and bidirectional characters are shown as escapes. O(events + edges) for the
     list; a run in detail costs what `replay` costs, and is read once more for the lines of its events, up to
@@ -154,7 +154,7 @@ def view(
     tools: dict[str, Any] = {f"{kind}_tools": patterns for kind, patterns in names_of_tools.items()}
     options: dict[str, Any] = {"max_gap": max_gap, "threads": threads}
     by_importer, by_agent = tables(corpus, ("importer", "agent"), prices=prices)
-    narrative = story_of(corpus, by_importer, names_of_tools, **options)
+    narrative = summary_of(corpus, by_importer, names_of_tools, **options)
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
     order = _order(corpus, rows, narrative, trace_id)
     chosen = order[:runs] if trace_id is None else _named(rows, trace_id)
@@ -196,7 +196,7 @@ def _method_names(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _order(corpus: Corpus, rows: pl.DataFrame, narrative: Story, trace_id: object) -> list[int]:
+def _order(corpus: Corpus, rows: pl.DataFrame, narrative: Summary, trace_id: object) -> list[int]:
     """All traces, those that are asked for or that the story names first."""
     first = narrative.runs["trace"].to_list() if trace_id is None else _named(rows, trace_id)
     return ranked(rows, first)

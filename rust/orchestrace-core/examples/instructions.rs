@@ -69,7 +69,7 @@ fn files(folder: &Path, is: &dyn Fn(&str) -> bool, into: &mut Vec<PathBuf>) {
 
 /// Reading by every importer that has a golden input.
 fn importers(data: &Path, run: &Run) -> Result<()> {
-    // a house format needs a file that describes it
+    // a custom format needs a file that describes it
     for importer in IMPORTERS.iter().filter(|importer| importer.info().name != "mapping") {
         let name = importer.info().name;
         let mut inputs = Vec::new();

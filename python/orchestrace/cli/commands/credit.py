@@ -39,10 +39,10 @@ def run(
     sink: Annotated[
         Path | None, typer.Option("--sink", help="Folder for a result that is larger than memory.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Resume the result in that folder.")] = False,
+    resume: Annotated[bool, typer.Option(help="Continue a result that is in that folder.")] = True,
 ) -> None:
-    if resume and sink is None:
-        raise ParameterError("--resume is of --sink: name the folder of the result to continue")
+    if not resume and sink is None:
+        raise ParameterError("--no-resume is of --sink: name the folder that has to be new")
     corpus = usable(recordings, rewards)
     options = credit_options(unit, rewards.reward, seed, param) | {"method": method}
     options |= engine.running(recordings.threads)
@@ -50,8 +50,8 @@ def run(
         try:
             rows = credit(corpus, **options, sink=sink, resume=resume)
         except KeyboardInterrupt:
-            again = "run the command again with --resume"
-            typer.echo(f"stopped: what is done is in {plain(sink)}; {again}", err=True)
+            done = f"what is done is in {plain(sink)}"
+            typer.echo(f"stopped: {done}; run the same command again to resume", err=True)
             raise typer.Exit(STOPPED) from None
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
     else:

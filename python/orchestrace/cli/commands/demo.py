@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from ... import credit, read_traces, report, story, view
+from ... import credit, describe, read_traces, summary, view
 from ...base.errors import InputError, ParameterError
 from ...base.paths import path_of
 from ...base.publication import write_parquet, write_text
@@ -44,14 +44,14 @@ def run(
         frames[f"credits_{method}"] = credit(corpus, method=method, unit="agent", threads=threads)
     for name, frame in frames.items():
         show(frame, name, CREDITS if name.startswith("credits") else COLUMNS.get(name), limit=5, rest="")
-    show(report(corpus)["quarantine"], "quarantined, by code", REJECTS, rest="")
+    show(describe(corpus)["quarantine"], "quarantined, by code", REJECTS, rest="")
     typer.echo(", ".join(f"{count} {what}" for what, count in corpus.records.items()))
     write_text("", folder / _DEMO)
     for name, frame in frames.items():
         write_parquet(frame, folder / f"{name}.parquet", overwrite=True)
     typer.echo(f"wrote {len(frames)} Parquet files to {plain(output)}\n")
     samples = shlex.quote(str(samples_path()))
-    typer.echo(story(corpus, threads=threads).text(samples, terminal_width() or 80))
+    typer.echo(summary(corpus, threads=threads).text(samples, terminal_width() or 80))
     view(corpus, folder / _DEMO_PAGE, overwrite=True, threads=threads)
     if opened_page:
         open_page(folder / _DEMO_PAGE)

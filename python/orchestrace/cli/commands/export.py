@@ -9,7 +9,7 @@ from ... import credit, export, replay
 from ...base.paths import path_of
 from ...base.publication import refuse_existing
 from ...base.text import plain
-from ...exports.verb import default_name, export_size, exports, only_traces
+from ...exports.verb import default_name, export_size, list_exports, only_traces
 from ...interventions import drop
 from ..options import Force, Params, RewardOptions, Seed, StrictOptions
 from ..recordings import tell_quarantined, usable
@@ -24,7 +24,7 @@ EXAMPLES: Final = (
 
 def _list_exports(asked: bool) -> None:
     if asked:
-        for one in exports().iter_rows(named=True):
+        for one in list_exports().iter_rows(named=True):
             typer.echo(f"{one['name']:<9} {one['summary']}")
         raise typer.Exit
 

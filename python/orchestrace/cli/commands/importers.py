@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ... import importers
+from ... import list_importers
 from ..registry import command
 from ..tables import Columns, TableOptions
 
@@ -12,4 +12,4 @@ COLUMNS: Final = Columns("name summary suffixes")
 
 @command
 def run(table: TableOptions) -> None:
-    table.give(importers(), "importers", COLUMNS)
+    table.give(list_importers(), "importers", COLUMNS)

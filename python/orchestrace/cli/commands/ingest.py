@@ -9,7 +9,7 @@ from ... import ingest, read_corpus
 from ...base.errors import InputError
 from ...base.schema import TraceBy
 from ...base.text import counted, plain
-from ..options import Format, House, Json, RecordingOptions, Scores, Strict, Threads
+from ..options import Format, Json, MappingFile, RecordingOptions, Scores, Strict, Threads
 from ..output import STOPPED
 from ..recordings import refuse_unused, tell_quarantined
 from ..registry import command
@@ -44,7 +44,7 @@ def run(
     ] = None,
     reward_score: Scores = None,
     format: Format = "auto",
-    mapping: House = None,
+    mapping: MappingFile = None,
     threads: Threads = None,
     as_json: Json = False,
     strict: Strict = False,

@@ -4,7 +4,7 @@ from typing import Final, get_args
 
 import polars as pl
 
-from ... import methods
+from ... import list_methods
 from ...base.schema import Unit as Level
 from ..registry import command
 from ..tables import Columns, TableOptions
@@ -20,7 +20,7 @@ def _units(units: pl.Series) -> str:
 
 @command
 def run(table: TableOptions) -> None:
-    frame = methods()
+    frame = list_methods()
     if table.is_plain:
         frame = frame.with_columns(units=pl.Series(list(map(_units, frame["units"]))))
     table.give(frame, "methods", COLUMNS)

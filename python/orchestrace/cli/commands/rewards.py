@@ -5,7 +5,7 @@ from typing import Annotated, Final
 import typer
 
 from ...base.errors import ParameterError
-from ...rewards import compute, rules as reward_rules
+from ...rewards import compute, list_rules as reward_rules
 from ..options import EngineOptions, Params, StrictOptions
 from ..recordings import tell_quarantined, usable
 from ..registry import command
@@ -27,7 +27,7 @@ def run(
     rule: Annotated[
         list[str] | None,
         typer.Option(
-            "--rule", help="A rule of ot.rewards.rules(); repeatable; default: all that pay the team."
+            "--rule", help="A rule of ot.rewards.list_rules(); repeatable; default: all that pay the team."
         ),
     ] = None,
     param: Params = None,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from ...rewards import rules
+from ...rewards import list_rules
 from ..registry import command
 from ..tables import Columns, TableOptions
 
@@ -12,4 +12,4 @@ COLUMNS: Final = Columns("reward family unit summary", "reference")
 
 @command
 def run(table: TableOptions) -> None:
-    table.give(rules(), "rules of rewards", COLUMNS)
+    table.give(list_rules(), "rules of rewards", COLUMNS)

@@ -46,7 +46,7 @@ HAZARDS: Final = pl.Schema(
         "params": CREDITS["params"],
     }
 )
-"""Columns and types of what `hazards` returns."""
+"""Columns and types of what `detect_hacking` returns."""
 
 Asked = Mapping[str, Any]
 """How intervals are made: `n_boot`, `confidence` and `seed` of `resampled`."""

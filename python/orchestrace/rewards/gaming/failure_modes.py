@@ -71,16 +71,17 @@ def failure_modes(
     tolerance
         The loss from stopping late or early that is tolerated, in units of the quality of drafts.
     within, confidence, n_boot, seed
-        As in `hazards`.
+        As in `detect_hacking`.
     threads, progress
         As in `read_traces`.
 
     Returns
     -------
     DataFrame
-        The columns of `hazards`, with the mode as ``family``: ``serial_collapse``, ``spurious_parallelism``,
-        ``dominant_agent``, ``over_communication``, ``aggregation_leakage``, ``stopping``, ``team_size``. One
-        row per detector and step of training; slopes are over all steps and have none. ``reward`` and
+        The columns of `detect_hacking`, with the mode as ``family``: ``serial_collapse``,
+        ``spurious_parallelism``, ``dominant_agent``, ``over_communication``, ``aggregation_leakage``,
+        ``stopping``, ``team_size``. One row per detector and step of training; slopes are over all steps and
+        have none. ``reward`` and
         ``unit_id`` are null. ``alarm``: the whole interval is beyond ``bound``, and for slopes that of the
         other slope of their mode, too; never with fewer than 20 traces, 5 tasks or, for slopes, 5 steps with
         5 tasks each (``support.absent``). A detector whose input nothing gives is a row with null and
@@ -97,8 +98,8 @@ def failure_modes(
 
     - ``serial_collapse`` (O1): ``parallelism_slope`` and ``spawn_slope``, of work / span and of spawned
       agents per trace over ``train_step``: both below 0
-    - ``spurious_parallelism`` (O1): ``idle_spawns`` as in `hazards`; ``finish_rate``, spawned agents that
-      return; ``steps_slope``, of ``total_steps``, above 0 while ``outcome_slope``, of R, is not
+    - ``spurious_parallelism`` (O1): ``idle_spawns`` as in `detect_hacking`; ``finish_rate``, spawned agents
+      that return; ``steps_slope``, of ``total_steps``, above 0 while ``outcome_slope``, of R, is not
     - ``dominant_agent`` (O2): ``delegation_dominance`` of traces with two agents beside the root, or more
     - ``over_communication`` (O3): ``message_density``, messages per turn; ``redundancy``, repeated messages;
       ``message_utility``, mean effect of a message per token against its siblings, as in `effects.message`
@@ -110,9 +111,9 @@ def failure_modes(
       T1 / (k T_k) of k slots for k agents; ``size_rank``, rank correlation of agents and R
 
     A slope is Theil and Sen's, the median over pairs of steps of the difference of means over the difference
-    of steps; its interval resamples tasks within each step. O(n_boot · steps²) for it, as `hazards` for the
-    others. Source: modes, arXiv 2605.02801; Theil 1950, Sen 1968; Brent 1974; the detectors and bounds are
-    this project's (docs/reference/definitions.md, D31).
+    of steps; its interval resamples tasks within each step. O(n_boot · steps²) for it, as `detect_hacking`
+    for the others. Source: modes, arXiv 2605.02801; Theil 1950, Sen 1968; Brent 1974; the detectors and
+    bounds are this project's (docs/reference/definitions.md, D31).
 
     Examples
     --------

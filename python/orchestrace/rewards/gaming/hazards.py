@@ -41,7 +41,7 @@ from .trends import slope
 
 
 @verb
-def hazards(
+def detect_hacking(
     corpus: Corpus,
     rewards: pl.DataFrame | pl.LazyFrame,
     *,
@@ -61,8 +61,8 @@ def hazards(
     corpus
         The recordings.
     rewards
-        Rows of `compute` and `mix` for these recordings: what would be optimized. A reward of units counts as
-        their sum in each trace.
+        Rows of `compute` and `combine` for these recordings: what would be optimized. A reward of units
+        counts as their sum in each trace.
     outcome
         What the run really earned: a channel, or a weighted sum of channels, as in `credit`.
     success
@@ -122,7 +122,7 @@ def hazards(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=40, seed=0)
-    >>> found = ot.rewards.hazards(corpus, ot.rewards.compute(corpus, ["distinct_calls"]), n_boot=200)
+    >>> found = ot.rewards.detect_hacking(corpus, ot.rewards.compute(corpus, ["distinct_calls"]), n_boot=200)
     >>> found.filter(detector="tool_spam")["family"].unique().to_list()
     ['R5']
     """
@@ -295,7 +295,7 @@ def _total() -> pl.Expr:
 
 
 def _weight_of(params: str, outcome: str | None) -> float | None:
-    """The weight of the outcome in a sum that `mix` made, from its own parameters."""
+    """The weight of the outcome in a sum that `combine` made, from its own parameters."""
     told = json.loads(params)
     if told.get("clip") or told.get("normalize") or "weights" not in told:
         return None

@@ -1,4 +1,4 @@
-//! House formats, described by a mapping file of JSON pointers to fields and tables of words, no code
+//! Custom formats, described by a mapping file of JSON pointers to fields and tables of words, no code
 //! (docs/formats/mapping.md).
 //!
 //! An item is a step: a record, or an element of the lists of steps in it. Its key is the id of its trace. What steps
@@ -32,13 +32,13 @@ pub const NAME: &str = "mapping";
 
 static INFO: ImporterInfo = ImporterInfo {
     name: NAME,
-    summary: "House formats, described by a mapping file of JSON pointers to fields",
+    summary: "Custom formats, described by a mapping file of JSON pointers to fields",
     evidence: &[],
     suffixes: &[".json", ".jsonl"],
     lenient: true,
 };
 
-/// A house format: the importer that a mapping file makes.
+/// A custom format: the importer that a mapping file makes.
 #[derive(Debug)]
 pub struct Mapping {
     text: Box<str>,
@@ -109,7 +109,7 @@ impl SpreadImporter for Mapping {
     }
 }
 
-/// What stands for all house formats in the list of importers: without its mapping none can be read.
+/// What stands for all custom formats in the list of importers: without its mapping none can be read.
 #[derive(Debug)]
 pub struct Unmapped;
 
@@ -123,7 +123,7 @@ impl SpreadImporter for Unmapped {
     }
 
     fn items(&self, _record: &Record<'_>, _out: &mut Items<'_>) -> std::result::Result<(), Reject> {
-        let message = "found no mapping, expected a file that describes the fields of the house format";
+        let message = "found no mapping, expected a file that describes the fields of the custom format";
         Err(Reject::new(RejectCode::FormatUnknown, "", message))
     }
 

@@ -1,7 +1,7 @@
 //! rLLM: episodes from its episode logger, one per document, or from `Episode.to_dict`, one per line: trajectories of
 //! named agents, their steps, rewards of both, and whether the episode was solved.
 //!
-//! Read by a mapping, as a house format is. What the logger says of a batch has no episode in it and is counted.
+//! Read by a mapping, as a custom format is. What the logger says of a batch has no episode in it and is counted.
 
 use super::mapping::BuiltIn;
 use super::{Confidence, ImporterInfo};

@@ -2,7 +2,7 @@
 //! completion, a column for each reward function, the advantage.
 //!
 //! TRL writes Parquet; `polars.read_parquet(...).write_ndjson(...)` makes these lines of it. Read by a mapping, as a
-//! house format is. Rows have no ids: see `verl`.
+//! custom format is. Rows have no ids: see `verl`.
 
 use super::mapping::BuiltIn;
 use super::{Confidence, ImporterInfo};

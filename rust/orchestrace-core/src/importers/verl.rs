@@ -1,7 +1,7 @@
 //! verl: rollout dumps of its trainer (`trainer.rollout_data_dir`, `trainer.validation_data_dir`), one line each in
 //! `<step>.jsonl`: prompt and answer as decoded text, ground truth, score, and extra values of the reward function.
 //!
-//! Read by a mapping, as a house format is. A dump has no ids: a rollout is known by its step, a hash of its line and
+//! Read by a mapping, as a custom format is. A dump has no ids: a rollout is known by its step, a hash of its line and
 //! where that lies, since two rollouts of one prompt may well be the same text.
 
 use super::mapping::BuiltIn;

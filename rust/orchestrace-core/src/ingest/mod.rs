@@ -114,7 +114,7 @@ impl Default for ReadOptions {
 }
 
 impl ReadOptions {
-    /// The importer of a name; of house formats that of the mapping.
+    /// The importer of a name; of custom formats that of the mapping.
     pub fn importer(&self, name: &str) -> Result<Format> {
         match self.mapping {
             Some(of) if name == mapping::NAME => Ok(Format::Spread(of)),

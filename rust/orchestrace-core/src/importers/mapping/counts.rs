@@ -241,6 +241,7 @@ impl Fields {
                 }
                 path.truncate(here);
             }
+            _ if here == 0 => {} // an empty record, or one that is a number, has no field
             kind => self.count(path, kind),
         }
     }

@@ -1,4 +1,4 @@
-//! House formats of our own invention, one for each way that people lay out their logs.
+//! Custom formats of our own invention, one for each way that people lay out their logs.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
@@ -797,6 +797,13 @@ fn keys_that_never_had_a_value_are_a_finding_of_the_last_trace() {
     assert_eq!(rows.column(0).as_primitive::<UInt32Type>().value(0), 1, "the last trace");
     // What the keys look for is there, under names that no key has.
     assert_eq!(unread(&store), ["/in number 6 6", "/job_title string 2 2"]);
+}
+
+#[test]
+fn a_record_without_fields_is_no_unread_field() {
+    let options = ReadOptions { unread_fields: true, ..ReadOptions::default() };
+    let (_, store) = counted(&team(), &[("a.jsonl", "{}\n[]\n7\n{\"more\":{}}\n")], &options);
+    assert_eq!(unread(&store), ["/more object 1 1"]);
 }
 
 #[test]

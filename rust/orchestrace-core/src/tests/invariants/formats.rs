@@ -11,7 +11,7 @@ use orchestrace_core::store::{Store, write_jsonl};
 use super::reading::{extent, from_stream, numbers, option_sets, reconciles, rejects};
 use super::tables::comes_back_from_arrow;
 
-/// The house format of the golden files.
+/// The custom format of the golden files.
 const HOUSE: &str = include_str!("../../../../../data/importers/mapping/mapping.json");
 
 /// Records of that format, for mappings that are made up.

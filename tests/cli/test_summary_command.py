@@ -16,26 +16,26 @@ def test_every_command_of_a_story_runs(tmp_path: Path, monkeypatch: pytest.Monke
     pages: list[str] = []
     monkeypatch.setattr("webbrowser.open", lambda url: pages.append(url) is None)
     path = recordings(tmp_path)
-    printed = run("story", path, "--max-gap", "60", "--privileged-tool", "*").stdout
+    printed = run("summary", path, "--max-gap", "60", "--privileged-tool", "*").stdout
     commands = [line.split("$ ", 1)[1] for line in printed.splitlines() if "$ " in line]
     assert len(commands) >= 9 and all(command.startswith("orchestrace ") for command in commands)
     for command in commands:
         assert run(*shlex.split(command)[1:]).exit_code == 0, command
     assert pages == [(tmp_path / f"run{n}.html").as_uri() for n in range(1, len(pages) + 1)] != []
-    told = ot.story(ot.read_traces(path), max_gap=60.0, privileged_tools=["*"])
+    told = ot.summary(ot.read_traces(path), max_gap=60.0, privileged_tools=["*"])
     assert [command for _, _, command in told.sentences(str(path))] == commands
 
 
 def test_a_story_as_json_has_the_figures(tmp_path: Path) -> None:
     path = recordings(tmp_path)
-    figures = json.loads(run("story", path, "--json").stdout)
+    figures = json.loads(run("summary", path, "--json").stdout)
     assert figures["n_traces"] == len(ot.read_traces(path))
 
 
 def test_nothing_usable_is_one_line(tmp_path: Path) -> None:
     bad = tmp_path / "bad.jsonl"
     bad.write_text("no record\n")
-    failed = run("story", bad, code=1)
+    failed = run("summary", bad, code=1)
     assert "nothing could be used" in failed.stderr and "Traceback" not in failed.stderr
 
 

@@ -10,7 +10,7 @@ import pytest
 import orchestrace as ot
 from orchestrace.corpus.samples import samples_path
 from orchestrace.summaries.figures import span
-from orchestrace.summaries.narrative import HOUR, Story
+from orchestrace.summaries.narrative import HOUR, Summary
 from samples.random_runs import Document, jsonl
 
 EVENTS: list[dict[str, Any]] = [
@@ -47,8 +47,8 @@ def run(name: str = "run", scale: float = 1.0, **more: Any) -> Document:
     }
 
 
-def told(*documents: Document, **options: Any) -> Story:
-    return ot.story(ot.read_traces(io.BytesIO(jsonl(list(documents))), time_basis="seconds"), **options)
+def told(*documents: Document, **options: Any) -> Summary:
+    return ot.summary(ot.read_traces(io.BytesIO(jsonl(list(documents))), time_basis="seconds"), **options)
 
 
 def test_figures_by_hand() -> None:
@@ -176,7 +176,7 @@ def test_runs_are_named_once_each_for_the_first_reason() -> None:
 
 def test_figures_are_those_of_the_verbs() -> None:
     corpus = ot.read_traces(samples_path())
-    story = ot.story(corpus)
+    story = ot.summary(corpus)
     rows = ot.metrics(corpus, max_gap=HOUR)
     assert story.records == corpus.records
     assert story.n_traces == len(corpus) == rows.height
@@ -198,7 +198,7 @@ def test_a_story_fits_its_width_and_shows_in_notebooks() -> None:
         assert max(len(line) for line in lines if "$ " not in line) <= width
     assert str(story) == story.text()
     html = story._repr_html_()
-    assert html.startswith("<table>") and "<code>orchestrace report PATH</code>" in html
+    assert html.startswith("<table>") and "<code>orchestrace describe PATH</code>" in html
     figures = json.loads(story.to_json())
     assert figures["unreached"] == story.unreached.to_dicts() and figures["n_events"] == 11
 
@@ -212,7 +212,7 @@ def test_names_of_recordings_cannot_act_on_a_terminal_or_a_page() -> None:
 
 def test_nothing_known_is_said_so() -> None:
     assert told(run()).sentences()
-    nothing = ot.story(ot.generate(traces=1, seed=0).filter(pl.lit(False)))
+    nothing = ot.summary(ot.generate(traces=1, seed=0).filter(pl.lit(False)))
     ((about, said, _),) = nothing.sentences()
     assert about == "Read" and said.endswith("There is no run in them.")
     bare = run()
@@ -294,7 +294,7 @@ def test_commands_take_the_options_of_the_story() -> None:
 
 def test_a_corpus_on_disk_tells_the_same(tmp_path: Any) -> None:
     ot.ingest(samples_path(), tmp_path / "corpus")
-    ours, whole = ot.story(ot.read_corpus(tmp_path / "corpus")), ot.story(ot.read_traces(samples_path()))
+    ours, whole = ot.summary(ot.read_corpus(tmp_path / "corpus")), ot.summary(ot.read_traces(samples_path()))
     assert ours.text() == whole.text()
 
 

@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from ... import report
+from ... import describe
 from ..options import Json, StrictOptions
 from ..recordings import opened, refuse_unused, tell_quarantined
 from ..registry import command
 from ..tables import REJECTS, Columns, show, tell
 
 EXAMPLES: Final = (
-    "report runs.jsonl",
-    "report broken.jsonl",
+    "describe runs.jsonl",
+    "describe broken.jsonl",
 )
 COLUMNS: Final = {
     "formats": Columns(
@@ -25,7 +25,7 @@ COLUMNS: Final = {
 @command
 def run(recordings: StrictOptions, as_json: Json = False) -> None:
     corpus = opened(recordings)
-    tables = report(corpus)
+    tables = describe(corpus)
     if as_json:
         tell(tables)
     else:

@@ -4,7 +4,7 @@ from typing import Final
 
 import typer
 
-from ... import story
+from ... import summary
 from ...base.terminal import terminal_width
 from ...base.text import plain_json
 from ..options import (
@@ -21,7 +21,7 @@ from ..options import (
 from ..recordings import tell_quarantined, usable
 from ..registry import command
 
-EXAMPLES: Final = ("story runs.jsonl",)
+EXAMPLES: Final = ("summary runs.jsonl",)
 
 
 @command
@@ -35,7 +35,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     corpus = usable(recordings)
-    told = story(
+    told = summary(
         corpus,
         max_gap=gap_of(max_gap),
         untrusted_tools=untrusted or (),
