@@ -123,7 +123,7 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("credit runs.jsonl -o there.parquet", 1, "'there.parquet' exists; give --force to replace it"),
     ("credit runs.jsonl -o no/such/out.parquet", 1, "no/such/out.parquet: No such file or directory; make"),
     ("credit runs.jsonl --sink notes --no-resume", 2, "folder 'notes' is not empty: choose another, or give"),
-    ("credit runs.jsonl --sink notes", 2, "expected a new folder or results of this call: choose another"),
+    ("credit runs.jsonl --sink notes", 2, "folder 'notes' is not empty, it has"),
     ("credit runs.jsonl --no-resume", 2, "--no-resume is of --sink: name the folder that has to be new"),
     ("ingest runs.jsonl -o notes", 2, "folder 'notes' is not empty and is not a corpus"),
     ("ingest runs.jsonl -o there.html", 1, "'there.html' is a file, expected a folder for the corpus"),
@@ -192,7 +192,10 @@ def test_a_mistake_is_one_line(
     # words of Python are not those of the command: neither its arguments, nor options of other commands
     own = re.sub(r"'[^']*'|something like \S+", "", said)
     command = command_of(line.split())
-    options = {flag for one in command.params for flag in one.opts} | {"--help", "--nope"}
+    options = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts)} | {
+        "--help",
+        "--nope",
+    }
     assert set(re.findall(r"--[a-z][a-z-]*", own)) <= options | ({"--force"} if "force" in own else set())
     if "-O" not in line:  # which names arguments of a verb
         assert not re.search(r"\b(?!NAME|CHANNEL)[A-Za-z_]+=", own), own

@@ -54,7 +54,7 @@ def test_a_sink_goes_on_only_with_the_same_call(folder: Path, tmp_path: Path) ->
     assert_frame_equal(ot.credit(corpus, method="discounted", unit="agent", sink=sink).collect(), whole)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("mine")
-    with pytest.raises(ot.ParameterError, match=r"has 'mine\.txt', expected a new folder"):
+    with pytest.raises(ot.ParameterError, match=r"not empty, it has 'mine\.txt'"):
         ot.credit(corpus, sink=tmp_path / "notes")
     for changed in (
         {"gamma": 0.5},

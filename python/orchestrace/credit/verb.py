@@ -347,8 +347,8 @@ def _sunk(
         )
     if folder.is_dir() and not (folder / _CALL).exists() and (others := _strangers(folder)):
         raise ParameterError(
-            f"folder '{folder}' has '{others[0]}', expected a new folder or results of this call:"
-            " choose another"
+            f"folder '{folder}' is not empty, it has '{others[0]}', expected a new folder or results of"
+            " this call: choose another"
         )
     call = _check_same(folder, corpus, options)
     paths = []

@@ -458,13 +458,13 @@ def _constant_steps(
         nearest = said[np.abs(said[None, :] - steps[:, None]).argmin(axis=1)]
         hits[t] = np.isin(nearest, allowed[t])
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
-    folds = np.empty(n_traces, np.int64)
-    folds[rng.permutation(n_traces)] = np.arange(n_traces) % min(folds, max(n_traces, 1))
+    fold_of = np.empty(n_traces, np.int64)
+    fold_of[rng.permutation(n_traces)] = np.arange(n_traces) % min(folds, max(n_traces, 1))
     chosen = np.zeros(n_traces, np.int64)
-    for fold in np.unique(folds):
-        others = hits[folds != fold].sum(axis=0)
+    for fold in np.unique(fold_of):
+        others = hits[fold_of != fold].sum(axis=0)
         if others.size:
-            chosen[folds == fold] = steps[others.argmax()]
+            chosen[fold_of == fold] = steps[others.argmax()]
     return pl.DataFrame({"t": np.arange(n_traces, dtype=np.uint32), "constant": chosen})
 
 
