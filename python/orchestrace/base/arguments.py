@@ -25,8 +25,8 @@ class Range(Protocol):
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A whole number, both bounds included; a flag is none."""
+class Integer:
+    """A whole number, both bounds included; True and False are refused."""
 
     least: int = 0
     most: int = _LARGEST
@@ -51,7 +51,7 @@ def _index_of(value: object) -> int | None:
 
 @dataclass(frozen=True)
 class Number:
-    """A number within bounds, ``low`` and ``high`` included, ``above`` and ``below`` not; a flag is none."""
+    """A number within bounds, ``low`` and ``high`` included, ``above`` and ``below`` not; no flags."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -121,9 +121,9 @@ class Flag:
     help: str = ""
 
 
-Threads = Annotated[int | None, Whole(1, 1024), Flag("--threads", "Default: all cores.")]
+Threads = Annotated[int | None, Integer(1, 1024), Flag("--threads", "Default: all cores.")]
 """How many threads compute; the result does not depend on it."""
-Seed = Annotated[int, Whole(), Flag("--seed")]
+Seed = Annotated[int, Integer(), Flag("--seed")]
 """What random draws begin from: the same seed gives the same bits."""
 Confidence = Annotated[float, Number(above=0, below=1), Flag("--confidence", "Coverage of intervals.")]
 """How often an interval covers what it estimates."""
@@ -131,9 +131,9 @@ Alpha = Annotated[float, Number(above=0, below=1), Flag("--alpha")]
 """The rate of false alarms that is accepted."""
 Power = Annotated[float, Number(above=0, below=1)]
 """How often an effect that is there is found."""
-Resamples = Annotated[int, Whole(1, 10**7), Flag("--n-boot", "Resamples for intervals.")]
+Resamples = Annotated[int, Integer(1, 10**7), Flag("--n-boot", "Resamples for intervals.")]
 """How many bootstrap samples an interval rests on."""
-Folds = Annotated[int, Whole(2), Flag("--folds")]
+Folds = Annotated[int, Integer(2), Flag("--folds")]
 """Parts that a corpus is divided into by tasks, each judged by a model of the others."""
 Share = Annotated[float, Number(0, 1)]
 """A part of a whole."""
@@ -153,17 +153,17 @@ Chance = Annotated[float, Number(0, below=1)]
 """How likely it is that something ends or fails, which never is certain."""
 Penalty = Annotated[float, Number(above=0)]
 """How strongly a regression is drawn towards the mean."""
-Top = Annotated[int, Whole(1, 60)]
+Top = Annotated[int, Integer(1, 60)]
 """How many rows a chart has, of those that are largest."""
 Success = Annotated[float, Number()]
 """The least reward of a success."""
-Count = Annotated[int, Whole()]
+Count = Annotated[int, Integer()]
 """A whole number that is not negative."""
 ColumnName = Annotated[str, Name("a column")]
 """A column of a frame, of the events, or of what is known of a decision."""
 Channel = Annotated[str, Name("a reward channel")]
 """A kind of reward that traces have."""
-Size = Annotated[int, Whole(1)]
+Size = Annotated[int, Integer(1)]
 """How many there are of something, one at least: runs, tasks, blocks, replicates."""
 TraceName = Count | str
 """A trace: its number in the corpus, or its ``trace_id``."""

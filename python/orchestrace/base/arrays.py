@@ -17,5 +17,5 @@ def alike(least: Floats, most: Floats) -> Bools:
     """Whether the least and the most of some numbers are equal to rounding; infinite ones are not."""
     size = np.maximum(np.abs(least), np.abs(most))
     apart = np.subtract(most, least, out=np.full(least.shape, np.inf), where=np.isfinite(size))
-    found: Bools = apart <= ROUNDING * np.where(np.isfinite(size), size, 0.0)
-    return found
+    equal: Bools = apart <= ROUNDING * np.where(np.isfinite(size), size, 0.0)
+    return equal

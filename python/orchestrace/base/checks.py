@@ -33,7 +33,7 @@ def expect_each(name: str, values: Iterable[object], within: Range) -> None:
 
 
 def expect_within(
-    bounds: tuple[float, float], low: float, high: float, what: str = "rewards"
+    bounds: tuple[float, float], low: float, high: float, label: str = "rewards"
 ) -> tuple[float, float]:
     """Bounds as floats, once values from `low` to `high` are within them.
 
@@ -44,5 +44,5 @@ def expect_within(
     """
     a, b = map(float, bounds)
     if low < a or high > b:
-        raise ParameterError(f"{what} are from {low:g} to {high:g}, beyond bounds ({a:g}, {b:g})")
+        raise ParameterError(f"{label} are from {low:g} to {high:g}, beyond bounds ({a:g}, {b:g})")
     return a, b

@@ -26,7 +26,7 @@ class Child:
     """
 
     def __init__(self, module: str, answers: Answers, environment: Mapping[str, str] | None = None) -> None:
-        # A session of its own: Ctrl-C reaches the one who decides what to do about it.
+        # A new session: Ctrl-C reaches only the parent, which decides what to do about it.
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", module],
             stdin=subprocess.PIPE,
@@ -36,7 +36,7 @@ class Child:
         )
         threading.Thread(target=self._listen, args=(answers,), daemon=True).start()
 
-    def tell(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Send a message; if the child has exited, its answers end."""
         assert self.process.stdin is not None
         with suppress(OSError):
@@ -52,8 +52,8 @@ class Child:
             with suppress(OSError):
                 pipe.close()
 
-    def fate(self) -> str:
-        """How a process ended that says nothing more."""
+    def describe_end(self) -> str:
+        """Say how the process ended: its exit code or signal."""
         code = self.process.wait()
         if code >= 0:
             return f"the process ended with {code}"
@@ -97,15 +97,15 @@ def import_folders() -> list[str]:
 
 def module_folders(modules: Iterable[str]) -> list[str]:
     """The folders that a child needs besides, to import modules that this process has imported."""
-    known = {_real(entry) for entry in import_folders()}
-    found: dict[str, None] = {}
+    searched = {_real(entry) for entry in import_folders()}
+    folders: dict[str, None] = {}
     for name in modules:
         top = sys.modules[name.partition(".")[0]]
         places = getattr(top, "__path__", None) or [getattr(top, "__file__", None)]
         for place in places:
-            if place is not None and _real(folder := Path(place).absolute().parent) not in known:
-                found[os.fspath(folder)] = None
-    return list(found)
+            if place is not None and _real(folder := Path(place).absolute().parent) not in searched:
+                folders[os.fspath(folder)] = None
+    return list(folders)
 
 
 def import_modules(modules: Iterable[str], folders: Iterable[str]) -> None:
@@ -128,7 +128,7 @@ def _real(path: str | Path) -> str:
 
 
 def answering() -> Callable[..., None]:
-    """What a child answers by: keywords, which become a line of JSON.
+    """Return the function by which a child answers: its keywords become a line of JSON.
 
     Called once, before anything is printed. What is printed from then on goes to standard error, so that
     nothing is taken for an answer. The process ends by itself when whoever started it is gone.
@@ -137,11 +137,11 @@ def answering() -> Callable[..., None]:
     os.dup2(2, 1)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
 
-    def tell(**message: Any) -> None:
+    def answer(**message: Any) -> None:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
-    return tell
+    return answer
 
 
 def _end_with_parent(parent: int) -> None:

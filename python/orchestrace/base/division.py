@@ -23,7 +23,7 @@ class Arguments:
     def without(self, *names: str) -> "Arguments":
         """The same without some that are given by name."""
         return Arguments(
-            self.positional, {name: one for name, one in self.named.items() if name not in names}
+            self.positional, {name: value for name, value in self.named.items() if name not in names}
         )
 
     def replacing(self, **values: Any) -> "Arguments":
@@ -96,19 +96,19 @@ class Pieces:
     why: Callable[[], str]
 
 
-def _as_given(corpus: Any, given: Arguments) -> Arguments:
-    return given
+def _keep_arguments(corpus: Any, arguments: Arguments) -> Arguments:
+    return arguments
 
 
-def _accepts(given: Arguments, pieces: Pieces) -> None:
+def _accepts(arguments: Arguments, pieces: Pieces) -> None:
     """Every call can be divided."""
 
 
-def _of_corpus(given: Arguments) -> Order:
+def _of_corpus(arguments: Arguments) -> Order:
     return Order()
 
 
-def _as_joined(corpus: Any, given: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
+def _as_joined(corpus: Any, arguments: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
     return frame
 
 
@@ -118,10 +118,10 @@ class Division:
 
     Parameters
     ----------
-    asked
+    prepare
         The arguments of each task, from the whole corpus and the arguments of the caller.
     narrowed
-        Arguments that `asked` replaces or leaves out.
+        Arguments that `prepare` replaces or leaves out.
     check
         Refuses calls that tasks cannot compute. It needs no corpus, so that a plan is judged again by it
         wherever it runs.
@@ -135,13 +135,13 @@ class Division:
         Modules that have to be imported before a task runs, since they register what it needs.
     """
 
-    asked: Callable[[Any, Arguments], Arguments] = field(default=_as_given)
+    prepare: Callable[[Any, Arguments], Arguments] = field(default=_keep_arguments)
     narrowed: tuple[str, ...] = ()
     check: Callable[[Arguments, Pieces], None] = field(default=_accepts)
     order: Callable[[Arguments], Order] = field(default=_of_corpus)
     finish: Callable[[Any, Arguments, pl.DataFrame], pl.DataFrame] = field(default=_as_joined)
     sunk: Callable[..., pl.LazyFrame] | None = None
-    modules: Callable[[Arguments], tuple[str, ...]] = field(default=lambda given: ())
+    modules: Callable[[Arguments], tuple[str, ...]] = field(default=lambda arguments: ())
 
     @property
     def is_finished(self) -> bool:

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-_OWN: Final = os.urandom(8).hex()
+_PROCESS_KEY: Final = os.urandom(8).hex()
 _LONGEST: Final = 230  # bytes of a name, which systems hold to 255 with what is added here
 
 
-def temporary(path: Path, key: str = _OWN) -> Path:
+def temporary(path: Path, key: str = _PROCESS_KEY) -> Path:
     """Where this process writes a file before it is published; no listing takes it for a published one.
 
     Nobody can guess the name and put a link there. It has to be opened with the mode ``xb``: not even then is
@@ -38,15 +38,15 @@ def clear_temporary(folder: Path) -> None:
 
 def replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file completely, then give it its name."""
-    made = temporary(path)
+    unpublished = temporary(path)
     try:
-        with open(made, "xb") as file:
+        with open(unpublished, "xb") as file:
             write(file)
-        sync_file(made)
-        os.replace(made, path)
+        sync_file(unpublished)
+        os.replace(unpublished, path)
     except BaseException:
         with suppress(OSError):
-            made.unlink(missing_ok=True)
+            unpublished.unlink(missing_ok=True)
         raise
 
 

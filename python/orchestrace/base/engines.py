@@ -74,24 +74,24 @@ def register_engine(name: EngineName, maker: Callable[..., Engine]) -> None:
     _MAKERS[name] = maker
 
 
-def engine_of(given: object, threads: Any) -> Engine:
+def engine_of(engine: object, threads: Any) -> Engine:
     """The engine that a caller names or gives.
 
     Raises
     ------
     ParameterError
-        It is none, or the engine has its threads already.
+        It is no engine, or the engine has its own number of threads.
     """
-    if isinstance(given, Engine):
+    if isinstance(engine, Engine):
         if threads is not None:
             raise ParameterError("threads is given twice: the engine has its own, leave it out of the verb")
-        return given
-    if isinstance(given, str):
-        if given not in get_args(EngineName):
-            raise ParameterError(unknown_name("engine", given, list(get_args(EngineName))))
+        return engine
+    if isinstance(engine, str):
+        if engine not in get_args(EngineName):
+            raise ParameterError(unknown_name("engine", engine, list(get_args(EngineName))))
         import_module("orchestrace.distributed.verb_engines")
-        return _MAKERS[given](threads=threads)
+        return _MAKERS[engine](threads=threads)
     raise ParameterError(
-        f"engine is {briefly(given)}, expected 'processes', 'ray', or what distributed.processes or"
+        f"engine is {briefly(engine)}, expected 'processes', 'ray', or what distributed.processes or"
         " distributed.ray returns"
     )

@@ -78,15 +78,15 @@ class Checks:
 
 def checks_of(verb: Callable[..., Any]) -> Checks:
     """The checks that the signature of a verb states. O(parameters), once for a verb."""
-    known = inspect.signature(verb).parameters.values()
+    parameters = inspect.signature(verb).parameters.values()
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     kinds = {
-        one.name: _resolved(one.annotation, verb)
-        for one in known
-        if one.kind is not one.VAR_POSITIONAL and one.kind is not one.VAR_KEYWORD
+        parameter.name: _resolved(parameter.annotation, verb)
+        for parameter in parameters
+        if parameter.kind is not parameter.VAR_POSITIONAL and parameter.kind is not parameter.VAR_KEYWORD
     }
     checks = {name: _check_of(kind) for name, kind in kinds.items() if _is_quick(kind)}
-    return Checks(tuple(one.name for one in known if one.kind in by_place), checks)
+    return Checks(tuple(parameter.name for parameter in parameters if parameter.kind in by_place), checks)
 
 
 def judge_fields(kind: type, values: Mapping[str, Any]) -> None:
@@ -97,27 +97,27 @@ def judge_fields(kind: type, values: Mapping[str, Any]) -> None:
     ParameterError
         Names the field, its value and what is expected.
     """
-    for name, one in typing.get_type_hints(kind, include_extras=True).items():
-        if name in values and _is_quick(one):
-            _check_of(one)(name, values[name])
+    for name, hint in typing.get_type_hints(kind, include_extras=True).items():
+        if name in values and _is_quick(hint):
+            _check_of(hint)(name, values[name])
 
 
 def _check_of(kind: Any) -> Check:
     parts = _parts(kind)
-    classes = tuple(one for one in parts if isinstance(one, type))
-    words = {word for one in parts if get_origin(one) is Literal for word in get_args(one)}
-    concepts = [one for part in parts for one in _ranges(part)]
+    classes = tuple(part for part in parts if isinstance(part, type))
+    words = {word for part in parts if get_origin(part) is Literal for word in get_args(part)}
+    concepts = [concept for part in parts for concept in _ranges(part)]
 
     def check(name: str, value: object) -> None:
         frequent = isinstance(value, classes) or (isinstance(value, str) and value in words)
-        if not (frequent or any(one.has(value) for one in concepts) or _fits(value, kind)):
+        if not (frequent or any(concept.has(value) for concept in concepts) or _fits(value, kind)):
             raise ParameterError(_wrong(name, value, kind))
 
     def check_corpus(name: str, value: object) -> None:
         _core.check_process()
         check(name, value)
 
-    return check_corpus if "Corpus" in {one.__name__ for one in classes} else check
+    return check_corpus if "Corpus" in {class_.__name__ for class_ in classes} else check
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:
@@ -142,7 +142,7 @@ def _is_quick(kind: Any) -> bool:
 
 
 def _ranges(kind: Any) -> list[Range]:
-    return [one for one in get_args(kind)[1:] if isinstance(one, Range)]
+    return [part for part in get_args(kind)[1:] if isinstance(part, Range)]
 
 
 def explained(
@@ -188,22 +188,26 @@ def _arguments(verb: Callable[..., Any], args: Any, kwargs: Any) -> Iterator[tup
         parameter = signature.parameters[name]
         kind = _resolved(parameter.annotation, verb)
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            yield from ((name, one, kind) for one in value)
+            yield from ((name, item, kind) for item in value)
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            known = typing.get_type_hints(get_args(kind)[0]) if get_args(kind) else {}
-            yield from ((key, one, known.get(key, Any)) for key, one in value.items())
+            options = typing.get_type_hints(get_args(kind)[0]) if get_args(kind) else {}
+            yield from ((key, option, options.get(key, Any)) for key, option in value.items())
         elif name not in ("self", "cls"):
             yield name, value, kind
 
 
 def _unknown_argument(verb: Callable[..., Any], kwargs: Any) -> str | None:
     """What is wrong with the first keyword that the signature does not have."""
-    known = inspect.signature(verb).parameters
-    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in known.values()):
+    parameters = inspect.signature(verb).parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values()):
         return None
-    names = [name for name, one in known.items() if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+    names = [
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind is not inspect.Parameter.VAR_POSITIONAL
+    ]
     for name in kwargs:
-        if name not in known:
+        if name not in parameters:
             nearest = _core.nearest(name, names)
             hint = f"; did you mean '{nearest}'?" if nearest else ""
             return f"{verb.__name__}() has no argument '{name}'{hint} (it has: {', '.join(names)})"
@@ -212,13 +216,23 @@ def _unknown_argument(verb: Callable[..., Any], kwargs: Any) -> str | None:
 
 def _too_many(verb: Callable[..., Any], args: Any) -> str | None:
     """What is wrong with more arguments by position than the signature has."""
-    known = inspect.signature(verb).parameters.values()
-    placed = [one.name for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    others = [one.name for one in known if one.kind is one.KEYWORD_ONLY]
-    if len(args) <= len(placed) or any(one.kind is one.VAR_POSITIONAL for one in known) or not others:
+    parameters = inspect.signature(verb).parameters.values()
+    placed = [
+        parameter.name
+        for parameter in parameters
+        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+    ]
+    others = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+    if (
+        len(args) <= len(placed)
+        or any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters)
+        or not others
+    ):
         return None
     before = f"after {', '.join(placed)} " if placed else ""
-    return f"{verb.__name__}() takes its arguments {before}by name ({', '.join(f'{one}=' for one in others)})"
+    return (
+        f"{verb.__name__}() takes its arguments {before}by name ({', '.join(f'{name}=' for name in others)})"
+    )
 
 
 def _resolved(annotation: Any, verb: Callable[..., Any]) -> Any:
@@ -235,8 +249,8 @@ def _misfit(verb: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
     for name, value, kind in _arguments(verb, args, kwargs):
         if not _fits(value, kind):
             return _wrong(name, value, kind)
-        if (odd := _unspeakable(value)) is not None:
-            return f"{name} has {briefly(ascii(odd))}, expected Unicode text, without surrogates"
+        if (text := _unspeakable(value)) is not None:
+            return f"{name} has {briefly(ascii(text))}, expected Unicode text, without surrogates"
         if name in _PATHS and isinstance(value, str) and "\0" in value:
             return f"{name} is {briefly(value)}, expected the name of a file, which has no NUL"
         if isinstance(value, int) and value.bit_length() > 63:
@@ -302,7 +316,7 @@ def _unspeakable(value: object) -> str | None:
         except UnicodeEncodeError:
             return value
     if isinstance(value, list | tuple | set | frozenset | dict):
-        return next((odd for one in value if (odd := _unspeakable(one)) is not None), None)
+        return next((text for item in value if (text := _unspeakable(item)) is not None), None)
     return None
 
 
@@ -313,15 +327,15 @@ def _fits(value: object, kind: Any) -> bool:
         base = get_args(kind)[0]
         if not (ranges := _ranges(kind)):
             return _fits(value, base)
-        return all(one.has(value) for one in ranges) or (value is None and type(None) in _parts(base))
+        return all(concept.has(value) for concept in ranges) or (value is None and type(None) in _parts(base))
     if kind is Any:
         return True
     if kind in (None, type(None)):
         return value is None
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, one) for one in get_args(kind))
+        return any(_fits(value, part) for part in get_args(kind))
     if origin is Literal:
-        return any(_is_word(value, one) for one in get_args(kind))
+        return any(_is_word(value, word) for word in get_args(kind))
     if kind is bool:
         return isinstance(value, bool) or is_of_numpy(value, "bool_")
     if kind in (int, float):
@@ -333,7 +347,7 @@ def _fits(value: object, kind: Any) -> bool:
         if not isinstance(value, tuple | list):
             return False
         if len(parts) == 2 and parts[1] is ...:
-            return all(_fits(one, parts[0]) for one in value)
+            return all(_fits(item, parts[0]) for item in value)
         return len(value) == len(parts) and all(map(_fits, value, parts))
     if origin is collections.abc.Callable:
         return callable(value)
@@ -342,13 +356,13 @@ def _fits(value: object, kind: Any) -> bool:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         of_key, of_value = get_args(kind)
         return isinstance(value, Mapping) and all(
-            _fits(key, of_key) and _fits(one, of_value) for key, one in value.items()
+            _fits(key, of_key) and _fits(item, of_value) for key, item in value.items()
         )
     if isinstance(origin, type) and issubclass(origin, Iterable):
         if isinstance(value, str | bytes | Mapping | pl.DataFrame) or not isinstance(value, Iterable):
             return False
         if isinstance(value, list | tuple | set | frozenset | pl.Series) or is_of_numpy(value, "ndarray"):
-            return getattr(value, "ndim", 1) == 1 and all(_fits(one, get_args(kind)[0]) for one in value)
+            return getattr(value, "ndim", 1) == 1 and all(_fits(item, get_args(kind)[0]) for item in value)
         return origin is Iterable or not hasattr(value, "read")
     return not isinstance(kind, type) or typing.is_typeddict(kind) or isinstance(value, kind)
 
@@ -387,16 +401,16 @@ def _words(kind: Any, value: object) -> Iterator[str]:
     """What a type is called where a message about a value asks for it."""
     origin = get_origin(kind)
     if origin is Annotated and (ranges := _ranges(kind)):
-        yield from (one.expected(value) for one in ranges)
-        yield from ("None" for one in _parts(get_args(kind)[0]) if one is type(None))
+        yield from (concept.expected(value) for concept in ranges)
+        yield from ("None" for part in _parts(get_args(kind)[0]) if part is type(None))
     elif origin is Annotated:
         yield from _words(get_args(kind)[0], value)
     elif kind in _NAMED:
         yield _NAMED[kind]
     elif origin in (typing.Union, types.UnionType):
         parts = get_args(kind)
-        for one in sorted(parts, key=lambda part: part is type(None)):
-            yield from _words(one, value)
+        for part in sorted(parts, key=lambda part: part is type(None)):
+            yield from _words(part, value)
     elif origin is Literal:
         yield from map(repr, get_args(kind))
     elif origin is os.PathLike:

@@ -26,16 +26,16 @@ def missing_name(package: ModuleType, name: str, spaces: Iterable[str]) -> Attri
         ...
     AttributeError: orchestrace has no 'read_trace'; did you mean ot.read_traces?
     """
-    known: list[str] = package.__all__
+    public_names: list[str] = package.__all__
     hint = ""
     if not name.startswith("_"):
         rooms = {space: _names_of(import_module(f"{package.__name__}.{space}")) for space in sorted(spaces)}
-        there = [f"{room}.{name}" for room, names in rooms.items() if name in names]
-        if not there:
+        places = [f"{room}.{name}" for room, names in rooms.items() if name in names]
+        if not places:
             within = {word: f"{room}.{word}" for room, names in rooms.items() for word in names}
-            nearest = _core.nearest(name, [*known, *within])
-            there = [within.get(nearest, nearest)] if nearest else []
-        hint = f"; did you mean {' or '.join(f'ot.{place}' for place in there)}?" if there else ""
+            nearest = _core.nearest(name, [*public_names, *within])
+            places = [within.get(nearest, nearest)] if nearest else []
+        hint = f"; did you mean {' or '.join(f'ot.{place}' for place in places)}?" if places else ""
     return AttributeError(f"{package.__name__} has no '{name}'{hint}")
 
 

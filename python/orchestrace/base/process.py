@@ -22,8 +22,8 @@ def refuse_subinterpreter() -> None:
     ImportError
         Polars and NumPy keep one state for the whole process.
     """
-    known = _interpreters()
-    if known is not None and known.get_current() != known.get_main():
+    interpreters = _interpreters()
+    if interpreters is not None and interpreters.get_current() != interpreters.get_main():
         raise ImportError(
             "orchestrace works in the main interpreter only, since Polars and NumPy do: import it there, or "
             "start a process (multiprocessing.get_context('spawn'))"

@@ -9,7 +9,7 @@ Progress = Callable[[int, int], object] | bool | None
 
 @contextmanager
 def reporting(
-    progress: Progress, what: str, *, in_bytes: bool = False
+    progress: Progress, label: str, *, in_bytes: bool = False
 ) -> Iterator[Callable[[int, int], object] | None]:
     """Turn the `progress` option of a call into the callback that the core takes.
 
@@ -36,9 +36,9 @@ def reporting(
         counts: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
         if in_bytes:
             counts = (DownloadColumn(binary_units=True), TransferSpeedColumn())
-        columns = (TextColumn(what), BarColumn(), *counts, TimeRemainingColumn())
+        columns = (TextColumn(label), BarColumn(), *counts, TimeRemainingColumn())
         with Bars(*columns, console=Console(stderr=True), transient=True) as bars:
-            task = bars.add_task(what, total=None)
+            task = bars.add_task(label, total=None)
             yield lambda done, total: bars.update(task, completed=done, total=total or None)
 
 

@@ -81,13 +81,13 @@ class Recorded:
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """Write `data`."""
-        return self._kept(lambda: self._file.write(data))
+        return self._record(lambda: self._file.write(data))
 
     def flush(self) -> None:
         """Hand on what is buffered."""
-        self._kept(self._file.flush)
+        self._record(self._file.flush)
 
-    def _kept(self, call: Callable[[], T]) -> T:
+    def _record(self, call: Callable[[], T]) -> T:
         try:
             return call()
         except OSError as error:
@@ -117,19 +117,19 @@ def published_file(target: Path, *, overwrite: bool = False) -> Iterator[BinaryI
             return
         if not overwrite:
             refuse_existing(target)
-        # A name that nobody can guess, and no file that is there already: not even through a link.
-        made = temporary(path, new_key())
+        # A name that nobody can guess, opened with "xb": no file that exists is written, not even by a link.
+        unpublished = temporary(path, new_key())
         try:
-            with written(made, "xb") as file:
+            with written(unpublished, "xb") as file:
                 yield file
-            sync_file(made)
+            sync_file(unpublished)
             if not overwrite:
                 refuse_existing(target)
-            os.replace(made, path)
+            os.replace(unpublished, path)
             sync_folder(path.parent)
         except BaseException:
             with suppress(OSError):
-                made.unlink(missing_ok=True)
+                unpublished.unlink(missing_ok=True)
             raise
     except InputError:
         raise
@@ -210,24 +210,26 @@ def published_folder(target: Path) -> Iterator[Path]:
         if path.is_dir() and any(path.iterdir()):
             raise ParameterError(f"folder '{target}' is not empty: choose another")
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = temporary(path, new_key())
-        made.mkdir()
+        unpublished = temporary(path, new_key())
+        unpublished.mkdir()
         try:
-            yield made
-            sync_folder(made)
-            os.replace(made, path)
+            yield unpublished
+            sync_folder(unpublished)
+            os.replace(unpublished, path)
             sync_folder(path.parent)
         except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
+            shutil.rmtree(unpublished, ignore_errors=True)
             raise
     except InputError as error:
         if error.__cause__ is None:
             raise
         if isinstance(error.__cause__, OSError) and error.__cause__.strerror:
             reason = error.__cause__.strerror
-        else:  # what is said of a step that a later call goes on from, which nobody does here
+        else:  # drop the advice to repeat the call: nothing resumes here
             reason = (
-                str(error).removeprefix(f"cannot write to '{made}': ").partition("; what is published")[0]
+                str(error)
+                .removeprefix(f"cannot write to '{unpublished}': ")
+                .partition("; what is published")[0]
             )
         raise InputError(f"{target}: {reason}") from error.__cause__
     except ParameterError:

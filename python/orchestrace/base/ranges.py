@@ -13,7 +13,7 @@ def finite(name: str) -> pl.Expr:
 
 
 def in_range(table: pl.DataFrame, names: Iterable[str], reason: str = "reason") -> pl.DataFrame:
-    """The table with null for every number of these columns that is none.
+    """The table with null for every NaN or infinity in these columns.
 
     Parameters
     ----------

@@ -310,12 +310,12 @@ def code_rows(code: str | None = None) -> list[CodeRow]:
     >>> code_rows("otel")
     []
     """
-    known: list[CodeRow] = [(*row, REMEDIES[row[:2]]) for row in _core.codes()]
+    all_rows: list[CodeRow] = [(*row, REMEDIES[row[:2]]) for row in _core.codes()]
     if code is None:
-        return known
-    rows = [row for row in known if row[1] == code]
+        return all_rows
+    rows = [row for row in all_rows if row[1] == code]
     name, _, kind = code.partition(".")
-    formats = {one["name"] for one in _core.importers()} | {"mapping"}
+    formats = {importer["name"] for importer in _core.importers()} | {"mapping"}
     if rows or not kind or name not in formats:
         return rows
     meaning = (

@@ -91,17 +91,17 @@ def lifted_kind(name: str, dtype: object) -> str:
     for kind in LIFTED:
         if dtype == _DTYPES[kind]:
             return kind
-    known = ", ".join(f"pl.{_DTYPES[kind]}" for kind in LIFTED)
-    raise ParameterError(f"field '{name}': type {dtype} cannot be lifted (possible: {known})")
+    possible = ", ".join(f"pl.{_DTYPES[kind]}" for kind in LIFTED)
+    raise ParameterError(f"field '{name}': type {dtype} cannot be lifted (possible: {possible})")
 
 
-def unknown_name(what: str, word: str, known: list[str]) -> str:
+def unknown_name(kind: str, word: str, names: list[str]) -> str:
     """The one wording for a name that does not exist, with the nearest one that does."""
-    nearest = _core.nearest(word, known)
+    nearest = _core.nearest(word, names)
     hint = f"; did you mean '{nearest}'?" if nearest else ""
     # names that come out of a recording may be any number
-    more = f" and {len(known) - 40:,} more" if len(known) > 40 else ""
-    return plain(f"unknown {what} '{word}'{hint} (known: {', '.join(known[:40])}{more})")
+    more = f" and {len(names) - 40:,} more" if len(names) > 40 else ""
+    return plain(f"unknown {kind} '{word}'{hint} (known: {', '.join(names[:40])}{more})")
 
 
 def cast_exactly(column: pl.Series, dtype: pl.DataType, place: str) -> pl.Series:
@@ -147,17 +147,19 @@ def cast_exactly(column: pl.Series, dtype: pl.DataType, place: str) -> pl.Series
 def _cast_number(column: pl.Series, dtype: pl.DataType, place: str) -> pl.Series:
     cast = column.cast(dtype)
     if dtype.is_integer() and column.dtype.is_float():
-        odd = column.filter(cast.cast(column.dtype) != column)
-        if odd.len():
-            raise SchemaError(f"{place} has the value {odd[0]}, expected whole numbers ({_spelling(dtype)})")
+        changed = column.filter(cast.cast(column.dtype) != column)
+        if changed.len():
+            raise SchemaError(
+                f"{place} has the value {changed[0]}, expected whole numbers ({_spelling(dtype)})"
+            )
     return cast
 
 
 def _check_words(column: pl.Series, dtype: pl.Enum, place: str) -> None:
-    known = dtype.categories.to_list()
+    words = dtype.categories.to_list()
     for word in column.cast(pl.String).drop_nulls().unique(maintain_order=True):
-        if word not in known:
-            raise SchemaError(f"{place}: " + unknown_name("word", word, known))
+        if word not in words:
+            raise SchemaError(f"{place}: " + unknown_name("word", word, words))
 
 
 def _spelling(dtype: pl.DataType) -> str:

@@ -18,12 +18,12 @@ def total(column: pl.Expr) -> pl.Expr:
     >>> counts.select(total(pl.col("n"))).item() == 2**63 - 1
     True
     """
-    whole = column.cast(pl.Int128).sum()
-    return pl.when(column.is_not_null().any()).then(pl.min_horizontal(whole, _MOST)).cast(pl.Int64)
+    exact = column.cast(pl.Int128).sum()
+    return pl.when(column.is_not_null().any()).then(pl.min_horizontal(exact, _MOST)).cast(pl.Int64)
 
 
 def ordered_total(column: pl.Expr) -> pl.Expr:
-    """The sum of floats in ascending order; null where there is none.
+    """The sum of floats in ascending order; null where there are no floats.
 
     Threads hand numbers over in any order, on which a sum of floats depends.
     """

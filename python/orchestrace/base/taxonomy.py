@@ -43,7 +43,7 @@ REWARD_FAMILIES: Final = (
 """Section 3 of the survey; the pool has two words for R6."""
 
 CREDIT_UNITS: Final = ("team", "orchestrator", "role", "agent", "turn", "message", "tool", "token")
-"""Words of the column ``credit_granularity``, the coarsest first; the engine's `event` is none of them."""
+"""Words of the column ``credit_granularity``, the coarsest first; the engine's `event` is not among them."""
 
 SUB_DECISIONS: Final = (
     SubDecision("O1", "spawn", ("spawn", "despawn")),
@@ -56,7 +56,7 @@ SUB_DECISIONS: Final = (
 )
 """Section 5 of the survey."""
 
-_IDS: Final = tuple(one.id for one in SUB_DECISIONS)
+_IDS: Final = tuple(decision.id for decision in SUB_DECISIONS)
 _DECLARED: Final[dict[str, list[str]]] = {}
 
 _Verb = TypeVar("_Verb", bound=Callable[..., Any])
@@ -79,13 +79,13 @@ def concerns(*ids: str) -> Callable[[_Verb], _Verb]:
     >>> verbs_for("O1")
     ['effects.spawn']
     """
-    for one in ids:
-        if one not in _IDS:
-            raise ParameterError(unknown_name("sub-decision", one, list(_IDS)))
+    for identifier in ids:
+        if identifier not in _IDS:
+            raise ParameterError(unknown_name("sub-decision", identifier, list(_IDS)))
 
     def declare(verb: _Verb) -> _Verb:
-        for one in ids:
-            names = _DECLARED.setdefault(one, [])
+        for identifier in ids:
+            names = _DECLARED.setdefault(identifier, [])
             name = verb.__name__
             if verb.__module__.startswith("orchestrace."):
                 name = f"{verb.__module__.split('.')[1]}.{name}"

@@ -42,10 +42,10 @@ class Table:
 
 
 def terminal_width() -> int | None:
-    """Columns of the terminal that standard output is, or that `COLUMNS` names; None where it is none."""
-    asked = os.environ.get("COLUMNS", "")
-    if asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+    """Columns of the terminal, or that `COLUMNS` names; None where standard output is no terminal."""
+    setting = os.environ.get("COLUMNS", "")
+    if setting.isdecimal() and int(setting) > 0:
+        return int(setting)
     shown = sys.stdout is not None and sys.stdout.isatty()  # None: closed by whoever started the command
     return shutil.get_terminal_size().columns if shown else None
 
@@ -95,19 +95,19 @@ def lay_out(
     head = frame if rows is None else frame.head(rows)
     columns = [_Column.of(head[name]) for name in filled]
     if width is None:
-        widths = {one.name: one.natural for one in columns}
+        widths = {column.name: column.natural for column in columns}
     else:
         widths = _widths(columns, first, width, chosen, piped)
-    shown = [one for one in columns if one.name in widths]
+    shown = [column for column in columns if column.name in widths]
     return Table(
-        header=_line([(one.name, widths[one.name], one.is_number) for one in shown]),
+        header=_line([(column.name, widths[column.name], column.is_number) for column in shown]),
         rows=[
             line for at in range(head.height) for line in _row(shown, widths, at, width is not None, piped)
         ],
         constants=constants,
-        hidden=[one.name for one in columns if one.name not in widths],
+        hidden=[column.name for column in columns if column.name not in widths],
         empty=empty,
-        cut=[one.name for one in shown if one.is_cut(widths[one.name], piped)],
+        cut=[column.name for column in shown if column.is_cut(widths[column.name], piped)],
     )
 
 
@@ -147,21 +147,21 @@ def _widths(
     """Cells of each column that is shown: first as narrow as need be, then wider, then others that fit."""
     widths: dict[str, int] = {}
     left = width + GAP
-    wanted = [one for one in columns if chosen or one.name in first] or columns[:1]
-    for one in wanted:
-        if chosen or not widths or one.least(piped) + GAP <= left:
-            widths[one.name] = one.least(piped)
-            left -= one.least(piped) + GAP
-    for one in wanted:  # what is left goes to texts that were cut, the first one first
-        if one.name in widths and left > 0:
-            most = one.natural if one.is_prose or piped else min(one.natural, _WIDEST)
-            more = min(left, max(most - widths[one.name], 0))
-            widths[one.name] += more
+    wanted = [column for column in columns if chosen or column.name in first] or columns[:1]
+    for column in wanted:
+        if chosen or not widths or column.least(piped) + GAP <= left:
+            widths[column.name] = column.least(piped)
+            left -= column.least(piped) + GAP
+    for column in wanted:  # what is left goes to texts that were cut, the first one first
+        if column.name in widths and left > 0:
+            most = column.natural if column.is_prose or piped else min(column.natural, _WIDEST)
+            more = min(left, max(most - widths[column.name], 0))
+            widths[column.name] += more
             left -= more
-    for one in [] if piped and first else columns:
-        needed = (one.natural if piped else min(one.natural, _WIDEST)) + GAP
-        if one.name not in widths and one not in wanted and needed <= left:
-            widths[one.name] = needed - GAP
+    for column in [] if piped and first else columns:
+        needed = (column.natural if piped else min(column.natural, _WIDEST)) + GAP
+        if column.name not in widths and column not in wanted and needed <= left:
+            widths[column.name] = needed - GAP
             left -= needed
     return widths
 
@@ -169,18 +169,23 @@ def _widths(
 def _row(columns: list[_Column], widths: dict[str, int], at: int, cut: bool, piped: bool) -> Iterable[str]:
     """The lines of a row: one, or more where prose is folded."""
     cells = []
-    for one in columns:
-        text, width = one.texts[at], widths[one.name]
+    for column in columns:
+        text, width = column.texts[at], widths[column.name]
         if not cut or cell_len(text) <= width:
             cells.append([text])
         else:
             cells.append(
-                folded(text, width, None if piped else _LINES) if one.is_prose else [shortened(text, width)]
+                folded(text, width, None if piped else _LINES)
+                if column.is_prose
+                else [shortened(text, width)]
             )
     for line in range(max(map(len, cells), default=0)):
-        given = [cell[line] if line < len(cell) else "" for cell in cells]
+        texts = [cell[line] if line < len(cell) else "" for cell in cells]
         yield _line(
-            [(text, widths[one.name], one.is_number) for one, text in zip(columns, given, strict=True)]
+            [
+                (text, widths[column.name], column.is_number)
+                for column, text in zip(columns, texts, strict=True)
+            ]
         )
 
 
@@ -241,7 +246,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, pl.Series | list | tuple):
         return f"[{', '.join(map(cell_text, value))}]"
     if isinstance(value, dict):
-        return ", ".join(f"{name}: {cell_text(one)}" for name, one in value.items() if one is not None)
+        return ", ".join(f"{name}: {cell_text(item)}" for name, item in value.items() if item is not None)
     if isinstance(value, bool):
         return "true" if value else "false"
     return plain(value)
@@ -256,17 +261,17 @@ def _number(value: float) -> str:
 
 def flat(frame: pl.DataFrame) -> pl.DataFrame:
     """A frame for CSV: lists and structures as JSON text, unprintable characters escaped."""
-    made = []
+    columns = []
     for column in frame:
         if isinstance(column.dtype, pl.List | pl.Array | pl.Struct):
             texts = [None if value is None else _json(value) for value in column]
-            made.append(pl.Series(column.name, texts, pl.String))
+            columns.append(pl.Series(column.name, texts, pl.String))
         elif column.dtype in (pl.String, pl.Categorical, pl.Enum):
             texts = [None if value is None else plain(value) for value in column]
-            made.append(pl.Series(column.name, texts, pl.String))
+            columns.append(pl.Series(column.name, texts, pl.String))
         else:
-            made.append(column)
-    return pl.DataFrame(made)
+            columns.append(column)
+    return pl.DataFrame(columns)
 
 
 def _json(value: object) -> str:

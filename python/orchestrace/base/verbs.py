@@ -90,7 +90,7 @@ def verb(function: Any = None, /, *, rows: str | None = None, division: Division
     orchestrace...ParameterError: corpus is 'runs.jsonl', expected a corpus
     """
     if function is None:
-        return lambda one: _decorated(one, rows, division)
+        return lambda inner: _decorated(inner, rows, division)
     return _decorated(function, rows, division)
 
 

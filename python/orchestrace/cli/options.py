@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 import typer
 
 from ..base import arguments
-from ..base.arguments import Flag, Whole
+from ..base.arguments import Flag, Integer
 from ..base.deferred import Deferred
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
@@ -27,7 +27,7 @@ def option(concept: Any) -> Any:
     """The option of a concept of `base.arguments`: its flag, range and help. The verb judges real numbers."""
     flag = next(one for one in get_args(concept) if isinstance(one, Flag))
     least, most = next(
-        ((one.least, one.most) for one in get_args(concept) if isinstance(one, Whole)), (None, None)
+        ((one.least, one.most) for one in get_args(concept) if isinstance(one, Integer)), (None, None)
     )
     return typer.Option(flag.name, min=least, max=most, help=flag.help or None)
 

@@ -72,7 +72,7 @@ def _modules(arguments: Arguments) -> tuple[str, ...]:
 
 @verb(
     rows="a sub-agent",
-    division=Division(asked=_with_prices, narrowed=("prices",), check=_check_method, modules=_modules),
+    division=Division(prepare=_with_prices, narrowed=("prices",), check=_check_method, modules=_modules),
 )
 def spawns(
     corpus: Corpus,

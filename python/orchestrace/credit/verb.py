@@ -113,7 +113,7 @@ def credit(
 @verb(
     rows="a trace and unit",
     division=Division(
-        asked=_credited,
+        prepare=_credited,
         check=lambda arguments, pieces: check_scope(arguments.by_name(credit), pieces),
         sunk=sunk_by_others,
         modules=lambda arguments: modules_of(arguments.by_name(credit)),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Unpack
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Count, Share, Threads, Whole
+from ..base.arguments import Count, Integer, Share, Threads
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.locks import lock, open_folder
 from ..base.paths import expanded
@@ -71,7 +71,7 @@ def ingest(
     resume: bool = True,
     verify: bool = True,
     group: str | Iterable[str] | None = None,
-    partitions: Annotated[int | None, Whole(1, 999)] = None,
+    partitions: Annotated[int | None, Integer(1, 999)] = None,
     on_error: OnError = "quarantine",
     max_errors: Count | None = None,
     max_error_ratio: Share | None = None,

@@ -3,7 +3,7 @@
 import re
 from typing import Any, Final
 
-from ..base.arguments import Whole
+from ..base.arguments import Integer
 from ..base.checks import expect
 from ..base.errors import ParameterError
 
@@ -51,7 +51,7 @@ def memory_bytes(memory: int | str) -> int:
                 f"memory is '{memory}', expected a number of bytes or one like '512MiB', '2GiB'"
             )
         memory = int(min(float(match[1]) * unit, 2.0**63))
-    expect("memory", memory, Whole())
+    expect("memory", memory, Integer())
     room = int(memory)
     if room < LEAST:
         shown = f"{room} bytes" if room < 2**20 else f"{room / 2**20:.3g}MiB"

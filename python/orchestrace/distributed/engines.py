@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Protocol
 
-from ..base.arguments import Count, Size, Whole
+from ..base.arguments import Count, Integer, Size
 from ..base.engines import EngineName
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
@@ -36,7 +36,7 @@ def run(
     *,
     engine: EngineName = "processes",
     workers: Size | None = None,
-    threads: Annotated[int, Whole(1, 1024)] = 1,
+    threads: Annotated[int, Integer(1, 1024)] = 1,
     retries: Count = 2,
     address: str | None = None,
     corpus: str | os.PathLike[str] | None = None,

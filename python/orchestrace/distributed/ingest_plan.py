@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from .. import _core
-from ..base.arguments import Whole
+from ..base.arguments import Integer
 from ..base.checks import expect
 from ..base.division import Arguments
 from ..base.errors import ParameterError, SchemaError
@@ -107,7 +107,7 @@ def _check_reading(call: Call, field: Field) -> None:
     if not isinstance(options.value, dict) or "mapping" in options.value:
         raise options.refused("options of reading")
     try:
-        expect("partitions", count, Whole(1, 999))
+        expect("partitions", count, Integer(1, 999))
         memory_bytes(call.memory)
         _core.Partition(_core.read([]), key, count)
         _core.formats([], **settings_of(call).reading(Path(call.corpus)))

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from .. import _core
-from ..base.arguments import Whole
+from ..base.arguments import Integer
 from ..base.division import Arguments, Pieces
 from ..base.errors import ParameterError
 from ..base.paths import expanded, path_of
@@ -28,7 +28,7 @@ def plan(
     verb: str,
     *arguments: Any,
     folder: str | os.PathLike[str],
-    tasks: Annotated[int | None, Whole()] = None,
+    tasks: Annotated[int | None, Integer()] = None,
     **options: Any,
 ) -> Plan:
     """Divide a call of a verb into tasks that run anywhere, in any order, any number of times.
@@ -126,7 +126,7 @@ def divided_call(
     view = PlannedCorpus(opened)
     division = division_of(about)
     modules = division.modules(parsed)
-    handed = division.asked(view, parsed)
+    handed = division.prepare(view, parsed)
     division.check(
         parsed,
         Pieces(

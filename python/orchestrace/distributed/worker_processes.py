@@ -56,13 +56,13 @@ class Processes:
                     started = worker or self._started(place)
                     task = waiting.pop(0)
                     busy[started] = task
-                    started.tell({"task": task.number})
+                    started.send({"task": task.number})
             worker, answer = self._answers.get()
             if answer is not None and answer["stage"] == "ready":
                 continue
             task = busy.pop(worker)
             if answer is None:
-                ending = worker.fate()
+                ending = worker.describe_end()
                 self._end(worker)
                 deaths[task.number] = deaths.get(task.number, 0) + 1
                 if deaths[task.number] > self._retries:
@@ -91,7 +91,7 @@ class Processes:
 class _Worker(Child):
     def __init__(self, first: dict[str, Any], answers: Answers, threads: int) -> None:
         super().__init__(f"{__package__}.work", answers, limits(threads))
-        self.tell(first)
+        self.send(first)
 
 
 def limits(threads: int) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Seed, Threads, Whole
+from ..base.arguments import Integer, Seed, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
@@ -38,8 +38,8 @@ def faithfulness(
     credits: pl.DataFrame | pl.LazyFrame,
     *,
     outcome: Model = "noisy_or",
-    steps: Annotated[int, Whole(1, 10_000)] = 20,
-    orders: Annotated[int, Whole(1, 100_000)] = 16,
+    steps: Annotated[int, Integer(1, 10_000)] = 20,
+    orders: Annotated[int, Integer(1, 100_000)] = 16,
     seed: Seed = 0,
     program_order: bool = False,
     threads: Threads = None,

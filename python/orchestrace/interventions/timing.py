@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from ..base.arguments import Number, PositiveShare, Whole
+from ..base.arguments import Integer, Number, PositiveShare
 from ..base.checks import expect_each
 from ..base.errors import ParameterError
 from ..base.verbs import verb
@@ -193,7 +193,7 @@ def concurrency(
     slots = tuple(slots)
     if not slots:
         raise ParameterError("slots is empty: name a number of slots, or None for as many as are needed")
-    expect_each("slots", (k for k in slots if k is not None), Whole(1, 2**32 - 1))
+    expect_each("slots", (k for k in slots if k is not None), Integer(1, 2**32 - 1))
     return Concurrency(slots, pool, queue, release)
 
 
@@ -343,7 +343,7 @@ def merge(agents: Sequence[str]) -> Merge:
 
 
 @verb
-def split(agent: str, parts: Annotated[int, Whole(1, 64)] = 2) -> Split:
+def split(agent: str, parts: Annotated[int, Integer(1, 64)] = 2) -> Split:
     """Split one agent into several, which work side by side.
 
     Only program order (temporal edges) holds an agent to one thing at a time, and only program order is

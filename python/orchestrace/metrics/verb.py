@@ -75,7 +75,7 @@ def _summary(corpus: Corpus, given: Arguments, frame: pl.DataFrame) -> pl.DataFr
 
 @verb(
     rows="a trace, or a trace and member",
-    division=Division(asked=_measured, narrowed=(*TOOLS, *_SUMMARIES), finish=_summary),
+    division=Division(prepare=_measured, narrowed=(*TOOLS, *_SUMMARIES), finish=_summary),
 )
 def metrics(
     corpus: Corpus,

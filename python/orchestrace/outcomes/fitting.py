@@ -9,7 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from .. import _core
-from ..base.arguments import Folds, Seed, Threads, Whole
+from ..base.arguments import Folds, Integer, Seed, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import TYPE_WEIGHTS
@@ -182,7 +182,7 @@ def fit(
     folds: Folds = 5,
     loss: Literal["log", "squared"] = "log",
     leak: bool = False,
-    bins: Annotated[int, Whole(2, 1000)] = 10,
+    bins: Annotated[int, Integer(2, 1000)] = 10,
     seed: Seed = 0,
     threads: Threads = None,
     progress: Progress = None,

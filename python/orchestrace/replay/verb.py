@@ -107,7 +107,7 @@ def _refuse_unknown_of_tasks(corpus: Corpus, given: Arguments, frame: pl.DataFra
 @verb(
     rows="a scenario and trace",
     division=Division(
-        asked=_with_distinct_names,
+        prepare=_with_distinct_names,
         order=lambda given: Order(blocks=("intervention", tuple(_scenario_names(given)))),
         finish=_refuse_unknown_of_tasks,
     ),

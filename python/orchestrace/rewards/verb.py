@@ -107,7 +107,9 @@ def _in_order_of_rules(given: Arguments) -> Order:
 
 @verb(
     rows="a rule, trace and unit",
-    division=Division(asked=_with_channels, narrowed=TOOLS, check=_check_schedules, order=_in_order_of_rules),
+    division=Division(
+        prepare=_with_channels, narrowed=TOOLS, check=_check_schedules, order=_in_order_of_rules
+    ),
 )
 def compute(
     corpus: Corpus,

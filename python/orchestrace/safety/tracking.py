@@ -19,7 +19,7 @@ from ..corpus.pieces import core_frames
 
 Carry = Literal["all", "context", "safety_flow"]
 
-OF_TOOLS: Final = Division(asked=with_named_tools, narrowed=TOOLS)
+OF_TOOLS: Final = Division(prepare=with_named_tools, narrowed=TOOLS)
 """A task is called with the names of tools that stand for patterns in the whole corpus."""
 
 

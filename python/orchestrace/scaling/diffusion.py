@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, overload
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Alpha, Amount, Confidence, Power, Resamples, Seed, Size, Threads, Whole
+from ..base.arguments import Alpha, Amount, Confidence, Integer, Power, Resamples, Seed, Size, Threads
 from ..base.checks import expect, expect_each
 from ..base.errors import ParameterError
 from ..base.ranges import in_range
@@ -113,7 +113,7 @@ def rollouts_needed(
     reach = _reach(alpha, power)
     if isinstance(n, Sequence):
         return [rollouts_needed(one, block=block, noise=noise, alpha=alpha, power=power) for one in n]
-    expect("n", n, Whole(1))
+    expect("n", n, Integer(1))
     units = n if block is None else min(n, block)
     if not math.isfinite(reach * reach * (units + noise * noise)):
         raise ParameterError(f"noise is {noise}, expected a number whose square a float can hold")
@@ -168,7 +168,7 @@ def diffusion_law(
     params: Mapping[str, Any] | None = None,
     block: Size | None = None,
     noise: Amount = 0.0,
-    rollouts: Annotated[int, Whole(2)] = 400,
+    rollouts: Annotated[int, Integer(2)] = 400,
     replicates: Size = 10,
     group_size: Size = 1,
     n_boot: Resamples = 2000,
@@ -398,7 +398,7 @@ def _check_lengths(lengths: Sequence[int]) -> list[int]:
     given = [lengths] if isinstance(lengths, int) else list(lengths)
     if not given:
         raise ParameterError("lengths is empty, expected numbers of events")
-    expect_each("lengths", given, Whole(1, 2**31 - 1))
+    expect_each("lengths", given, Integer(1, 2**31 - 1))
     return sorted({int(n) for n in given})
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, get_args
 
 from .. import _core
-from ..base.arguments import Confidence, Number, Seed, Whole
+from ..base.arguments import Confidence, Integer, Number, Seed
 from ..base.checks import expect_each
 from ..base.errors import InputError, ParameterError
 from ..base.misfits import judge_fields
@@ -52,7 +52,7 @@ PRESET_OPTIONS: Final = (
 """Options of `synthetic.planted` that a preset sets; team and length are the ladder's, seeds are drawn."""
 
 
-_Some = Annotated[int, Whole(1)]
+_Some = Annotated[int, Integer(1)]
 
 
 @dataclass(frozen=True)
@@ -404,7 +404,7 @@ def _words(what: str, given: object, known: tuple[str, ...]) -> tuple[str, ...]:
 def _slots(given: object) -> tuple[int, ...]:
     if not isinstance(given, list | tuple):
         raise ParameterError(f"slots is {given!r}, expected a list of whole numbers")
-    expect_each("slots", given, Whole(1, 2**31 - 1))
+    expect_each("slots", given, Integer(1, 2**31 - 1))
     return tuple(sorted(set(map(index, given))))
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import polars as pl
 
-from ..base.arguments import Threads, Whole
+from ..base.arguments import Integer, Threads
 from ..base.engines import RunBy, engine_of
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
@@ -35,7 +35,7 @@ def run(
     config: StudyConfig | Mapping[str, Any] | str | os.PathLike[str],
     folder: str | os.PathLike[str],
     *,
-    workers: Annotated[int | None, Whole(0, 256)] = None,
+    workers: Annotated[int | None, Integer(0, 256)] = None,
     engine: RunBy = None,
     threads: Threads = None,
     progress: Progress = None,

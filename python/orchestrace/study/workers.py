@@ -93,7 +93,7 @@ class Workers:
                 self._end(worker)
             return
         if answer is None:
-            cell, fate = busy.pop(worker), worker.fate()
+            cell, fate = busy.pop(worker), worker.describe_end()
             self._end(worker)
             self._deaths[cell.name] = self._deaths.get(cell.name, 0) + 1
             if self._deaths[cell.name] > self._retries:
@@ -132,11 +132,11 @@ class _Worker(Child):
         self.corpus = ""
         self.since = 0.0  # when the call began that counts against the budget; 0 between calls
         super().__init__(f"{__package__}.work", answers, environment)
-        self.tell({"config": config.text(), "threads": threads})
+        self.send({"config": config.text(), "threads": threads})
 
     def ask(self, cell: Cell) -> None:
         self.corpus = cell.corpus
-        self.tell({"cell": cell.name})
+        self.send({"cell": cell.name})
 
 
 def nothing(status: str, reason: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Chance, Seed, Size, Whole
+from ..base.arguments import Chance, Integer, Seed, Size
 from ..base.errors import ParameterError
 from ..base.text import briefly
 from ..base.verbs import verb
@@ -74,7 +74,7 @@ class ChoiceTruth:
 def choices(
     runs: Size = 1000,
     *,
-    steps: Annotated[int, Whole(1, 10_000)] = 1,
+    steps: Annotated[int, Integer(1, 10_000)] = 1,
     end: Chance = 0.2,
     runs_per_task: Size = 5,
     seed: Seed = 0,

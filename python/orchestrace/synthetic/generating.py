@@ -5,7 +5,7 @@ import os
 from typing import Annotated, BinaryIO, overload
 
 from .. import _core
-from ..base.arguments import Seed, Threads, Whole
+from ..base.arguments import Integer, Seed, Threads
 from ..base.progress import Progress, reporting
 from ..base.publication import published
 from ..base.verbs import verb
@@ -41,8 +41,8 @@ def generate(
     path: str | os.PathLike[str] | BinaryIO | None = None,
     *,
     preset: str = "mixed",
-    traces: Annotated[int | None, Whole(0, 10**12)] = None,
-    events: Annotated[int | None, Whole(0, 10**12)] = None,
+    traces: Annotated[int | None, Integer(0, 10**12)] = None,
+    events: Annotated[int | None, Integer(0, 10**12)] = None,
     seed: Seed = 0,
     overwrite: bool = False,
     threads: Threads = None,

@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from .. import _core
-from ..base.arguments import Count, Finite, Number, Seed, Threads, Whole
+from ..base.arguments import Count, Finite, Integer, Number, Seed, Threads
 from ..base.progress import Progress, reporting
 from ..base.publication import published
 from ..base.verbs import verb
@@ -19,7 +19,7 @@ from .planted_game import PlantedGame, game_of
 
 Outcome = Literal["linear", "noisy_or", "majority", "mixed"]
 Effects = Literal["context", "action", "role", "tool"]
-_Size = Annotated[int, Whole(0, 2**31 - 1)]
+_Size = Annotated[int, Integer(0, 2**31 - 1)]
 _Interaction = Annotated[float, Number(0, 1000)]
 """Beyond, sums of pair terms drown the effects, and at last overflow."""
 
