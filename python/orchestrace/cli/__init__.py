@@ -7,7 +7,7 @@ from .. import __version__
 from ..base.deferred import Deferred
 from ..base.namespaces import load_when_asked
 from .interrupts import hold_back_interrupts
-from .output import FAILED, STOPPED, buffer_output, drop_unwritten, tell
+from .output import FAILED, STOPPED, buffer_output, drop_unwritten, print_error
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
     from .application import app as app
@@ -31,7 +31,7 @@ def main() -> None:
         print("stopped", file=sys.stderr)
         sys.exit(STOPPED)
     except OSError as error:  # of help, which is printed before a verb runs
-        tell(error)
+        print_error(error)
         sys.exit(FAILED)
     finally:
         drop_unwritten()

@@ -11,11 +11,11 @@ from .. import __version__
 from ..base.errors import OrchestraceError, ParameterError
 from ..base.text import plain
 from .commands import command_names, module_of, summary_of
-from .output import FAILED, STOPPED, USAGE, tell
+from .output import FAILED, STOPPED, USAGE, print_error
 
 UsageError: Any = typer.BadParameter.__bases__[0]
 """What Typer raises where words are no options or arguments of a command; Typer has no name for it."""
-_HELP: Any = tuple(one for one in UsageError.__subclasses__() if one.__name__ == "NoArgsIsHelpError")
+_HELP: Any = tuple(kind for kind in UsageError.__subclasses__() if kind.__name__ == "NoArgsIsHelpError")
 _WORDS = "orchestrace.words"
 """Where a context keeps the words behind the name of a command."""
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -95,7 +95,7 @@ class _Verbs(typer.core.TyperGroup):
             _say_misuse(error)
             raise typer.Exit(USAGE) from None
         except (OrchestraceError, OSError) as error:
-            tell(error, self._flags(ctx))
+            print_error(error, self._flags(ctx))
             raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
         except KeyboardInterrupt as error:
             typer.echo(plain("; ".join(["stopped", *getattr(error, "__notes__", ())])), err=True)
@@ -109,12 +109,14 @@ class _Verbs(typer.core.TyperGroup):
         command = self.commands.get(ctx.invoked_subcommand or "")
         inner = getattr(command, "commands", {})
         command = next((inner[word] for word in ctx.meta.get(_WORDS, ()) if word in inner), command)
-        options = [(one.name, one.opts) for one in getattr(command, "params", []) if one.opts]
+        options = [
+            (parameter.name, parameter.opts) for parameter in getattr(command, "params", []) if parameter.opts
+        ]
         flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
         other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
-        other |= {f"{what}_tools": what for what in ("untrusted", "trusted", "privileged")}
+        other |= {f"{trust}_tools": trust for trust in ("untrusted", "trusted", "privileged")}
         other |= {"at": "truncated", "factor": "faster", "rule": "aggregate"}
-        return {name: flags[own] for name, own in other.items() if own in flags} | flags
+        return {name: flags[option] for name, option in other.items() if option in flags} | flags
 
 
 def _say_misuse(error: Any) -> None:

@@ -25,9 +25,9 @@ else:
 
 def option(concept: Any) -> Any:
     """The option of a concept of `base.arguments`: its flag, range and help. The verb judges real numbers."""
-    flag = next(one for one in get_args(concept) if isinstance(one, Flag))
+    flag = next(part for part in get_args(concept) if isinstance(part, Flag))
     least, most = next(
-        ((one.least, one.most) for one in get_args(concept) if isinstance(one, Integer)), (None, None)
+        ((part.least, part.most) for part in get_args(concept) if isinstance(part, Integer)), (None, None)
     )
     return typer.Option(flag.name, min=least, max=most, help=flag.help or None)
 
@@ -158,14 +158,14 @@ class EngineOptions:
                 raise ParameterError("--workers and --address are of --engine: name processes or ray")
             return {"threads": threads, "progress": True}
         if self.engine == "ray":
-            made = distributed.ray(self.address, workers=self.workers, threads=threads)
+            engine = distributed.ray(self.address, workers=self.workers, threads=threads)
         elif self.address is not None:
             raise ParameterError(f"--address is of --engine ray, not of '{plain(self.engine)}': leave it out")
         elif self.engine == "processes":
-            made = distributed.processes(workers=self.workers, threads=threads)
+            engine = distributed.processes(workers=self.workers, threads=threads)
         else:
             raise ParameterError(unknown_name("engine", self.engine, list(get_args(EngineName))))
-        return {"engine": made, "progress": True}
+        return {"engine": engine, "progress": True}
 
 
 def prices_of(text: str) -> str | None:

@@ -21,7 +21,7 @@ else:
 FAILED, USAGE, QUARANTINED, STOPPED = 1, 2, 3, 130
 
 
-def tell(error: Exception, flags: dict[str, str] | None = None) -> None:
+def print_error(error: Exception, flags: dict[str, str] | None = None) -> None:
     """Say on stderr, in one line, what an error of a user says."""
     typer.echo(f"error: {plain(_with_flags(_line(error), flags or {}))}", err=True)
 
@@ -43,7 +43,7 @@ def buffer_output() -> None:
 
 
 def drop_unwritten() -> None:
-    """Give up what standard output did not take, which was said: at its end Python would try once more, fail,
+    """Drop what standard output did not take; the error is printed already. At exit Python would retry, fail,
     and exit with 120."""
     if sys.stdout is None:  # closed by whoever started the command
         return
@@ -65,19 +65,19 @@ def _with_flags(message: str, flags: dict[str, str]) -> str:
     """A message of the library with the options of a command for parameters: ``name=`` or ``name=value``,
     ``name:`` or ``name is`` where it begins, ``for name 'value'``, and a list of options."""
 
-    def flag(found: re.Match[str]) -> str:
-        name, value = found["name"], found["value"] or ""
+    def flag(match: re.Match[str]) -> str:
+        name, value = match["name"], match["value"] or ""
         return " ".join(word for word in (flags[name], "" if value == "True" else value.strip("'")) if word)
 
-    def listed(found: re.Match[str]) -> str:
-        return ", ".join(flags.get(name, name) for name in found[0].split(", "))
+    def listed(match: re.Match[str]) -> str:
+        return ", ".join(flags.get(name, name) for name in match[0].split(", "))
 
     names = "|".join(map(re.escape, flags))
     if not names:
         return message
     begun = re.sub(
         rf"(?:^|(?<=, but ))({names})(?=: | is | has | must | means )|(?<= for )({names})(?= ')",
-        lambda found: flags[found[1] or found[2]],
+        lambda match: flags[match[1] or match[2]],
         message,
     )
     begun = re.sub(r"(?<=\(its options: )[\w, ]+(?=\))", listed, begun)

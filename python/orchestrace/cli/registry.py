@@ -36,18 +36,20 @@ def group(name: str) -> Callable[[Run], Run]:
     Each has the name of its function, without underscores at the end, and its docstring as help.
     """
     module = sys.modules[name]
-    made = typer.Typer(
+    commands = typer.Typer(
         help=module.__doc__,
         no_args_is_help=True,
         context_settings=SETTINGS,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.add_typer(made, name=name_of(name))
+    app.add_typer(commands, name=name_of(name))
 
     def add(run: Run) -> Run:
-        own = run.__name__.rstrip("_")
-        made.command(name=own, epilog=_epilog(f"{name_of(name)} {own}", module))(_grouped(run))
+        command_name = run.__name__.rstrip("_")
+        commands.command(name=command_name, epilog=_epilog(f"{name_of(name)} {command_name}", module))(
+            _grouped(run)
+        )
         return run
 
     return add
@@ -66,8 +68,10 @@ def _grouped(command: Run) -> Run:
     for name, kind in get_type_hints(command, include_extras=True).items():
         if is_dataclass(kind):
             groups[name] = kind
-            own = get_type_hints(kind, include_extras=True)
-            parameters += [_parameter(one.name, own[one.name], one.default) for one in fields(kind)]
+            field_types = get_type_hints(kind, include_extras=True)
+            parameters += [
+                _parameter(field.name, field_types[field.name], field.default) for field in fields(kind)
+            ]
         elif name != "return":
             default = inspect.signature(command).parameters[name].default
             parameters.append(
@@ -75,15 +79,15 @@ def _grouped(command: Run) -> Run:
             )
 
     @functools.wraps(command)
-    def run(**given: Any) -> None:
-        made = {
-            name: kind(**{one.name: given.pop(one.name) for one in fields(kind)})
+    def run(**values: Any) -> None:
+        instances = {
+            name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             for name, kind in groups.items()
         }
-        command(**given, **made)
+        command(**values, **instances)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer looks at
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

@@ -98,8 +98,8 @@ class TableOptions:
         frame = self._wanted(frame)
         if self.output is not None:
             write_parquet(frame, path_of(self.output), overwrite=self.force)
-            told = f"wrote {plain(self.output)}: {counted(frame.height, 'row')}"
-            typer.echo(told, err=self.csv or self.json)
+            report = f"wrote {plain(self.output)}: {counted(frame.height, 'row')}"
+            typer.echo(report, err=self.csv or self.json)
         if self.json:
             typer.echo(plain_json(frame.write_json()))
         elif self.csv:
@@ -175,14 +175,14 @@ def show(
 
 
 def _say_left_out(table: Table, rows: int, rest: str) -> None:
-    """Say on standard error what of a table is not on standard output, and which option shows it."""
+    """Say on standard error which parts of a table standard output lacks, and which option shows them."""
     parts = [
         counted(rows, "more row") if rows else "",
         counted(len(table.hidden), "more column") if table.hidden else "",
         f"long values cut in {', '.join(table.cut)}" if table.cut else "",
     ]
-    if rest and (said := ", ".join(part for part in parts if part)):
-        typer.echo(plain(f"{said}; for all: {rest}"), err=True)
+    if rest and (summary := ", ".join(part for part in parts if part)):
+        typer.echo(plain(f"{summary}; for all: {rest}"), err=True)
 
 
 def print_line(text: str) -> None:
@@ -235,7 +235,7 @@ def _notes(table: Table, rows: int, width: int | None, hints: bool) -> list[str]
     return [plain(line) if width is None else fitting(plain(line), width) for line in lines]
 
 
-def tell(tables: dict[str, pl.DataFrame]) -> None:
+def print_json(tables: dict[str, pl.DataFrame]) -> None:
     """Print several tables as one JSON object."""
     pairs = (f"{json_text.dumps(name)}: {frame.write_json()}" for name, frame in tables.items())
     typer.echo(plain_json("{" + ", ".join(pairs) + "}"))

@@ -17,25 +17,25 @@ W = TypeVar("W", bound=str)
 
 def word(text: str, option: str, words: Sequence[W]) -> W:
     """The one of `words` that an option says, refused before a recording is read."""
-    for one in words:
-        if one == text:
-            return one
+    for candidate in words:
+        if candidate == text:
+            return candidate
     raise ParameterError(unknown_name(f"word for {option}", text, list(words)))
 
 
-def weights(given: list[str]) -> str | dict[str, float]:
+def weights(items: list[str]) -> str | dict[str, float]:
     """CHANNEL, or CHANNEL=WEIGHT of several."""
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
+    if len(items) == 1 and "=" not in items[0]:
+        return items[0]
     weights = {}
-    for item in given:
-        channel, found, weight = item.rpartition("=")
+    for item in items:
+        channel, sign, weight = item.rpartition("=")
         if "=" in channel and "," in channel:
             raise ParameterError(
                 f"--reward '{item}', expected one CHANNEL=WEIGHT: repeat --reward for others"
             )
         try:
-            weights[channel if found else item] = float(weight) if found else 1.0
+            weights[channel if sign else item] = float(weight) if sign else 1.0
         except ValueError:
             raise ParameterError(
                 f"reward '{item}': '{weight}' is not a number; expected CHANNEL=WEIGHT"
@@ -53,36 +53,36 @@ def credit_options(unit: str, reward: list[str] | None, seed: int, param: list[s
     return options | params
 
 
-def limits(given: str | None) -> tuple[float, float] | None:
+def limits(text: str | None) -> tuple[float, float] | None:
     """LEAST,GREATEST."""
-    if given is None:
+    if text is None:
         return None
     try:
-        least, most = map(float, given.split(","))
+        least, most = map(float, text.split(","))
     except ValueError:
-        raise ParameterError(f"--bounds '{given}', expected two numbers, something like 0,1") from None
+        raise ParameterError(f"--bounds '{text}', expected two numbers, something like 0,1") from None
     return least, most
 
 
-def rule_params(given: list[str] | None) -> dict[str, Any]:
+def rule_params(items: list[str] | None) -> dict[str, Any]:
     """Parameters of a rule of rewards: NAME=VALUE."""
-    return dict(map(_parameter, given or []))
+    return dict(map(_parameter, items or []))
 
 
-def rule_channels(given: list[str] | None) -> dict[str, str]:
+def rule_channels(items: list[str] | None) -> dict[str, str]:
     """Channels of rules and the recorded rewards that they are: NAME=REWARD."""
-    pairs = (item.partition("=") for item in given or [])
-    found = {}
+    pairs = (item.partition("=") for item in items or [])
+    channels = {}
     for name, sign, reward in pairs:
         if not (name and sign and reward):
             raise ParameterError(f"--channel '{name}{sign}{reward}', expected something like outcome=team")
-        found[name] = reward
-    return found
+        channels[name] = reward
+    return channels
 
 
 def _named(item: str, option: str) -> tuple[str, str]:
-    by, found, name = item.partition("=")
-    if not (found and by and name):
+    by, sign, name = item.partition("=")
+    if not (sign and by and name):
         raise ParameterError(f"{option} '{item}', expected something like agent=NAME")
     return by, name
 
@@ -102,8 +102,8 @@ def _dropped(item: str, mode: str, lost: str) -> Any:
 
 def _valued(item: str) -> Any:
     """SELECTION=NAME:VALUE."""
-    known = [one for one in SELECTORS if one not in ("edge", "message", "spawn")]
-    options, to = _numbered(item, "--set", "0.5", known)
+    selections = [selector for selector in SELECTORS if selector not in ("edge", "message", "spawn")]
+    options, to = _numbered(item, "--set", "0.5", selections)
     return do(to=to, **options)
 
 
@@ -113,14 +113,14 @@ def _faster(item: str) -> Any:
     return speed_up(int(factor) if factor.is_integer() else factor, **options)
 
 
-def _numbered(item: str, option: str, example: str, known: list[str]) -> tuple[dict[str, Any], float]:
+def _numbered(item: str, option: str, example: str, selections: list[str]) -> tuple[dict[str, Any], float]:
     """SELECTION=NAME:NUMBER; names may hold colons."""
-    selection, found, text = item.rpartition(":")
-    if not found:
+    selection, sign, text = item.rpartition(":")
+    if not sign:
         raise ParameterError(f"{option} '{item}', expected something like agent=NAME:{example}")
     by, name = _named(selection, option)
-    if by not in known:
-        raise ParameterError(unknown_name(f"selection in {option}", by, known))
+    if by not in selections:
+        raise ParameterError(unknown_name(f"selection in {option}", by, selections))
     return {by: name}, _float(text, f"{option} '{item}'")
 
 
@@ -156,18 +156,18 @@ def scenarios(
     at_once: bool,
 ) -> list[Any]:
     """What is changed, one scenario for each option, or one of them all."""
-    asked: list[Any] = [_dropped(item, mode, lost) for item in dropped or []]
-    asked += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]  # judged there
-    asked += map(_valued, values or [])
-    asked += map(_truncated, truncated or [])
-    asked += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
-    asked += map(_faster, faster or [])
-    asked += [_slots(slots, pool)] if slots is not None else []
-    if not asked:
+    changes: list[Any] = [_dropped(item, mode, lost) for item in dropped or []]
+    changes += [drop(each=level, mode=mode, lost=lost) for level in each or []]  # type: ignore[arg-type]  # judged there
+    changes += map(_valued, values or [])
+    changes += map(_truncated, truncated or [])
+    changes += [aggregate_by(rule) for rule in aggregate or []]  # type: ignore[arg-type]  # judged there
+    changes += map(_faster, faster or [])
+    changes += [_slots(slots, pool)] if slots is not None else []
+    if not changes:
         raise ParameterError(
             "nothing to replay: give --drop, --each, --set, --truncate, --aggregate, --speed-up or --slots"
         )
-    return [reduce(and_, asked)] if at_once else asked
+    return [reduce(and_, changes)] if at_once else changes
 
 
 def _float(text: str, place: str) -> float:
@@ -178,8 +178,8 @@ def _float(text: str, place: str) -> float:
 
 
 def _parameter(item: str) -> tuple[str, Parameter]:
-    name, found, text = item.partition("=")
-    if not found or not name:
+    name, sign, text = item.partition("=")
+    if not sign or not name:
         raise ParameterError(f"parameter '{item}', expected NAME=VALUE")
     try:
         value: Parameter = json.loads(text)

@@ -44,6 +44,6 @@ def run(
     options: dict[str, Any] = {"source": source, "bounds": limits(bounds)}
     corpus = usable(recordings)
     chosen: Any = kind
-    found = decisions.table(corpus, chosen, reward=None if no_reward else reward, **options)
-    table.give(found, f"decisions to {kind}", COLUMNS)
+    rows = decisions.table(corpus, chosen, reward=None if no_reward else reward, **options)
+    table.give(rows, f"decisions to {kind}", COLUMNS)
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -45,7 +45,7 @@ def run(
     for name, frame in frames.items():
         show(frame, name, CREDITS if name.startswith("credits") else COLUMNS.get(name), limit=5, rest="")
     show(describe(corpus)["quarantine"], "quarantined, by code", REJECTS, rest="")
-    typer.echo(", ".join(f"{count} {what}" for what, count in corpus.records.items()))
+    typer.echo(", ".join(f"{count} {status}" for status, count in corpus.records.items()))
     write_text("", folder / _DEMO)
     for name, frame in frames.items():
         write_parquet(frame, folder / f"{name}.parquet", overwrite=True)

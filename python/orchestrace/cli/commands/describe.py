@@ -6,7 +6,7 @@ from ... import describe
 from ..options import Json, StrictOptions
 from ..recordings import opened, refuse_unused, tell_quarantined
 from ..registry import command
-from ..tables import REJECTS, Columns, show, tell
+from ..tables import REJECTS, Columns, print_json, show
 
 EXAMPLES: Final = (
     "describe runs.jsonl",
@@ -27,7 +27,7 @@ def run(recordings: StrictOptions, as_json: Json = False) -> None:
     corpus = opened(recordings)
     tables = describe(corpus)
     if as_json:
-        tell(tables)
+        print_json(tables)
     else:
         for name, frame in tables.items():
             if frame.height:

@@ -22,10 +22,10 @@ EXAMPLES: Final = (
 )
 
 
-def _list_exports(asked: bool) -> None:
-    if asked:
-        for one in list_exports().iter_rows(named=True):
-            typer.echo(f"{one['name']:<9} {one['summary']}")
+def _list_exports(wanted: bool) -> None:
+    if wanted:
+        for row in list_exports().iter_rows(named=True):
+            typer.echo(f"{row['name']:<9} {row['summary']}")
         raise typer.Exit
 
 
@@ -82,8 +82,8 @@ def run(
     options["window"] = None if window is None else window.split(",")
     trains = to in ("verl", "trl")
     if method or trains:
-        asked = credit_options(unit if trains else "event", rewards.reward, seed, param)
-        options["credits"] = credit(corpus, method=method or "grpo", **asked, threads=recordings.threads)
+        settings = credit_options(unit if trains else "event", rewards.reward, seed, param)
+        options["credits"] = credit(corpus, method=method or "grpo", **settings, threads=recordings.threads)
     if effects:
         options["effects"] = replay(corpus, drop(each="event"), threads=recordings.threads)
     if size:

@@ -42,5 +42,5 @@ def run(
         threads=threads,
         progress=True,
     )
-    summary = ", ".join(f"{count:,} {what}" for what, count in counts.items())
+    summary = ", ".join(f"{count:,} {noun}" for noun, count in counts.items())
     typer.echo(json.dumps(counts) if as_json else f"wrote {plain(out)}: {summary}")

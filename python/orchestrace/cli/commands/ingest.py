@@ -75,7 +75,7 @@ def run(
         )
     else:
         show(done.inputs, f"inputs of {done.path}", COLUMNS)
-        typer.echo(", ".join(f"{count:,} {what}" for what, count in done.records.items()))
+        typer.echo(", ".join(f"{count:,} {status}" for status, count in done.records.items()))
         if done.repaired:
             typer.echo(plain(f"damaged files, rebuilt: {', '.join(done.repaired)}"))
     corpus = read_corpus(out)
@@ -89,5 +89,5 @@ def _tell_stopped(out: str) -> None:
         traces = len(read_corpus(out))
     except InputError:  # it was stopped before there was a corpus
         traces = 0
-    kept = f"{counted(traces, 'trace')} kept in {plain(out)}" if traces else "nothing is kept yet"
-    typer.echo(f"stopped: {kept}; run the same command again to resume", err=True)
+    state = f"{counted(traces, 'trace')} kept in {plain(out)}" if traces else "nothing is kept yet"
+    typer.echo(f"stopped: {state}; run the same command again to resume", err=True)

@@ -11,7 +11,7 @@ from ...base.text import counted, plain
 from ..options import Json, Threads
 from ..output import FAILED, QUARANTINED
 from ..registry import group
-from ..tables import Columns, print_line, show, tell
+from ..tables import Columns, print_json, print_line, show
 
 EXAMPLES: Final = ("mapping check house.json house.jsonl",)
 COLUMNS: Final = Columns("key pointer matched note type")
@@ -40,30 +40,30 @@ def check_(
     How often each key finds a value, and which fields of the records no key reads. Exits with 1 if no record
     could be used.
     """
-    found = mapping.check(file, paths, threads=threads, progress=True)
+    tables = mapping.check(file, paths, threads=threads, progress=True)
     # records without a list of steps are ignored, and nothing is looked for in them
-    stepless = (found["records"]["kind"] == "mapping.no_steps").any()
+    stepless = (tables["records"]["kind"] == "mapping.no_steps").any()
     missed = (pl.col("matched") == 0) & ((pl.col("of") > 0) | ((pl.col("key") == "steps") & stepless))
     if as_json:
-        tell(found)
+        print_json(tables)
     else:
         idle = pl.when(pl.col("of") == 0).then(pl.lit("never looked for"))
         note = pl.when(missed).then(pl.lit("no value")).otherwise(idle).alias("note")
         matched = pl.format("{} of {}", "matched", "of").alias("matched")
-        show(found["keys"].select("key", "pointer", matched, "type", note), "keys", COLUMNS)
-        if found["unread"].height:
-            show(found["unread"], "fields that no key reads")
-        records = found["records"]
-        told = [
+        show(tables["keys"].select("key", "pointer", matched, "type", note), "keys", COLUMNS)
+        if tables["unread"].height:
+            show(tables["unread"], "fields that no key reads")
+        records = tables["records"]
+        counts = [
             f"{count:,} {status}" + (f" ({plain(kind)})" if kind else "")
             for status, kind, count in records.iter_rows()
         ]
         total = int(records["count"].sum())
-        print_line(f"{counted(total, 'record')}: {', '.join(told) or 'none'}")
-        for code, path, message, count in found["quarantine"].iter_rows():
+        print_line(f"{counted(total, 'record')}: {', '.join(counts) or 'none'}")
+        for code, path, message, count in tables["quarantine"].iter_rows():
             place = f" {path}" if path else ""
             print_line(f"{count:,} quarantined: {code}{place}: {message}")
-    if not (found["records"]["status"] == "used").any():
+    if not (tables["records"]["status"] == "used").any():
         raise typer.Exit(FAILED)
-    if strict and (found["keys"].filter(missed).height or found["quarantine"].height):
+    if strict and (tables["keys"].filter(missed).height or tables["quarantine"].height):
         raise typer.Exit(QUARANTINED)

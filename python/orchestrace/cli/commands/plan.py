@@ -45,39 +45,39 @@ def run(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    given = dict(map(_option, option or []))
-    if taken := sorted(given.keys() & {"corpus", "verb", "folder", "tasks"}):
+    options = dict(map(_option, option or []))
+    if taken := sorted(options.keys() & {"corpus", "verb", "folder", "tasks"}):
         raise ParameterError(f"'{taken[0]}' is an argument of plan itself, not of the verb")
     if changes.is_given and verb != "replay":
         raise ParameterError(f"options that change runs are of the verb replay, not of '{plain(verb)}'")
-    asked = changes.scenarios() if verb == "replay" else []
+    scenarios = changes.scenarios() if verb == "replay" else []
     if verb == INGEST:
-        given |= {} if memory is None else {"memory": memory}
-        made = _planned(corpus, verb, folder=folder, tasks=tasks, **given)
+        options |= {} if memory is None else {"memory": memory}
+        plan = _planned(corpus, verb, folder=folder, tasks=tasks, **options)
     else:
         opened = read_corpus(corpus, memory=memory)
-        made = _planned(opened, verb, *asked, folder=folder, tasks=tasks, **given)
+        plan = _planned(opened, verb, *scenarios, folder=folder, tasks=tasks, **options)
     if as_json:
-        told = {"id": made.id, "folder": made.folder, "tasks": len(made.tasks)}
-        typer.echo(plain_json(json.dumps(told)))
+        summary = {"id": plan.id, "folder": plan.folder, "tasks": len(plan.tasks)}
+        typer.echo(plain_json(json.dumps(summary)))
         return
-    typer.echo(f"planned {plain(verb)} as {counted(len(made.tasks), 'task')} in {plain(folder)}")
-    last = len(made.tasks) - 1
+    typer.echo(f"planned {plain(verb)} as {counted(len(plan.tasks), 'task')} in {plain(folder)}")
+    last = len(plan.tasks) - 1
     if last >= 0:
         typer.echo(f"run each: orchestrace run-task {plain(folder)} N, N from 0 to {last}")
 
 
-def _planned(corpus: Any, verb: str, *asked: Any, **options: Any) -> Plan:
+def _planned(corpus: Any, verb: str, *arguments: Any, **options: Any) -> Plan:
     """A plan; an argument that the verb does not take is a mistake of the command's user."""
     try:
-        return distributed.plan(corpus, verb, *asked, **options)
+        return distributed.plan(corpus, verb, *arguments, **options)
     except UnknownArgument as error:
         raise ParameterError(f"--option: {error}") from None
 
 
 def _option(item: str) -> tuple[str, Any]:
-    name, found, text = item.partition("=")
-    if not found or not name:
+    name, sign, text = item.partition("=")
+    if not sign or not name:
         raise ParameterError(f"option '{item}', expected NAME=VALUE, an argument of the verb")
     try:
         return name, json.loads(text)

@@ -41,11 +41,11 @@ def run(
         bool, typer.Option("--program-order", help="Join consecutive events of one owner.")
     ] = False,
 ) -> None:
-    asked = changes.scenarios()
+    scenarios = changes.scenarios()
     corpus = usable(recordings)
     frame = replay(
         corpus,
-        *asked,
+        *scenarios,
         outcome=outcome,  # type: ignore[arg-type]  # judged there
         quorum=quorum,
         sensitivity=sensitivity,
@@ -80,10 +80,10 @@ def _show_replays(frame: pl.DataFrame, table: TableOptions) -> None:
         _show_answers(schedules, "schedules", COLUMNS["schedules"], table)
 
 
-def _show_answers(frame: pl.DataFrame, what: str, columns: Columns, table: TableOptions) -> None:
-    asked = frame["intervention"].unique()
-    title = f"{what} of {asked[0]}" if len(asked) == 1 else what
-    frame = frame.drop("intervention") if len(asked) == 1 else frame
+def _show_answers(frame: pl.DataFrame, subject: str, columns: Columns, table: TableOptions) -> None:
+    interventions = frame["intervention"].unique()
+    title = f"{subject} of {interventions[0]}" if len(interventions) == 1 else subject
+    frame = frame.drop("intervention") if len(interventions) == 1 else frame
     show(frame, title, columns, limit=table.limit, hints=True)
 
 

@@ -36,15 +36,15 @@ def run(
         typer.Option("--channel", help="NAME=REWARD: which recorded reward a rule's channel is; repeatable."),
     ] = None,
 ) -> None:
-    known = reward_rules()
-    asked = rule or known.filter(unit="team")["reward"].to_list()
-    given = rule_params(param)
-    if given and len(asked) != 1:
+    rules = reward_rules()
+    names = rule or rules.filter(unit="team")["reward"].to_list()
+    params = rule_params(param)
+    if params and len(names) != 1:
         raise ParameterError("--param applies to one rule: name it with --rule")
     corpus = usable(recordings)
     frame = compute(
         corpus,
-        {asked[0]: given} if given else asked,
+        {names[0]: params} if params else names,
         channels=rule_channels(channel),
         **engine.running(recordings.threads),
     )

@@ -71,12 +71,12 @@ def run(
             done = f"finished parts are in {plain(folder)}; run the same command again to resume"
             typer.echo(f"stopped: {done}", err=True)
             raise typer.Exit(STOPPED) from None
-        _tell(results, as_json)
+        _print_results(results, as_json)
         return
     judge_plan(plan)
     for number in _numbers(numbers, plan):
         result = distributed.run_task(plan.tasks[number], corpus=corpus, threads=threads, again=again)
-        _tell([result], as_json)
+        _print_results([result], as_json)
 
 
 def _import(name: str) -> None:
@@ -90,26 +90,26 @@ def _import(name: str) -> None:
         ) from None
 
 
-def _tell(results: list[TaskResult], as_json: bool) -> None:
-    for one in results:
+def _print_results(results: list[TaskResult], as_json: bool) -> None:
+    for result in results:
         if as_json:
-            typer.echo(plain_json(json.dumps(asdict(one))))
+            typer.echo(plain_json(json.dumps(asdict(result))))
         else:
-            typer.echo(f"task {one.task}: {counted(one.rows, 'row')} in {plain(one.file)}")
+            typer.echo(f"task {result.task}: {counted(result.rows, 'row')} in {plain(result.file)}")
 
 
-def _numbers(given: list[str] | None, plan: Plan) -> list[int]:
+def _numbers(texts: list[str] | None, plan: Plan) -> list[int]:
     """The tasks that a command names, or those that Slurm does."""
-    words = given or [word for word in [os.environ.get(_ARRAY, "")] if word]
+    words = texts or [word for word in [os.environ.get(_ARRAY, "")] if word]
     if not words:
         raise ParameterError(f"no task is named: give their numbers, --all, or set {_ARRAY}")
-    found: list[int] = []
+    numbers: list[int] = []
     for word in ",".join(words).split(","):
         first, dash, last = word.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ParameterError(f"task '{word}', expected a number, or a range like 0-7")
-        found += range(int(first), int(last or first) + 1)
+        numbers += range(int(first), int(last or first) + 1)
     most = len(plan.tasks)
-    if beyond := [number for number in found if number >= most]:
+    if beyond := [number for number in numbers if number >= most]:
         raise ParameterError(f"task {beyond[0]} is not in the plan, which has {counted(most, 'task')} from 0")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(numbers))

@@ -66,21 +66,21 @@ def _epochs(corpus: Corpus, source: str | None, reward: str) -> pl.DataFrame:
 
 def _paid(corpus: Corpus, source: str | None, reward: str, problem: str) -> pl.DataFrame:
     """Epochs of the runs that the problem can be asked of."""
-    found = _epochs(corpus, source, reward)
-    if not found.height:
+    epochs = _epochs(corpus, source, reward)
+    if not epochs.height:
         raise ParameterError(f"no run has a point to stop at{f' of --source {source}' if source else ''}")
     if problem == "abort":
-        return _with(found, "y", f"the reward '{reward}'")
-    return _with(found, "q", "quality at some epoch")
+        return _with(epochs, "y", f"the reward '{reward}'")
+    return _with(epochs, "q", "quality at some epoch")
 
 
-def _with(found: pl.DataFrame, needed: str, what: str) -> pl.DataFrame:
+def _with(epochs: pl.DataFrame, needed: str, missing: str) -> pl.DataFrame:
     """The runs that have a column at all epochs; all of them if none has, which says what is missing."""
-    lacking = found.filter(pl.col(needed).is_null())["trace"].unique()
-    if not len(lacking) or len(lacking) == found["trace"].n_unique():
-        return found
-    typer.echo(f"{counted(len(lacking), 'run')} left out: no {what}", err=True)
-    return found.filter(~pl.col("trace").is_in(lacking.implode()))
+    lacking = epochs.filter(pl.col(needed).is_null())["trace"].unique()
+    if not len(lacking) or len(lacking) == epochs["trace"].n_unique():
+        return epochs
+    typer.echo(f"{counted(len(lacking), 'run')} left out: no {missing}", err=True)
+    return epochs.filter(~pl.col("trace").is_in(lacking.implode()))
 
 
 @of_stopping
@@ -110,8 +110,8 @@ def evaluate_(
     """Compare rules of stopping on runs that they have not seen."""
     corpus = usable(recordings)
     options: dict[str, Any] = {"problem": problem, "estimand": estimand, "price": price, "cost": cost}
-    found = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
-    table.give(found, "rules of stopping", COLUMNS["evaluate"])
+    comparison = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
+    table.give(comparison, "rules of stopping", COLUMNS["evaluate"])
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
@@ -129,20 +129,20 @@ def abort_(
 ) -> None:
     """Show what giving up saves: fit on half of the tasks, test on the rest."""
     corpus = usable(recordings)
-    found = _with(_paid(corpus, source, reward, "abort"), "s", "score at some epoch")
-    if found["s"].null_count():
+    epochs = _with(_paid(corpus, source, reward, "abort"), "s", "score at some epoch")
+    if epochs["s"].null_count():
         raise ParameterError(
             "no run has a score at each point where it could be given up: name another --source, or record"
             " scores"
         )
-    half = folds_over(found["task_id"].to_list(), 2, seed) if found.height else np.zeros(0, np.int64)
-    past, new = (found.filter(pl.Series(half == part)) for part in (0, 1))
+    half = folds_over(epochs["task_id"].to_list(), 2, seed) if epochs.height else np.zeros(0, np.int64)
+    past, new = (epochs.filter(pl.Series(half == part)) for part in (0, 1))
     rules = {
         method: stopping.fit_abort(past, method=method, alpha=alpha, success=success, seed=seed)
         for method in METHODS
     }
-    told = stopping.evaluate_abort(new, rules, success=success, seed=seed)
-    table.give(told, "abort rules on the other half of the tasks", COLUMNS["abort"])
+    results = stopping.evaluate_abort(new, rules, success=success, seed=seed)
+    table.give(results, "abort rules on the other half of the tasks", COLUMNS["abort"])
     tell_quarantined(corpus, recordings, recordings.strict)
 
 
@@ -196,6 +196,6 @@ def regret_(
     """Show for each run how much better an earlier stop was."""
     corpus = usable(recordings)
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
-    found = stopping.regret(_paid(corpus, source, reward, problem), **options)
-    table.give(found, "regret", COLUMNS["regret"])
+    regrets = stopping.regret(_paid(corpus, source, reward, problem), **options)
+    table.give(regrets, "regret", COLUMNS["regret"])
     tell_quarantined(corpus, recordings, recordings.strict)

@@ -103,4 +103,4 @@ def report_(
 def _free(name: str, taken: Container[str]) -> str:
     """The name, numbered where it is taken: runs/a.jsonl and more/a.jsonl are two corpora."""
     names = (name if place == 1 else f"{name} ({place})" for place in count(1))
-    return next(one for one in names if one not in taken)
+    return next(candidate for candidate in names if candidate not in taken)

@@ -35,7 +35,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     corpus = usable(recordings)
-    told = summary(
+    narrative = summary(
         corpus,
         max_gap=gap_of(max_gap),
         untrusted_tools=untrusted or (),
@@ -46,7 +46,7 @@ def run(
         progress=True,
     )
     if as_json:
-        typer.echo(plain_json(told.to_json()))
+        typer.echo(plain_json(narrative.to_json()))
     else:
-        typer.echo(told.text(recordings.words(), terminal_width() or 80))
+        typer.echo(narrative.text(recordings.words(), terminal_width() or 80))
     tell_quarantined(corpus, recordings, recordings.strict)

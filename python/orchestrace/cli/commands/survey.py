@@ -12,7 +12,7 @@ from ...base.text import plain
 from ...scaling import survey
 from ..options import Json
 from ..registry import command
-from ..tables import show, tell
+from ..tables import print_json, show
 
 EXAMPLES: Final = ("survey survey",)
 
@@ -32,7 +32,7 @@ def run(
                 write_parquet(frame, folder / f"{name}.parquet")
         typer.echo(f"wrote {len(tables)} Parquet files to {plain(output)}", err=as_json)
     if as_json:
-        tell(tables)
+        print_json(tables)
     elif output is None:
         for name, frame in tables.items():
             words = frame.with_columns(pl.col(pl.List(pl.String)).list.join(" "))

@@ -53,6 +53,6 @@ def run(
     if cut:
         table.give(sanitizer_cut(corpus, **options), "sanitizers", COLUMNS["cut"])
     else:
-        found = taint(corpus, privileged_tools=privileged or (), **options)
-        table.give(found, "taint", COLUMNS["privileged" if privileged else "taint"])
+        rows = taint(corpus, privileged_tools=privileged or (), **options)
+        table.give(rows, "taint", COLUMNS["privileged" if privileged else "taint"])
     tell_quarantined(corpus, recordings, recordings.strict)

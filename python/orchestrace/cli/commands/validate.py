@@ -24,7 +24,7 @@ def run(recordings: RecordingOptions, as_json: Json = False) -> None:
         for row in rejects.iter_rows(named=True):
             place = f" {row['path']}" if row["path"] else ""
             print_line(f"{row['file']}:{row['line']}: {row['code']}{place}: {row['message']}")
-        counts = [f"{count:,} {what}" for what, count in records.items() if count and what != "read"]
+        counts = [f"{count:,} {status}" for status, count in records.items() if count and status != "read"]
         traces = counted(len(corpus), "trace")
         typer.echo(f"{counted(records['read'], 'record')}: {', '.join(counts) or 'none'}; {traces}")
     if records["quarantined"] or not records["used"]:

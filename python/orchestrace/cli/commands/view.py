@@ -29,7 +29,7 @@ from ..values import weights
 
 EXAMPLES: Final = ("view runs.jsonl -o page.html",)
 VIEW_FILE: Final = Path("view.html")
-"""How a page is called that nobody named."""
+"""Name of the page where no option names it."""
 
 
 @command
@@ -66,7 +66,7 @@ def run(
     if not force:
         refuse_existing(path_of(file))
     corpus = usable(recordings, rewards)
-    made = view(
+    page = view(
         corpus,
         file,
         methods=method or None,
@@ -84,8 +84,8 @@ def run(
         threads=recordings.threads,
         progress=True,
     )
-    typer.echo(plain(f"{file}: {counted(made.n_detailed, 'run')} in detail, {made.bytes:,} bytes"))
-    for sentence in made.left_out:
+    typer.echo(plain(f"{file}: {counted(page.n_detailed, 'run')} in detail, {page.bytes:,} bytes"))
+    for sentence in page.left_out:
         typer.echo(sentence)
     if opened:
         open_page(path_of(file))
