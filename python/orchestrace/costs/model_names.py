@@ -34,23 +34,27 @@ def listed_names(recorded: Iterable[str], prices: pl.DataFrame) -> pl.DataFrame:
     rows = []
     for model in recorded:
         before, slash, after = model.partition("/")
-        if (known := _listed(model, providers)) is not None:
-            of = providers[known]
-        elif slash and (known := _listed(after, providers)) is not None:
-            of = {one for one in providers[known] if one is not None and one.lower() == before.lower()}
-            of = of or providers[known] & {None}
+        if (listed := _listed(model, providers)) is not None:
+            of = providers[listed]
+        elif slash and (listed := _listed(after, providers)) is not None:
+            of = {
+                provider
+                for provider in providers[listed]
+                if provider is not None and provider.lower() == before.lower()
+            }
+            of = of or providers[listed] & {None}
         else:
             continue
         if len(of) == 1:
-            rows.append((model, known, next(iter(of))))
+            rows.append((model, listed, next(iter(of))))
     return pl.DataFrame(rows, schema=dict.fromkeys(("model", "listed", "provider"), pl.String), orient="row")
 
 
-def _listed(name: str, known: dict[str, set[str | None]]) -> str | None:
-    if name in known:
+def _listed(name: str, providers: dict[str, set[str | None]]) -> str | None:
+    if name in providers:
         return name
     ending = _DATED.search(name, max(len(name) - _LONGEST, 0))
-    if ending is None or name[: ending.start()] not in known:
+    if ending is None or name[: ending.start()] not in providers:
         return None
     return name[: ending.start()] if _is_a_day(ending[1]) else None
 

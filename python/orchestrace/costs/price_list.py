@@ -128,20 +128,20 @@ def read_prices(path: str | os.PathLike[str]) -> pl.DataFrame:
     return checked(text, f"'{plain(place)}'")
 
 
-def list_of(given: Prices) -> pl.DataFrame:
+def list_of(prices: Prices) -> pl.DataFrame:
     """The list that a caller means; without rows where it is None."""
-    if given is None:
+    if prices is None:
         return pl.DataFrame(schema=PRICES)
-    if isinstance(given, pl.DataFrame):
-        return checked(given, "prices")
-    if isinstance(given, PlannedPrices):
-        return checked(pl.DataFrame(given.columns), "prices")
-    if given == "package":
+    if isinstance(prices, pl.DataFrame):
+        return checked(prices, "prices")
+    if isinstance(prices, PlannedPrices):
+        return checked(pl.DataFrame(prices.columns), "prices")
+    if prices == "package":
         return _packaged()
-    return read_prices(given)
+    return read_prices(prices)
 
 
-def checked(given: pl.DataFrame, what: str) -> pl.DataFrame:
+def checked(prices: pl.DataFrame, place: str) -> pl.DataFrame:
     """A list of prices with all columns and their types.
 
     Raises
@@ -149,31 +149,33 @@ def checked(given: pl.DataFrame, what: str) -> pl.DataFrame:
     SchemaError
         Says which column or row is wrong. Rows are counted from 1, without header and comments.
     """
-    if len(given.columns) == 1 and (sign := next((one for one in ";\t|" if one in given.columns[0]), None)):
-        raise SchemaError(f"{what}: columns are divided by {sign!r}, expected commas")
-    given = given.rename(str.strip)
-    for name in given.columns:
+    if len(prices.columns) == 1 and (
+        sign := next((mark for mark in ";\t|" if mark in prices.columns[0]), None)
+    ):
+        raise SchemaError(f"{place}: columns are divided by {sign!r}, expected commas")
+    prices = prices.rename(str.strip)
+    for name in prices.columns:
         twice = name.removesuffix("_duplicated_0")
         if twice != name and twice in PRICES:
-            raise SchemaError(f"{what}: column '{twice}' is there twice")
+            raise SchemaError(f"{place}: column '{twice}' is there twice")
         if name not in PRICES:
-            raise SchemaError(f"{what}: {unknown_name('column', name, list(PRICES))}")
+            raise SchemaError(f"{place}: {unknown_name('column', name, list(PRICES))}")
     for name in _NEEDED:
-        if name not in given.columns:
-            raise SchemaError(f"{what}: column '{name}' is missing, expected at least model, input, output")
+        if name not in prices.columns:
+            raise SchemaError(f"{place}: column '{name}' is missing, expected at least model, input, output")
     columns = []
     for name, kind in PRICES.items():
-        if name not in given.columns:
-            columns.append(pl.Series(name, [None] * given.height, dtype=kind))
+        if name not in prices.columns:
+            columns.append(pl.Series(name, [None] * prices.height, dtype=kind))
             continue
-        columns.append(_typed(given[name], name, kind, what))
-    made = pl.DataFrame(columns)
+        columns.append(_typed(prices[name], name, kind, place))
+    typed = pl.DataFrame(columns)
     for name in _NEEDED:
-        if made[name].null_count():
-            at = made[name].is_null().arg_true()[0]
-            raise SchemaError(f"{what}, row {at + 1}: {name} is empty")
-    _check_times(made, what)
-    return made
+        if typed[name].null_count():
+            at = typed[name].is_null().arg_true()[0]
+            raise SchemaError(f"{place}, row {at + 1}: {name} is empty")
+    _check_times(typed, place)
+    return typed
 
 
 _EXPECTED: Final = {
@@ -184,7 +186,7 @@ _EXPECTED: Final = {
 }
 
 
-def _typed(column: pl.Series, name: str, kind: Any, what: str) -> pl.Series:
+def _typed(column: pl.Series, name: str, kind: Any, place: str) -> pl.Series:
     """A column of a list with its type; of texts, what they say."""
     if column.dtype == pl.String:
         column = column.str.strip_chars().replace("", None)
@@ -206,14 +208,14 @@ def _typed(column: pl.Series, name: str, kind: Any, what: str) -> pl.Series:
     if wrong.any():
         at = wrong.arg_true()[0]
         raise SchemaError(
-            f"{what}, row {at + 1}: {name} is {briefly(column[at])}, expected {_EXPECTED[kind]}"
+            f"{place}, row {at + 1}: {name} is {briefly(column[at])}, expected {_EXPECTED[kind]}"
         )
     return typed.alias(name)
 
 
-def _check_times(made: pl.DataFrame, what: str) -> None:
+def _check_times(prices: pl.DataFrame, place: str) -> None:
     """Refuse two prices of one model at one time."""
-    ordered = made.with_row_index("row", 1).sort(*_KEY, "valid_from", nulls_last=False, maintain_order=True)
+    ordered = prices.with_row_index("row", 1).sort(*_KEY, "valid_from", nulls_last=False, maintain_order=True)
     before = ordered.select(pl.col("row", "valid_to", *_KEY).shift().name.suffix("_before"))
     alike = pl.all_horizontal(pl.col(name).eq_missing(pl.col(f"{name}_before")) for name in _KEY)
     begins_late = (pl.col("valid_from") >= pl.col("valid_to_before")).fill_null(False)
@@ -222,9 +224,9 @@ def _check_times(made: pl.DataFrame, what: str) -> None:
     if clash.height:
         row = clash.row(0, named=True)
         raise SchemaError(
-            f"{what}, rows {row['row_before']} and {row['row']}: two prices of '{plain(row['model'])}' at one"
-            " time; say with valid_from and valid_to when each holds"
+            f"{place}, rows {row['row_before']} and {row['row']}: two prices of '{plain(row['model'])}' at"
+            " one time; say with valid_from and valid_to when each holds"
         )
-    empty = made.with_row_index("row", 1).filter(pl.col("valid_from") >= pl.col("valid_to"))
+    empty = prices.with_row_index("row", 1).filter(pl.col("valid_from") >= pl.col("valid_to"))
     if empty.height:
-        raise SchemaError(f"{what}, row {empty['row'][0]}: valid_from is not before valid_to")
+        raise SchemaError(f"{place}, row {empty['row'][0]}: valid_from is not before valid_to")

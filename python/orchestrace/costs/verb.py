@@ -171,7 +171,7 @@ def _with_stated(parts: list[pl.DataFrame], stated: pl.DataFrame, lacks: pl.Expr
     alone = stated.join(sums, on="trace", how="anti").filter(
         pl.any_horizontal(pl.col("tokens", "recorded_usd").is_not_null())
     )
-    whole = alone.select(
+    as_stated = alone.select(
         "trace",
         "tokens",
         "recorded_usd",
@@ -181,7 +181,7 @@ def _with_stated(parts: list[pl.DataFrame], stated: pl.DataFrame, lacks: pl.Expr
         unpriced_tokens=pl.when(pl.col("recorded_usd").is_null()).then("tokens").otherwise(0).fill_null(0),
         reason=pl.when(pl.col("recorded_usd").is_null()).then(pl.lit("field.absent")),
     )
-    sums = pl.concat([sums, whole], how="diagonal_relaxed")
+    sums = pl.concat([sums, as_stated], how="diagonal_relaxed")
     return sums.with_columns(floor=(pl.col("unpriced_tokens") > 0) | lacks)
 
 
@@ -211,23 +211,23 @@ def _named(sums: pl.DataFrame, by: By, traces: pl.DataFrame, stated: pl.DataFram
             sums = sums.drop("name").join(
                 traces.select("trace", name="importer"), on="trace", how="left", maintain_order="left"
             )
-        whole = sums.group_by("name", maintain_order=True).agg(pl.col("events").sum(), **added())
+        sums_by_name = sums.group_by("name", maintain_order=True).agg(pl.col("events").sum(), **added())
         rows = (
-            with_basis(whole)
+            with_basis(sums_by_name)
             .rename({"name": by})
             .sort("tokens", by, descending=[True, False], nulls_last=True)
         )
         return rows.select(by, "events", *(pl.col(name).cast(kind) for name, kind in _SUMS.items()))
     keys = ["trace"] if by == "trace" else ["trace", "name"]
-    whole = with_basis(sums.group_by(keys, maintain_order=True).agg(pl.col("events").sum(), **added()))
+    sums_by_name = with_basis(sums.group_by(keys, maintain_order=True).agg(pl.col("events").sum(), **added()))
     if by == "trace":
-        rows = traces.drop("importer").join(whole, on="trace", how="left", maintain_order="left")
+        rows = traces.drop("importer").join(sums_by_name, on="trace", how="left", maintain_order="left")
         rows = rows.join(
             stated.select("trace", stated_usd="recorded_usd"), on="trace", how="left", maintain_order="left"
         )
         names = ["trace", "trace_id", "task_id"]
     else:
-        rows = traces.select("trace", "trace_id").join(whole, on="trace", maintain_order="left_right")
+        rows = traces.select("trace", "trace_id").join(sums_by_name, on="trace", maintain_order="left_right")
         rows = rows.rename({"name": by})
         names = ["trace", "trace_id", by]
     rows = rows.with_columns(pl.col("events", "unpriced_tokens").fill_null(0))
