@@ -241,7 +241,11 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         outcome = None
         if callable(options["params"].get("outcome")):
             outcome, options = games.own_outcome(options)
-        if name in ROLLOUT_METHODS and isinstance(corpus, PartitionedCorpus) and _in_several(corpus.whole):
+        if (
+            name in ROLLOUT_METHODS
+            and isinstance(corpus, PartitionedCorpus)
+            and _in_several(corpus.full_corpus)
+        ):
             return RolloutValues(corpus, options, outcome)
 
         def of_core(piece: Corpus, callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:

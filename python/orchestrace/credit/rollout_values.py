@@ -35,7 +35,7 @@ class RolloutValues:
         self._outcome = outcome
         # the values hold the effect of parameters; without parameters every rollout with a reward has a value
         self._plain = {**options, "params": {}}
-        everything = corpus.whole
+        everything = corpus.full_corpus
         valued = _held if corpus is not everything else _valued
         self._values = cache(lambda: valued(everything, _Call(options)))
 

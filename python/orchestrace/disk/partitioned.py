@@ -100,8 +100,8 @@ class PartitionedCorpus(Corpus):
         return pl.DataFrame(rows, schema=MAPPING_COUNTS, orient="row")
 
     @property
-    def whole(self) -> "PartitionedCorpus":
-        """The corpus that this one is a part of; itself if it is none."""
+    def full_corpus(self) -> "PartitionedCorpus":
+        """The corpus that this one is a part of; itself if it is complete."""
         return self
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:

@@ -95,7 +95,7 @@ class TaskCorpus(PartitionedCorpus):
         self._absent = absent
 
     @property
-    def whole(self) -> PartitionedCorpus:
+    def full_corpus(self) -> PartitionedCorpus:
         return self._whole
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], Corpus]]]:

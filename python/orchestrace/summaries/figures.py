@@ -75,8 +75,8 @@ def sum_of(frame: pl.DataFrame, name: str) -> float | None:
 
 def whole_sum_of(frame: pl.DataFrame, name: str) -> int | None:
     """The sum of a column of counts, at most the greatest one; None where no row has it."""
-    whole: int | None = frame.select(total(pl.col(name))).item()
-    return whole
+    amount: int | None = frame.select(total(pl.col(name))).item()
+    return amount
 
 
 def critical_shares(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
@@ -87,8 +87,8 @@ def critical_shares(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
         .agg(pl.col("critical").sum())
         .sort(["critical", "agent"], descending=[True, False], nulls_last=True)
     )
-    whole = pl.col("critical").sum()
-    return held.with_columns(share=pl.when(whole > 0).then(pl.col("critical") / whole))
+    all_critical = pl.col("critical").sum()
+    return held.with_columns(share=pl.when(all_critical > 0).then(pl.col("critical") / all_critical))
 
 
 def agents_without_effect(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
