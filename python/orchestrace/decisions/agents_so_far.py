@@ -29,9 +29,9 @@ def roles(events: pl.DataFrame) -> pl.DataFrame:
         "trace", "position", "owner", "type", "agent", "role", "to"
     )
     by_itself = (pl.col("agent") == pl.col("owner")) & ~pl.col("type").is_in(["spawn", "despawn"])
-    own = _first_role(with_role.filter(by_itself), "owner", "own")
+    recorded = _first_role(with_role.filter(by_itself), "owner", "own")
     named = _first_role(with_role.filter(pl.col("type") == "spawn"), "to", "named")
-    return own.join(named, on=["trace", "agent"], how="full", coalesce=True, maintain_order="left_right")
+    return recorded.join(named, on=["trace", "agent"], how="full", coalesce=True, maintain_order="left_right")
 
 
 def _first_role(events: pl.DataFrame, who: str, name: str) -> pl.DataFrame:
@@ -75,7 +75,7 @@ def with_role_so_far(
     >>> with_role_so_far(events, roles(events), "to", "to_role")["to_role"].to_list()
     [None, None, 'coder']
     """
-    known = rows.select("trace", "position", agent=who).join(
+    agents = rows.select("trace", "position", agent=who).join(
         recorded, on=["trace", "agent"], how="left", maintain_order="left"
     )
     role = (
@@ -84,7 +84,7 @@ def with_role_so_far(
         .when(pl.col("position") >= pl.col("named_position"))
         .then("named_role")
     )
-    return rows.with_columns(known.select(role.alias(name), *also))
+    return rows.with_columns(agents.select(role.alias(name), *also))
 
 
 def superiors(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
@@ -112,12 +112,12 @@ def with_depth_so_far(events: pl.DataFrame, above: pl.DataFrame, name: str) -> p
     is_open = True
     while is_open:  # as often as the deepest tree has levels
         at = at.join(above, on=["trace", "owner"], how="left", maintain_order="left")
-        known = (pl.col("since") < pl.col("position")).fill_null(False)
+        is_spawned = (pl.col("since") < pl.col("position")).fill_null(False)
         at = at.select(
             "trace",
             "position",
-            depth=pl.col("depth") + known.cast(pl.Int64),
-            owner=pl.when(known).then("above"),
+            depth=pl.col("depth") + is_spawned.cast(pl.Int64),
+            owner=pl.when(is_spawned).then("above"),
         )
         is_open = at["owner"].count() > 0
     return events.with_columns(at["depth"].alias(name))

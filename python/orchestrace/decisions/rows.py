@@ -35,7 +35,7 @@ _TEXT: Final = (
     "subtask_id",
     "model",
 )
-_OWN: Final = (*_TEXT, "p_behavior", "p_actions", "turn", "ok", "score", "value")
+_RECORDED: Final = (*_TEXT, "p_behavior", "p_actions", "turn", "ok", "score", "value")
 BEFORE: Final = ("position", "step", "tokens_before", "budget", "depth", "n_tools", "n_agents")
 """Numbers that are known before the decision."""
 _COMPUTED: Final = (
@@ -147,13 +147,13 @@ def decision_rows(corpus: Corpus, reward: Reward | None, *, context: Source | No
         rewards, on="trace", maintain_order="left"
     )
     if context is not None:
-        found = contexts(corpus, context=context).select(
+        keys = contexts(corpus, context=context).select(
             pl.col("trace", "seq").cast(pl.Int64),
             pl.col("context", "choice").cast(pl.String),
             "assumed",
             context_reason=pl.col("reason").cast(pl.String),
         )
-        rows = rows.join(found, on=["trace", "seq"], how="left", maintain_order="left")
+        rows = rows.join(keys, on=["trace", "seq"], how="left", maintain_order="left")
     clock = pl.col("time_basis").is_in(["seconds", "partial"])
     rows = rows.with_columns(seconds_after=pl.when(clock).then("seconds_after")).drop("time_basis")
     return rows.sort("trace_id", "trace", "t", "seq")
@@ -172,8 +172,8 @@ def _as_count(wide: pl.Expr) -> pl.Expr:
 
 
 def _of_piece(corpus: Corpus) -> pl.DataFrame:
-    known = {*SCHEMAS["events"], *_COMPUTED}
-    lifted = [name for name in corpus.events.collect_schema().names() if name not in known]
+    reserved = {*SCHEMAS["events"], *_COMPUTED}
+    lifted = [name for name in corpus.events.collect_schema().names() if name not in reserved]
     some = pl.when(pl.any_horizontal(pl.col("tokens_in", "tokens_out").is_not_null())).then(
         pl.sum_horizontal(pl.col("tokens_in", "tokens_out").fill_null(0))
     )
@@ -183,7 +183,7 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
             "id",
             "t",
             pl.col(_TEXT).cast(pl.String),
-            *(name for name in _OWN if name not in _TEXT),
+            *(name for name in _RECORDED if name not in _TEXT),
             *lifted,
             spent=pl.coalesce("tokens", some),
         )
@@ -206,7 +206,7 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         decides=(pl.col("type") == "orchestrator_decision").cast(pl.Int64).cum_sum().over("trace", "owner"),
     )
     spawns = (pl.col("type") == "spawn").any().over("trace", "owner", "decides")
-    # Wider than the counts themselves, of which a sum may not be one.
+    # Wider than the counts: their sum may exceed 64 bits.
     wide = pl.col("spent").cast(pl.Int128)
     total = wide.sum().over("trace")
     so_far = wide.cum_sum().over("trace")
@@ -234,14 +234,14 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
 def _addressed(rows: pl.DataFrame, events: pl.DataFrame, recorded: pl.DataFrame) -> pl.DataFrame:
     """Of each addressee its role as recorded so far, whether one comes later, and if it is of the team."""
     acting = ~pl.col("type").is_in(["spawn", "despawn"])
-    # a role on an event of their own marks who is not of the team (D4)
+    # agents outside of the team are marked by a role on an event that they own (D4)
     outside = events.filter(pl.col("role").is_in(_OUTSIDE) & acting).select("trace", "agent").unique()
-    known = recorded.join(
+    with_outside = recorded.join(
         outside.with_columns(outside=True), on=["trace", "agent"], how="full", coalesce=True
     ).with_columns(has_role=pl.any_horizontal(pl.col("own_role", "named_role").is_not_null()))
     place = pl.int_range(pl.len(), dtype=pl.UInt32)
     named = rows.select("trace", "position", "owner", "to", place=place).filter(pl.col("to").is_not_null())
-    named = with_role_so_far(named, known, "to", "to_role", also=("outside", "has_role"))
+    named = with_role_so_far(named, with_outside, "to", "to_role", also=("outside", "has_role"))
     other = (pl.col("to") != pl.col("owner")) & (pl.col("to") != "user") & pl.col("outside").is_null()
     named = named.select(
         "place",
@@ -249,8 +249,8 @@ def _addressed(rows: pl.DataFrame, events: pl.DataFrame, recorded: pl.DataFrame)
         to_team=other.fill_null(False),
         role_told_later=pl.col("to_role").is_null() & pl.col("has_role").fill_null(False),
     )
-    found = rows.select(place=place).join(named, on="place", how="left", maintain_order="left")
-    return found.select("to_role", pl.col("to_team", "role_told_later").fill_null(False))
+    addressed = rows.select(place=place).join(named, on="place", how="left", maintain_order="left")
+    return addressed.select("to_role", pl.col("to_team", "role_told_later").fill_null(False))
 
 
 def delegations() -> pl.Expr:
@@ -275,18 +275,18 @@ def flag(rows: pl.DataFrame, expression: pl.Expr, name: str) -> pl.Series:
     ParameterError
         It names an unknown column, or does not give one truth value per row.
     """
-    found = _evaluated(rows, expression, name)
-    if found.dtype not in (pl.Boolean, pl.Null):
-        raise ParameterError(f"{name} gives {found.dtype}, expected true or false for every decision")
-    return found.cast(pl.Boolean)
+    answers = _evaluated(rows, expression, name)
+    if answers.dtype not in (pl.Boolean, pl.Null):
+        raise ParameterError(f"{name} gives {answers.dtype}, expected true or false for every decision")
+    return answers.cast(pl.Boolean)
 
 
 def number(rows: pl.DataFrame, expression: pl.Expr, name: str) -> pl.Series:
     """A number of every row, by an expression of a caller."""
-    found = _evaluated(rows, expression, name)
-    if not (found.dtype.is_numeric() or found.dtype == pl.Null):
-        raise ParameterError(f"{name} gives {found.dtype}, expected a number for every decision")
-    return found.cast(pl.Float64)
+    answers = _evaluated(rows, expression, name)
+    if not (answers.dtype.is_numeric() or answers.dtype == pl.Null):
+        raise ParameterError(f"{name} gives {answers.dtype}, expected a number for every decision")
+    return answers.cast(pl.Float64)
 
 
 def _evaluated(rows: pl.DataFrame, expression: pl.Expr, name: str) -> pl.Series:
@@ -294,10 +294,10 @@ def _evaluated(rows: pl.DataFrame, expression: pl.Expr, name: str) -> pl.Series:
         if column not in rows.columns:
             raise ParameterError(f"{name}: " + unknown_name("column", column, rows.columns))
     try:
-        found = rows.select(pl.repeat(True, pl.len()), answer=expression)["answer"]
+        answers = rows.select(pl.repeat(True, pl.len()), answer=expression)["answer"]
     except pl.exceptions.PolarsError as error:
         raise ParameterError(f"{name}: {str(error).splitlines()[0]}") from None
-    return found
+    return answers
 
 
 def named_columns(rows: pl.DataFrame, names: object, option: str) -> list[str]:

@@ -34,58 +34,58 @@ def _evident(rows: pl.DataFrame) -> pl.DataFrame:
 def spawned(rows: pl.DataFrame, confidence: float, seed: int) -> tuple[pl.DataFrame, Facts]:
     """The mean effect over decisions with overlap (6.7), of what was done less what was not."""
     done = rows["done"] == "spawn"
-    given = given_propensity(rows, done, "auto")
+    propensity = given_propensity(rows, done, "auto")
     # under names of our own, since lifted columns may have any
     features = {f"feature {number}": pl.col(name) for number, name in enumerate(FEATURES)}
     setting = Setting(list(features), confidence=confidence, seed=seed)
-    own = rows.select(
+    units = rows.select(
         *("trace", "seq", "trace_id", "task_id"),
         **features,
         outcome=pl.col("reward").cast(pl.Float64),
         treated=pl.lit(done),
-        **({} if given is None else {"propensity": pl.lit(given)}),
+        **({} if propensity is None else {"propensity": pl.lit(propensity)}),
     ).filter(pl.col("outcome").is_not_null())
     facts: Facts = {
         "estimate": "aipw",
         "features": list(FEATURES),
-        "propensity": "fitted" if given is None else "recorded",
+        "propensity": "fitted" if propensity is None else "recorded",
         "eta": setting.eta,
         "min_overlap": setting.min_overlap,
         "penalty": setting.penalty,
     }
-    if not own.height:
+    if not units.height:
         return _evident(_without(rows, "reward.absent")), facts
-    chances = chances_of(own, setting)
-    found = aipw_row(own, setting, {}, chances)
-    told = json.loads(str(found["params"]))
-    facts |= {name: told[name] for name in ("clusters", "folds") if name in told}
-    facts |= {"overlap": found["overlap"]}
-    low, high = found.get("lower"), found.get("upper")
+    chances = chances_of(units, setting)
+    estimate = aipw_row(units, setting, {}, chances)
+    params = json.loads(str(estimate["params"]))
+    facts |= {name: params[name] for name in ("clusters", "folds") if name in params}
+    facts |= {"overlap": estimate["overlap"]}
+    low, high = estimate.get("lower"), estimate.get("upper")
     both = {"lower": (low, high), "upper": (high, low)}
-    n = [pl.lit(found[name], pl.UInt32) for name in ("n_treated", "n_control")]
-    is_known = found.get("effect") is not None
+    n = [pl.lit(estimate[name], pl.UInt32) for name in ("n_treated", "n_control")]
+    is_known = estimate.get("effect") is not None
     spawn = pl.col("treated")
-    by_decision = own.select(
+    by_decision = units.select(
         "trace",
         "seq",
         "treated",
         inside=pl.Series(chances.inside) & is_known,
     ).with_columns(
-        effect=pl.lit(found.get("effect"), pl.Float64) * pl.when(spawn).then(1.0).otherwise(-1.0),
+        effect=pl.lit(estimate.get("effect"), pl.Float64) * pl.when(spawn).then(1.0).otherwise(-1.0),
         **{
             name: pl.when(spawn).then(pl.lit(ends[0], pl.Float64)).otherwise(-pl.lit(ends[1], pl.Float64))
             for name, ends in both.items()
         },
         n_action=pl.when(spawn).then(n[0]).otherwise(n[1]),
         n_other=pl.when(spawn).then(n[1]).otherwise(n[0]),
-        tier=pl.lit(found.get("tier"), pl.String),
-        reason=pl.lit(found.get("reason") if is_known else None, pl.String),
+        tier=pl.lit(estimate.get("tier"), pl.String),
+        reason=pl.lit(estimate.get("reason") if is_known else None, pl.String),
     )
     by_decision = by_decision.with_columns(
         *(pl.when("inside").then(pl.col(name)).alias(name) for name in ("effect", "lower", "upper", "tier")),
         reason=pl.when("inside")
         .then("reason")
-        .otherwise(pl.lit("overlap.absent" if is_known else found["reason"])),
+        .otherwise(pl.lit("overlap.absent" if is_known else estimate["reason"])),
     ).drop("treated", "inside")
     joined = rows.join(by_decision, on=["trace", "seq"], how="left", maintain_order="left")
     return _evident(joined.with_columns(reason=_or_reward_absent())), facts
@@ -94,21 +94,21 @@ def spawned(rows: pl.DataFrame, confidence: float, seed: int) -> tuple[pl.DataFr
 def delegated(rows: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, Facts]:
     """What is expected of a class of subtasks with this delegate, less as it was delegated (6.8)."""
     rows = rows.with_columns(subtask=pl.col("subtask_id").cast(pl.String), delegate="done")
-    given = rows.filter(pl.col("reward").is_not_null())
-    found, facts = compared_delegates(given, confidence)
-    found = found.with_columns(
+    rewarded = rows.filter(pl.col("reward").is_not_null())
+    effects, facts = compared_delegates(rewarded, confidence)
+    effects = effects.with_columns(
         n_action="n_delegations",
         n_other=pl.col("n_delegations").sum().over("subtask") - pl.col("n_delegations"),
     )
     joined = rows.join(
-        found.select("subtask", "delegate", *EVIDENCE),
+        effects.select("subtask", "delegate", *EVIDENCE),
         on=["subtask", "delegate"],
         how="left",
         maintain_order="left",
     )
-    known = pl.col("reward").is_not_null()
+    has_reward = pl.col("reward").is_not_null()
     # a decision of a run without a reward is in no estimate
-    joined = joined.with_columns(pl.when(known).then(pl.col(name)).alias(name) for name in EVIDENCE)
+    joined = joined.with_columns(pl.when(has_reward).then(pl.col(name)).alias(name) for name in EVIDENCE)
     absent = pl.when(pl.col("subtask").is_null()).then(pl.lit("field.absent")).otherwise("reason")
     return _evident(joined.with_columns(reason=absent).with_columns(reason=_or_reward_absent())), facts
 
@@ -120,40 +120,42 @@ def sent(
     facts: Facts = {"estimate": "siblings"}
     if reward is None:
         return _evident(_without(rows, "reward.absent")), facts
-    found = message(corpus, reward=reward, context=context, confidence=confidence).select(
+    effects = message(corpus, reward=reward, context=context, confidence=confidence).select(
         pl.col("trace", "seq").cast(pl.Int64),
         *("effect", "lower", "upper", "tier", "reason"),
         n_action="n_treated",
         n_other="n_control",
         n_candidates="n_candidates",
     )
-    joined = rows.join(found, on=["trace", "seq"], how="left", maintain_order="left")
+    joined = rows.join(effects, on=["trace", "seq"], how="left", maintain_order="left")
     return _evident(joined.with_columns(n_alternatives="n_candidates")), facts
 
 
 def aggregated(corpus: Corpus, rows: pl.DataFrame, rule: str) -> tuple[pl.DataFrame, Facts]:
     """The recorded score less that by a rule, from the recorded inputs (6.8)."""
-    found = (
+    effects = (
         aggregation(corpus, by="event")
         .filter(pl.col("rule").cast(pl.String) == rule)
         .select(pl.col("trace", "seq").cast(pl.Int64), -pl.col("effect"), "tier", "reason")
     )
-    joined = rows.join(found, on=["trace", "seq"], how="left", maintain_order="left")
+    joined = rows.join(effects, on=["trace", "seq"], how="left", maintain_order="left")
     nothing = pl.when(pl.col("effect").is_null()).then(pl.lit("field.absent"))
     none = dict.fromkeys(("lower", "upper", "n_action", "n_other"), pl.lit(None))
     return _evident(joined.with_columns(reason=nothing, **none)), {"rule": rule, "unit": "score"}
 
 
 def stopped(rows: pl.DataFrame) -> tuple[pl.DataFrame, Facts]:
-    """What the next epoch added to the quality; what would have come after the last one, nobody saw."""
+    """What the next epoch added to the quality; after the last epoch that is unknown."""
     gain = (pl.col("q").shift(-1) - pl.col("q")).over("trace", order_by="k")
     reason = pl.when("last").then(pl.lit("siblings.absent")).otherwise(pl.lit("field.absent"))
     rows = rows.with_columns(effect=pl.when(~pl.col("last")).then(gain))
-    known = pl.col("effect").is_not_null()
+    is_measured = pl.col("effect").is_not_null()
     none = dict.fromkeys(("lower", "upper", "n_action", "n_other"), pl.lit(None))
     return _evident(
         rows.with_columns(
-            tier=pl.when(known).then(pl.lit("observed")), reason=pl.when(~known).then(reason), **none
+            tier=pl.when(is_measured).then(pl.lit("observed")),
+            reason=pl.when(~is_measured).then(reason),
+            **none,
         )
     ), {"unit": "quality"}
 

@@ -27,20 +27,20 @@ def decided(corpus: Corpus, kind: str, reward: Reward | None, context: Source) -
     done, ``outcome``.
     """
     rows = decision_rows(corpus, reward, context=context)
-    found = {"spawn": _spawns, "delegate": _delegations, "communicate": _messages}
-    rows = _aggregates(corpus, rows) if kind == "aggregate" else found[kind](rows)
+    by_kind = {"spawn": _spawns, "delegate": _delegations, "communicate": _messages}
+    rows = _aggregates(corpus, rows) if kind == "aggregate" else by_kind[kind](rows)
     rows = rows.join(
         states(corpus, rows.select("trace", "seq"), with_own=False),
         on=["trace", "seq"],
         how="left",
         maintain_order="left",
     )
-    said = pl.col("action") == pl.col("done")
+    is_recorded = pl.col("action") == pl.col("done")
     if kind == "delegate":
-        said |= pl.col("action") == pl.col("to")
+        is_recorded |= pl.col("action") == pl.col("to")
     rows = rows.with_columns(
         outcome=pl.col("reward").cast(pl.Float64),
-        p_behavior=pl.when(said).then(pl.col("p_behavior").cast(pl.Float64)),
+        p_behavior=pl.when(is_recorded).then(pl.col("p_behavior").cast(pl.Float64)),
         **{name: pl.lit(None, pl.Float64) for name in OF_EPOCHS},
     )
     if kind == "communicate":  # what others did in its place is a choice of `contexts`, a hash
@@ -76,21 +76,21 @@ def _aggregates(corpus: Corpus, rows: pl.DataFrame) -> pl.DataFrame:
         "outcome_cf",
         "effect",
     )
-    known = rules.filter(pl.col("effect").is_not_null() & pl.col("rule").is_in(_REPRODUCED))
+    scored = rules.filter(pl.col("effect").is_not_null() & pl.col("rule").is_in(_REPRODUCED))
     scale = pl.max_horizontal(pl.lit(1.0), pl.col("outcome").abs())
     gives = pl.col("effect").abs() <= _EXACT * scale
     place = pl.col("rule").replace_strict({rule: n for n, rule in enumerate(_REPRODUCED)})
-    action = known.group_by("trace", "seq").agg(
+    action = scored.group_by("trace", "seq").agg(
         done=pl.coalesce(pl.col("rule").filter(gives).sort_by(place.filter(gives)).first(), pl.lit("other"))
     )
-    own = rows.filter(pl.col("type") == "aggregate")
-    return own.join(action, on=["trace", "seq"], how="left", maintain_order="left")
+    aggregates = rows.filter(pl.col("type") == "aggregate")
+    return aggregates.join(action, on=["trace", "seq"], how="left", maintain_order="left")
 
 
 def _with_alternatives(rows: pl.DataFrame) -> pl.DataFrame:
     """The distinct actions that runs took in the group, context and role of each decision."""
-    known = rows.filter(pl.all_horizontal(pl.col("context", "done").is_not_null()))
-    actions = known.group_by(BUCKET).agg(
+    decisions = rows.filter(pl.all_horizontal(pl.col("context", "done").is_not_null()))
+    actions = decisions.group_by(BUCKET).agg(
         n_alternatives=pl.col("done").n_unique().cast(pl.UInt32),
         alternatives=pl.col("done").unique().sort().head(MOST_LISTED),
     )
@@ -109,14 +109,16 @@ def stops(corpus: Corpus, reward: Reward | None, source: EpochSource | None) -> 
         rows = rows.with_columns(actor=pl.lit(None, pl.String), action=None, p_behavior=None)
     else:
         wanted = rows.select("trace", "seq")
-        told = corpus.events.select(pl.col("trace", "seq").cast(pl.Int64), "action", "p_behavior")
-        told = told.join(wanted.lazy(), on=["trace", "seq"], how="semi")
-        known = states(corpus, wanted, with_own=True)
-        known = known.drop(name for name in known.columns if name in rows.columns and name.startswith("x_"))
-        for more in (known, told.collect(engine="streaming")):
+        recorded = corpus.events.select(pl.col("trace", "seq").cast(pl.Int64), "action", "p_behavior")
+        recorded = recorded.join(wanted.lazy(), on=["trace", "seq"], how="semi")
+        before = states(corpus, wanted, with_own=True)
+        before = before.drop(
+            name for name in before.columns if name in rows.columns and name.startswith("x_")
+        )
+        for more in (before, recorded.collect(engine="streaming")):
             rows = rows.join(more, on=["trace", "seq"], how="left", maintain_order="left")
     done = pl.when("last").then(pl.lit("stop")).otherwise(pl.lit("continue"))
-    said = pl.col("action").cast(pl.String) == done
+    is_recorded = pl.col("action").cast(pl.String) == done
     return rows.with_columns(
         done=done,
         outcome="y",
@@ -126,5 +128,5 @@ def stops(corpus: Corpus, reward: Reward | None, source: EpochSource | None) -> 
         x_budget=(1.0 + pl.col("tokens")).log(2).floor(),
         n_alternatives=pl.lit(2, pl.UInt32),
         alternatives=pl.lit(["continue", "stop"], pl.List(pl.String)),
-        p_behavior=pl.when(said).then(pl.col("p_behavior").cast(pl.Float64)),
+        p_behavior=pl.when(is_recorded).then(pl.col("p_behavior").cast(pl.Float64)),
     )

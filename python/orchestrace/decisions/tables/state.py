@@ -13,7 +13,7 @@ from ..agents_so_far import roles, superiors, with_depth_so_far, with_role_so_fa
 
 _COUNTS: Final = ("x_position", "x_n_tools", "x_n_agents", "x_open_agents", "x_pending")
 """Numbers that are 0 before the first event; the others are unknown there."""
-_TOLD: Final = (
+_AMOUNTS: Final = (
     *("x_tokens_before", "x_seconds", "x_usd"),
     *("x_duplicate_calls", "x_errors", "x_error_run"),
 )
@@ -70,13 +70,13 @@ def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFr
 
 
 def pieces_of(corpus: Corpus) -> list[Callable[[], Corpus]]:
-    """What loads the pieces of a corpus; one without traces where there is none, for its columns."""
+    """Functions that load the pieces of a corpus. Where it has no pieces, one without traces: its columns."""
     return [load for _, load in corpus.pieces()] or [lambda: Corpus(_core.read([]))]
 
 
 def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFrame:
-    said = corpus.events.select("trace", "seq", "agent", "role", "state_key", "subtask_id").collect()
-    events = so_far(corpus).join(said, on=["trace", "seq"], how="left", maintain_order="left")
+    recorded = corpus.events.select("trace", "seq", "agent", "role", "state_key", "subtask_id").collect()
+    events = so_far(corpus).join(recorded, on=["trace", "seq"], how="left", maintain_order="left")
     events = events.with_columns(
         pl.col("trace", "seq").cast(pl.Int64), pl.col("agent", "role").cast(pl.String)
     )
@@ -93,7 +93,7 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
     if not with_own:
         events = events.with_columns(
             *(pl.col(name).shift(1, fill_value=0).over("trace") for name in _COUNTS),
-            *(pl.col(name).shift(1).over("trace") for name in _TOLD),
+            *(pl.col(name).shift(1).over("trace") for name in _AMOUNTS),
         )
     log = {name: (1.0 + pl.col(of)).log(2).floor() for name, of in _BUCKETS.items()}
     above = superiors(corpus, events)
@@ -101,8 +101,8 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
         **log, x_state_key="state_key", x_subtask_id="subtask_id", actor="owner"
     )
     numbers = [name for name in NUMBERS if name not in OF_EPOCHS]
-    kept = events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left")
-    return with_depth_so_far(kept, above, "x_depth").select(
+    chosen = events.join(wanted, on=["trace", "seq"], how="semi", maintain_order="left")
+    return with_depth_so_far(chosen, above, "x_depth").select(
         *("trace", "seq", "actor"),
         pl.col(numbers).cast(pl.Float64),
         pl.col(WORDS).cast(pl.String),

@@ -25,7 +25,7 @@ from .state import NUMBERS, WORDS, pieces_of
 
 Kind = Literal["spawn", "delegate", "communicate", "aggregate", "stop"]
 
-KINDS: Final = {one.name: one.id for one in SUB_DECISIONS}
+KINDS: Final = {decision.name: decision.id for decision in SUB_DECISIONS}
 TABLE: Final[dict[str, Any]] = {
     "trace": pl.UInt32,
     "seq": pl.UInt32,
@@ -48,19 +48,19 @@ TABLE: Final[dict[str, Any]] = {
 """Columns of what `decisions.table` returns, for every kind."""
 
 
-def _check_kind(given: Arguments, pieces: Pieces) -> None:
-    kind = given.by_name(table)["kind"]
+def _check_kind(arguments: Arguments, pieces: Pieces) -> None:
+    kind = arguments.by_name(table)["kind"]
     if kind in ("spawn", "delegate"):
         raise ParameterError(
             f"decisions of kind '{kind}' have an effect that is estimated from all runs of a corpus: make"
             " this table on one machine, or plan 'decisions.contexts', whose rows are of one trace each"
         )
-    check_source(given, pieces)
+    check_source(arguments, pieces)
 
 
 @verb(
     rows="a decision",
-    division=Division(check=_check_kind, order=lambda given: Order(by=("trace_id", "trace"))),
+    division=Division(check=_check_kind, order=lambda arguments: Order(by=("trace_id", "trace"))),
 )
 def table(
     corpus: Corpus,
@@ -163,35 +163,35 @@ def table(
     params: dict[str, object] = {"kind": kind, "reward": reward, "bounds": bounds}
     if kind == "stop":
         rows = stops(corpus, reward, source)
-        found, facts = stopped(rows)
+        evident, facts = stopped(rows)
     else:
         rows = decided(corpus, kind, reward, context)
-        found, facts = _evidence(corpus, rows, kind, reward, context, rule, confidence, seed)
+        evident, facts = _evidence(corpus, rows, kind, reward, context, rule, confidence, seed)
         params |= {"context": context, "confidence": confidence}
         params |= {"seed": seed} if kind == "spawn" else {}
     if kind != "aggregate":
-        found = _bounded(found, bounds)
+        evident = _bounded(evident, bounds)
     elif bounds is not None:
-        reward_limits(found, bounds)
+        reward_limits(evident, bounds)
     params |= facts
-    told = (
+    stated = (
         pl.lit(params_text(params))
         if kind != "stop"
         else pl.col("source")
         .cast(pl.String)
         .replace_strict(
-            {name: params_text(params | {"source": name}) for name in found["source"].unique()},
+            {name: params_text(params | {"source": name}) for name in evident["source"].unique()},
             return_dtype=pl.String,
         )
     )
-    found = found.with_columns(
+    evident = evident.with_columns(
         kind=pl.lit(KINDS[kind]),
         action="done",
-        params=told,
-        credit=pl.lit(None) if credits is None else _credited(corpus, found, credits),
+        params=stated,
+        credit=pl.lit(None) if credits is None else _credited(corpus, evident, credits),
     )
-    absent = [pl.lit(None, dtype).alias(name) for name, dtype in TABLE.items() if name not in found.columns]
-    return found.with_columns(absent).select(pl.col(name).cast(dtype) for name, dtype in TABLE.items())
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in TABLE.items() if name not in evident.columns]
+    return evident.with_columns(absent).select(pl.col(name).cast(dtype) for name, dtype in TABLE.items())
 
 
 def _evidence(
@@ -245,16 +245,16 @@ def _credited(corpus: Corpus, rows: pl.DataFrame, credits: pl.DataFrame | pl.Laz
         raise ParameterError(f"credits are at units {', '.join(levels)}: give those of one")
     if not levels:
         return pl.Series("credit", [None] * rows.height, dtype=pl.Float64)
-    own = frame.select(
+    credited = frame.select(
         pl.col("trace").cast(pl.Int64), pl.col("unit_id").cast(pl.String), pl.col("credit").cast(pl.Float64)
     ).drop_nulls("unit_id")
-    known = corpus.traces.select(pl.col("trace").cast(pl.Int64)).collect(engine="streaming")
-    unknown = own.join(known, on="trace", how="anti", maintain_order="left")
+    traces = corpus.traces.select(pl.col("trace").cast(pl.Int64)).collect(engine="streaming")
+    unknown = credited.join(traces, on="trace", how="anti", maintain_order="left")
     if unknown.height:
         raise ParameterError(
             f"trace {unknown['trace'][0]} of the credits is not in the corpus: give the corpus they are of"
         )
-    twice = own.filter(pl.struct("trace", "unit_id").is_duplicated())
+    twice = credited.filter(pl.struct("trace", "unit_id").is_duplicated())
     if twice.height:
         raise ParameterError(
             f"credits have unit '{twice['unit_id'][0]}' of trace {twice['trace'][0]} twice: give those of one"
@@ -267,4 +267,4 @@ def _credited(corpus: Corpus, rows: pl.DataFrame, credits: pl.DataFrame | pl.Laz
         ids = ids.with_columns(pl.col("trace", "seq").cast(pl.Int64), pl.col("unit_id").cast(pl.String))
         parts.append(ids.join(wanted, on=["trace", "seq"], how="semi"))
     units = wanted.join(pl.concat(parts), on=["trace", "seq"], how="left", maintain_order="left")
-    return units.join(own, on=["trace", "unit_id"], how="left", maintain_order="left")["credit"]
+    return units.join(credited, on=["trace", "unit_id"], how="left", maintain_order="left")["credit"]
