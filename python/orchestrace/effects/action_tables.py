@@ -18,7 +18,7 @@ ByAction = Mapping[str, float | pl.Expr] | pl.DataFrame | str
 
 MOST_ACTIONS: Final = 256
 """Actions of one kind of decision. More are texts, or names of runs: there is no overlap to weight by."""
-_WHOLE: Final = 1e-6
+_TOLERANCE: Final = 1e-6
 """How far the probabilities of a row may be from 1."""
 
 
@@ -30,19 +30,19 @@ class ActionTable:
     actions: tuple[str, ...]
     values: Floats
     columns: tuple[str, ...]
-    told: object
+    description: object
 
     def on(self, actions: tuple[str, ...], absent: float) -> Floats:
         """The values of these actions, (rows, actions); `absent` for one that the table does not have."""
-        found = np.full((len(self.values), len(actions)), absent)
+        values = np.full((len(self.values), len(actions)), absent)
         place = {name: at for at, name in enumerate(self.actions)}
         for at, name in enumerate(actions):
             if name in place:
-                found[:, at] = self.values[:, place[name]]
-        return found
+                values[:, at] = self.values[:, place[name]]
+        return values
 
 
-def policy_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | None) -> ActionTable:
+def policy_table(rows: pl.DataFrame, policy: ByAction, actions: Sequence[str] | None) -> ActionTable:
     """The probability of every action in every row; an action that is not named has 0.
 
     Raises
@@ -50,11 +50,11 @@ def policy_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | N
     ParameterError
         Something else than probabilities of actions, which sum to 1 in each row.
     """
-    table = _table(rows, given, "policy", "p", 0.0, actions)
+    table = _table(rows, policy, "policy", "p", 0.0, actions)
     values = table.values
     if not len(values):
         return table
-    bad = ~((values >= 0.0) & (values <= 1.0 + _WHOLE))  # NaN is bad, too
+    bad = ~((values >= 0.0) & (values <= 1.0 + _TOLERANCE))  # NaN is bad, too
     if bad.any():
         row, at = (int(i) for i in np.argwhere(bad)[0])
         raise ParameterError(
@@ -63,7 +63,7 @@ def policy_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | N
         )
     total = values.sum(axis=1)
     off = np.abs(total - 1.0)
-    if (worst := int(off.argmax())) >= 0 and off[worst] > _WHOLE:
+    if (worst := int(off.argmax())) >= 0 and off[worst] > _TOLERANCE:
         raise ParameterError(
             f"the probabilities of policy sum to {total[worst]:.9g} in a row, expected 1: name every action,"
             " and divide by the sum"
@@ -71,7 +71,7 @@ def policy_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | N
     return table
 
 
-def model_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | None) -> ActionTable:
+def model_table(rows: pl.DataFrame, model: ByAction, actions: Sequence[str] | None) -> ActionTable:
     """The expected outcome of every action in every row.
 
     Raises
@@ -79,7 +79,7 @@ def model_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | No
     ParameterError
         Something else than finite numbers by action.
     """
-    table = _table(rows, given, "outcome_model", "q", math.nan, actions)
+    table = _table(rows, model, "outcome_model", "q", math.nan, actions)
     bad = ~(np.abs(table.values) <= 1e100)
     if bad.any():
         row, at = (int(i) for i in np.argwhere(bad)[0])
@@ -92,102 +92,106 @@ def model_table(rows: pl.DataFrame, given: ByAction, actions: Sequence[str] | No
 
 def _table(
     rows: pl.DataFrame,
-    given: object,
+    by_action: object,
     option: str,
     column: str,
     absent: float,
     actions: Sequence[str] | None,
 ) -> ActionTable:
-    if isinstance(given, pl.DataFrame):
-        return _of_frame(rows, given, option, column, absent)
-    if isinstance(given, str):
-        return _of_column(rows, given, option, actions)
-    if isinstance(given, Mapping):
-        return _of_mapping(rows, given, option)
+    if isinstance(by_action, pl.DataFrame):
+        return _of_frame(rows, by_action, option, column, absent)
+    if isinstance(by_action, str):
+        return _of_column(rows, by_action, option, actions)
+    if isinstance(by_action, Mapping):
+        return _of_mapping(rows, by_action, option)
     raise ParameterError(
-        f"{option} is {briefly(given)}, expected numbers or expressions by action, a frame with the columns"
-        f" action and {column}, or the name of a column"
+        f"{option} is {briefly(by_action)}, expected numbers or expressions by action, a frame with the"
+        f" columns action and {column}, or the name of a column"
     )
 
 
-def _of_mapping(rows: pl.DataFrame, given: Mapping[object, object], option: str) -> ActionTable:
+def _of_mapping(rows: pl.DataFrame, by_action: Mapping[object, object], option: str) -> ActionTable:
     columns: dict[str, None] = {}
-    found = []
-    for action, one in given.items():
+    parts = []
+    for action, value in by_action.items():
         if not isinstance(action, str):
             raise ParameterError(f"{option} has the key {briefly(action)}, expected names of actions")
-        if isinstance(one, pl.Expr):
-            found.append(number(rows, one, option).fill_null(math.nan).to_numpy())
-            columns |= dict.fromkeys(one.meta.root_names())
-        elif isinstance(one, bool) or not isinstance(one, int | float):
+        if isinstance(value, pl.Expr):
+            parts.append(number(rows, value, option).fill_null(math.nan).to_numpy())
+            columns |= dict.fromkeys(value.meta.root_names())
+        elif isinstance(value, bool) or not isinstance(value, int | float):
             raise ParameterError(
-                f"{option} has {briefly(one)} for action {briefly(action)}, expected a number or expression"
+                f"{option} has {briefly(value)} for action {briefly(action)}, expected a number or expression"
             )
         else:
-            found.append(np.full(rows.height, float(one)))
-    _check_actions(list(given), option)
-    values = np.column_stack(found).astype(np.float64)
-    told = {name: str(one) if isinstance(one, pl.Expr) else one for name, one in given.items()}
-    return ActionTable(tuple(map(str, given)), values, tuple(columns), told)
+            parts.append(np.full(rows.height, float(value)))
+    _check_actions(list(by_action), option)
+    values = np.column_stack(parts).astype(np.float64)
+    description = {
+        name: str(value) if isinstance(value, pl.Expr) else value for name, value in by_action.items()
+    }
+    return ActionTable(tuple(map(str, by_action)), values, tuple(columns), description)
 
 
 def _of_frame(
-    rows: pl.DataFrame, given: pl.DataFrame, option: str, column: str, absent: float
+    rows: pl.DataFrame, frame: pl.DataFrame, option: str, column: str, absent: float
 ) -> ActionTable:
     for name in ("action", column):
-        if name not in given.columns:
+        if name not in frame.columns:
             raise ParameterError(
                 f"{option} has no column '{name}', expected action, {column}, and columns of the state"
             )
-    states = [name for name in given.columns if name not in ("action", column)]
+    states = [name for name in frame.columns if name not in ("action", column)]
     for name in states:
         if name not in rows.columns:
             raise ParameterError(f"{option}: " + unknown_name("column", name, rows.columns))
-        if given[name].dtype.is_nested():
+        if frame[name].dtype.is_nested():
             raise ParameterError(f"{option}: column '{name}' holds lists, expected numbers or words")
-    if not (given[column].dtype.is_numeric() and given[column].null_count() == 0):
+    if not (frame[column].dtype.is_numeric() and frame[column].null_count() == 0):
         raise ParameterError(f"column '{column}' of {option} has other values than numbers")
-    if given["action"].null_count():
+    if frame["action"].null_count():
         raise ParameterError(f"column 'action' of {option} has nulls, expected names of actions")
-    names = given["action"].cast(pl.String)
+    names = frame["action"].cast(pl.String)
     actions = names.unique().sort().to_list()
     _check_actions(actions, option)
     key = "state"
     while key in states:
         key += " "
-    known = given.select(states).unique(maintain_order=True).with_row_index(key) if states else None
+    distinct = frame.select(states).unique(maintain_order=True).with_row_index(key) if states else None
     at = np.searchsorted(np.array(actions, dtype=object), np.array(names.to_list(), dtype=object))
-    own = _number_of(given, known, states, key)
-    cell = own * len(actions) + at
+    state = _number_of(frame, distinct, states, key)
+    cell = state * len(actions) + at
     if len(np.unique(cell)) < len(cell):
         raise ParameterError(f"{option} has two rows of one action in one state, expected one")
-    values = np.full((int(own.max()) + 1, len(actions)), absent)
-    values[own, at] = given[column].cast(pl.Float64).to_numpy()
-    of = _number_of(rows, known, states, key)
+    values = np.full((int(state.max()) + 1, len(actions)), absent)
+    values[state, at] = frame[column].cast(pl.Float64).to_numpy()
+    of = _number_of(rows, distinct, states, key)
     if (of < 0).any():
         first = rows.select(states).row(int(np.flatnonzero(of < 0)[0]))
         spelled = ", ".join(f"{n} = {plain(v) or 'null'}" for n, v in zip(states, first, strict=True))
         raise ParameterError(
             f"{option} has no row for the state of {int((of < 0).sum()):,} decisions, such as {spelled[:200]}"
         )
-    told = {"frame": {"states": states, "rows": given.height}}
-    return ActionTable(tuple(actions), values[of], tuple(states), told)
+    description = {"frame": {"states": states, "rows": frame.height}}
+    return ActionTable(tuple(actions), values[of], tuple(states), description)
 
 
 def _number_of(
-    rows: pl.DataFrame, known: pl.DataFrame | None, states: list[str], key: str
+    rows: pl.DataFrame, distinct: pl.DataFrame | None, states: list[str], key: str
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Which of the known states each row is in; -1 for none."""
-    if known is None:
+    """The number of the state that each row is in; -1 where the table has no such state."""
+    if distinct is None:
         return np.zeros(rows.height, np.int64)
-    found = rows.select(states).join(known, on=states, how="left", nulls_equal=True, maintain_order="left")
-    return found[key].cast(pl.Int64).fill_null(-1).to_numpy()
+    numbered = rows.select(states).join(
+        distinct, on=states, how="left", nulls_equal=True, maintain_order="left"
+    )
+    return numbered[key].cast(pl.Int64).fill_null(-1).to_numpy()
 
 
-def _of_column(rows: pl.DataFrame, given: str, option: str, actions: Sequence[str] | None) -> ActionTable:
-    if given not in rows.columns:
-        raise ParameterError(f"{option}: " + unknown_name("column", given, rows.columns))
-    column = rows[given]
+def _of_column(rows: pl.DataFrame, name: str, option: str, actions: Sequence[str] | None) -> ActionTable:
+    if name not in rows.columns:
+        raise ParameterError(f"{option}: " + unknown_name("column", name, rows.columns))
+    column = rows[name]
     if isinstance(column.dtype, pl.Struct):
         names = [field.name for field in column.dtype.fields]
         _check_actions(names, option)
@@ -195,7 +199,7 @@ def _of_column(rows: pl.DataFrame, given: str, option: str, actions: Sequence[st
     elif isinstance(column.dtype, pl.List | pl.Array):
         if actions is None:
             raise ParameterError(
-                f"{option}: column '{given}' holds lists, which do not name actions; give them in order,"
+                f"{option}: column '{name}' holds lists, which do not name actions; give them in order,"
                 " as in actions=['spawn', 'no_spawn']"
             )
         names = list(actions)
@@ -203,20 +207,20 @@ def _of_column(rows: pl.DataFrame, given: str, option: str, actions: Sequence[st
         lists = column.cast(pl.List(column.dtype.inner))
         if not (lists.list.len() == len(names)).all():
             raise ParameterError(
-                f"{option}: column '{given}' has rows that are not lists of {len(names)} numbers, one each"
+                f"{option}: column '{name}' has rows that are not lists of {len(names)} numbers, one each"
                 " of actions"
             )
         parts = rows.select(lists.list.get(at).alias(f"{at}") for at in range(len(names)))
     else:
         raise ParameterError(
-            f"{option}: column '{given}' is of type {column.dtype}, expected a struct with a field for each"
+            f"{option}: column '{name}' is of type {column.dtype}, expected a struct with a field for each"
             " action, or a list of numbers"
         )
     if not all(dtype.is_numeric() for dtype in parts.dtypes):
-        raise ParameterError(f"{option}: column '{given}' has other values than numbers")
+        raise ParameterError(f"{option}: column '{name}' has other values than numbers")
     # a field that a row does not have is an action that it does not offer
     filled = parts.select(pl.all().cast(pl.Float64).fill_null(0.0 if option == "policy" else math.nan))
-    return ActionTable(tuple(names), filled.to_numpy().astype(np.float64), (), {"column": given})
+    return ActionTable(tuple(names), filled.to_numpy().astype(np.float64), (), {"column": name})
 
 
 def _check_actions(names: Sequence[object], option: str) -> None:

@@ -55,14 +55,14 @@ class Log:
     @property
     def last(self) -> Bools:
         """Whether a row is the last of its run."""
-        found = np.zeros(len(self.action), bool)
-        found[self.start + self.length - 1] = True
-        return found
+        ends = np.zeros(len(self.action), bool)
+        ends[self.start + self.length - 1] = True
+        return ends
 
     def summed(self, values: Floats) -> Floats:
         """The sum of the values (rows,) of each run."""
-        found: Floats = np.add.reduceat(values, self.start) if len(self) else np.zeros(0)
-        return found
+        sums: Floats = np.add.reduceat(values, self.start) if len(self) else np.zeros(0)
+        return sums
 
 
 def logged(decisions: pl.DataFrame, *, unit: Unit, at: int, order: str, reward: str | None) -> Log:
@@ -86,18 +86,18 @@ def logged(decisions: pl.DataFrame, *, unit: Unit, at: int, order: str, reward: 
     place = np.arange(rows.height) - np.repeat(start, length)
     paid = "outcome" if reward is None else reward
     if unit == "decision":
-        kept = (place == at - 1) & rows.select(pl.col("action", paid).is_not_null()).fold(_both).to_numpy()
+        used = (place == at - 1) & rows.select(pl.col("action", paid).is_not_null()).fold(_both).to_numpy()
     else:
-        known = rows["action"].is_not_null()
+        recorded = rows["action"].is_not_null()
         if reward is not None:
-            known &= rows[reward].is_not_null()
+            recorded &= rows[reward].is_not_null()
         else:
             _check_outcomes(rows, start)
-            known &= rows["outcome"].is_not_null()
-        complete = np.logical_and.reduceat(known.to_numpy(), start) if n_runs else np.zeros(0, bool)
-        kept = np.repeat(complete, length)
-    rows = rows.filter(pl.Series(kept, dtype=pl.Boolean))
-    number = np.repeat(np.arange(n_runs), length)[kept]
+            recorded &= rows["outcome"].is_not_null()
+        complete = np.logical_and.reduceat(recorded.to_numpy(), start) if n_runs else np.zeros(0, bool)
+        used = np.repeat(complete, length)
+    rows = rows.filter(pl.Series(used, dtype=pl.Boolean))
+    number = np.repeat(np.arange(n_runs), length)[used]
     start = np.flatnonzero(np.diff(number, prepend=-1))
     length = np.diff(np.append(start, rows.height))
     amount = rows[paid].to_numpy().astype(np.float64)
@@ -165,10 +165,10 @@ def _typed(decisions: pl.DataFrame, order: str, reward: str | None) -> pl.DataFr
             raise SchemaError(f"column '{name}' of decisions has type {kind}, expected numbers")
     rows = rows.with_columns(*text, pl.col(numbers).cast(pl.Float64))
     paid = rows[numbers[0]].drop_nulls()
-    odd = paid.filter(~paid.is_finite() | (paid.abs() > _LARGEST))
-    if odd.len():
+    wrong = paid.filter(~paid.is_finite() | (paid.abs() > _LARGEST))
+    if wrong.len():
         raise SchemaError(
-            f"column '{numbers[0]}' of decisions has the value {odd[0]:g}, expected numbers, at most"
+            f"column '{numbers[0]}' of decisions has the value {wrong[0]:g}, expected numbers, at most"
             f" {_LARGEST:.0e} in size"
         )
     for name in ("trace", "task_id", "trace_id"):

@@ -181,12 +181,12 @@ def matched(
     rows = decision_rows(corpus, reward, context=context)
     shared = named_columns(rows, features, "features")
     treated = flag(rows, treatment, "treatment")
-    kept = treated.is_not_null() & rows["reward"].is_not_null()
+    compared = treated.is_not_null() & rows["reward"].is_not_null()
     if among is not None:
-        kept &= flag(rows, among, "among")
+        compared &= flag(rows, among, "among")
     # under names of our own, since lifted columns may have any
     own_names = {f"feature {number}": pl.col(name) for number, name in enumerate(shared)}
-    rows = rows.select(*_NEEDED, **own_names, treated=treated).filter(kept)
+    rows = rows.select(*_NEEDED, **own_names, treated=treated).filter(compared)
     ordered = [stage for stage in STAGES if stage in wanted]
     matched = match(rows, ordered, within=within, features=list(own_names), caliper=float(caliper), seed=seed)
     params: dict[str, object] = {
@@ -203,8 +203,8 @@ def matched(
     }
     table = []
     for stage in [*ordered, "combined"]:
-        own = matched if stage == "combined" else matched.filter(pl.col("stage") == stage)
-        table.append({"stage": stage, **estimate(rows, own, params, confidence)})
+        of_stage = matched if stage == "combined" else matched.filter(pl.col("stage") == stage)
+        table.append({"stage": stage, **estimate(rows, of_stage, params, confidence)})
     return pl.DataFrame(table, schema=MATCHED)
 
 
@@ -224,24 +224,24 @@ def match(
     """
     siblings = ["group_id", "context", "role"]
     left = rows.with_columns(agreed=_agreed(siblings)).with_row_index("place")
-    found: list[pl.DataFrame] = []
+    parts: list[pl.DataFrame] = []
     base = 0
     for stage in stages:
         if stage == "exact":
-            known = pl.col("context").is_not_null()
-            own, others = _buckets(left.filter(known), siblings)
-            left = pl.concat([others, left.filter(~known)]).sort("place")
+            has_context = pl.col("context").is_not_null()
+            partners, others = _buckets(left.filter(has_context), siblings)
+            left = pl.concat([others, left.filter(~has_context)]).sort("place")
         elif stage == "coarse":
-            own, left = _buckets(left.filter(~pl.col("agreed")), [*_WITHIN[within], *features])
+            partners, left = _buckets(left.filter(~pl.col("agreed")), [*_WITHIN[within], *features])
         else:
-            own = _pairs(left.filter(~pl.col("agreed")), _WITHIN[within], caliper, spread_of(rows), seed)
-        own = own.with_columns(
+            partners = _pairs(left.filter(~pl.col("agreed")), _WITHIN[within], caliper, spread_of(rows), seed)
+        partners = partners.with_columns(
             bucket=pl.col("bucket").rank("dense").cast(pl.Int64) + base, stage=pl.lit(stage)
         )
-        base += own["bucket"].n_unique()
-        found.append(own)
+        base += partners["bucket"].n_unique()
+        parts.append(partners)
     empty = left.clear().with_columns(bucket=pl.lit(0, pl.Int64), stage=pl.lit(""))
-    return pl.concat([empty, *found]).sort("place").drop("place", "agreed")
+    return pl.concat([empty, *parts]).sort("place").drop("place", "agreed")
 
 
 def _agreed(siblings: list[str]) -> pl.Expr:
@@ -265,9 +265,9 @@ def _buckets(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, pl.Data
         .filter("both")
         .select("bucket")
     )
-    own = firsts.join(both, on="bucket", how="semi", maintain_order="left")
+    inside = firsts.join(both, on="bucket", how="semi", maintain_order="left")
     others = numbered.join(both, on="bucket", how="anti", maintain_order="left").drop("bucket")
-    return own, others
+    return inside, others
 
 
 def spread_of(rows: pl.DataFrame) -> dict[str, float]:
@@ -285,22 +285,22 @@ def _pairs(
     rows: pl.DataFrame, keys: list[str], caliper: float, spread: dict[str, float], seed: int
 ) -> pl.DataFrame:
     """Pairs of one treated row and one other: within a role the nearest first, of a run its first row."""
-    known = rows.drop_nulls(list(spread)).with_columns(cell=pl.struct(*keys, "role").rank("dense"))
-    known = known.filter(pl.struct("cell", "trace").is_first_distinct())
-    numbers = known.select((_number(name) / sd).alias(name) for name, sd in spread.items())
-    points = numbers.to_numpy() if spread else np.zeros((known.height, 1))
+    candidates = rows.drop_nulls(list(spread)).with_columns(cell=pl.struct(*keys, "role").rank("dense"))
+    candidates = candidates.filter(pl.struct("cell", "trace").is_first_distinct())
+    numbers = candidates.select((_number(name) / sd).alias(name) for name, sd in spread.items())
+    points = numbers.to_numpy() if spread else np.zeros((candidates.height, 1))
     # Rows at one point must not all see the same few neighbors; far below any distance that matters.
     points = points + 1e-9 * caliper * np.random.Generator(np.random.PCG64([seed, 1])).random(points.shape)
-    cells = known["cell"].to_numpy()
-    treated = known["treated"].to_numpy()
-    bucket = np.full(known.height, -1, dtype=np.int64)
+    cells = candidates["cell"].to_numpy()
+    treated = candidates["treated"].to_numpy()
+    bucket = np.full(candidates.height, -1, dtype=np.int64)
     order = np.argsort(cells, kind="stable")
     n = 0
     for members in np.split(order, np.flatnonzero(np.diff(cells[order])) + 1):
-        for one, other in _nearest(points, members[treated[members]], members[~treated[members]], caliper):
-            bucket[[one, other]] = n
+        for case, control in _nearest(points, members[treated[members]], members[~treated[members]], caliper):
+            bucket[[case, control]] = n
             n += 1
-    return known.drop("cell").with_columns(bucket=pl.Series(bucket)).filter(pl.col("bucket") >= 0)
+    return candidates.drop("cell").with_columns(bucket=pl.Series(bucket)).filter(pl.col("bucket") >= 0)
 
 
 def _nearest(points: Floats, left: Ints, right: Ints, caliper: float) -> list[tuple[int, int]]:
@@ -311,13 +311,13 @@ def _nearest(points: Floats, left: Ints, right: Ints, caliper: float) -> list[tu
     while left.size and right.size:
         k = min(_NEIGHBORS, right.size)
         distance, at = cKDTree(points[right]).query(points[left], k=[*range(1, k + 1)])
-        one, rank = np.nonzero(distance <= caliper)
-        other, far = at[one, rank], distance[one, rank]
+        case, rank = np.nonzero(distance <= caliper)
+        control, far = at[case, rank], distance[case, rank]
         taken_left, taken_right = np.zeros(left.size, dtype=bool), np.zeros(right.size, dtype=bool)
-        for j in np.lexsort((other, one, far)):
-            if not (taken_left[one[j]] or taken_right[other[j]]):
-                taken_left[one[j]] = taken_right[other[j]] = True
-                pairs.append((int(left[one[j]]), int(right[other[j]])))
+        for j in np.lexsort((control, case, far)):
+            if not (taken_left[case[j]] or taken_right[control[j]]):
+                taken_left[case[j]] = taken_right[control[j]] = True
+                pairs.append((int(left[case[j]]), int(right[control[j]])))
         if not taken_left.any():
             break
         left, right = left[~taken_left], right[~taken_right]
@@ -344,7 +344,7 @@ def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     """
     _, codes = np.unique(bucket, return_inverse=True)
     n = len(y)
-    # differences do not hang on the level, so that equal outcomes leave no rounding behind
+    # differences do not depend on the level, so that equal outcomes leave no rounding error
     level, y = float(y[0]), y - y[0]
     size = np.bincount(codes).astype(np.float64)
     arms = {arm: np.bincount(codes, weights=(treated == arm).astype(np.float64)) for arm in (True, False)}
@@ -397,26 +397,26 @@ def estimate(
         }
     clusters, kind = clusters_of(matched)
     treated = matched["treated"].to_numpy()
-    found = stratified(matched["bucket"].to_numpy(), treated, matched["reward"].to_numpy())
+    contrast = stratified(matched["bucket"].to_numpy(), treated, matched["reward"].to_numpy())
     around = spanning_interval(
-        found.effect,
-        found.influence,
+        contrast.effect,
+        contrast.influence,
         clusters,
         matched["bucket"].to_numpy(),
-        found.lone,
+        contrast.lone,
         confidence=confidence,
     )
-    after = differences(matched, found.weight, before=rows)
+    after = differences(matched, contrast.weight, before=rows)
     smd = {name: [before[name], after[name]] for name in before}
     return counts | {
-        "effect": found.effect,
+        "effect": contrast.effect,
         "stderr": around.stderr,
         "lower": around.lower,
         "upper": around.upper,
-        "mean_treated": found.mean_treated,
-        "mean_control": found.mean_control,
-        "ess_treated": effective(found.weight[treated]),
-        "ess_control": effective(found.weight[~treated]),
+        "mean_treated": contrast.mean_treated,
+        "mean_control": contrast.mean_control,
+        "ess_treated": effective(contrast.weight[treated]),
+        "ess_control": effective(contrast.weight[~treated]),
         "smd_before": _largest(before),
         "smd_after": _largest(after),
         "tier": "surrogate" if n_assumed or n_alike else "observed",
@@ -438,17 +438,18 @@ def differences(
     Null where a side is empty or a number is missing; 0 where both means and spreads agree at 0.
     """
     out: dict[str, float | None] = {}
-    whole = rows if before is None else before
+    reference = rows if before is None else before
     for name in DISTANCES:
         spreads = [
-            whole.filter(pl.col("treated") == arm).select(_number(name).var()).item() for arm in (True, False)
+            reference.filter(pl.col("treated") == arm).select(_number(name).var()).item()
+            for arm in (True, False)
         ]
         x = rows.select(_number(name).alias("x"))["x"].fill_null(float("nan")).to_numpy()
         sides = [(rows["treated"].to_numpy() == arm) & np.isfinite(x) for arm in (True, False)]
-        if None in spreads or not all(own.any() for own in sides):
+        if None in spreads or not all(side.any() for side in sides):
             out[name] = None
             continue
-        means = [float((weight[own] * x[own]).sum() / weight[own].sum()) for own in sides]
+        means = [float((weight[side] * x[side]).sum() / weight[side].sum()) for side in sides]
         gap, scale = means[0] - means[1], float(np.sqrt((spreads[0] + spreads[1]) / 2.0))
         out[name] = gap / scale if scale > 1e-12 else (0.0 if abs(gap) < 1e-9 else None)
     return out

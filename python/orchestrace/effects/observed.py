@@ -146,8 +146,8 @@ def message(
     ['siblings.absent', None, 'support.absent']
     """
     rows = decision_rows(corpus, reward, context=context)
-    known = rows.drop_nulls(["context", "choice", "reward"])
-    firsts = known.filter(pl.struct(*_BUCKET, "trace").is_first_distinct())
+    complete = rows.drop_nulls(["context", "choice", "reward"])
+    firsts = complete.filter(pl.struct(*_BUCKET, "trace").is_first_distinct())
     candidate = [*_BUCKET, "choice"]
     per_choice = firsts.group_by(candidate).agg(
         n_treated=pl.len().cast(pl.Int64),
@@ -190,7 +190,7 @@ def message(
         pl.when(compared & pl.col("reward").is_not_null()).then(pl.col(name)).alias(name) for name in numbers
     )
     spent = pl.when(pl.col("tokens") > 0).then(pl.col("tokens"))
-    found = pl.col("effect").is_not_null()
+    has_effect = pl.col("effect").is_not_null()
     level = pl.max_horizontal(pl.col("mean_treated", "mean_control").abs())
     flat = pl.col("stderr") <= NO_SPREAD * level
     return (
@@ -199,16 +199,16 @@ def message(
             lower=pl.when(~flat).then(pl.col("effect") - pl.col("reach") * pl.col("stderr")),
             upper=pl.when(~flat).then(pl.col("effect") + pl.col("reach") * pl.col("stderr")),
             utility=pl.col("effect") / spent,
-            support=found.cast(pl.Float64),
-            tier=pl.when(found & ~pl.col("assumed"))
+            support=has_effect.cast(pl.Float64),
+            tier=pl.when(has_effect & ~pl.col("assumed"))
             .then(pl.lit("observed"))
-            .when(found)
+            .when(has_effect)
             .then(pl.lit("surrogate")),
             reason=pl.when(pl.col("reward").is_null())
             .then(pl.lit("reward.absent"))
             .when(missing)
             .then(pl.coalesce("context_reason", pl.lit("field.absent")))
-            .when(~found)
+            .when(~has_effect)
             .then(pl.lit("siblings.absent"))
             .when(pl.col("stderr").is_null())
             .then(pl.lit("support.absent"))
@@ -222,7 +222,7 @@ def message(
 
 
 def _reach(df: pl.Series, confidence: float) -> Any:
-    """Student's t by degrees of freedom; NaN where there are none."""
+    """Student's t by degrees of freedom; NaN where they are 0."""
     from scipy.special import stdtrit
 
     degrees = df.cast(pl.Float64).fill_null(0.0).to_numpy()
@@ -300,16 +300,16 @@ def delegation(
     rows = decision_rows(corpus, reward)
     if subtask not in rows.columns:
         raise ParameterError("subtask: " + unknown_name("column", subtask, rows.columns))
-    given = rows.filter(delegations() & pl.col("reward").is_not_null()).with_columns(
+    delegated = rows.filter(delegations() & pl.col("reward").is_not_null()).with_columns(
         subtask=pl.col(subtask).cast(pl.String), delegate="to" if delegate == "agent" else delegate_role()
     )
-    table, facts = compared_delegates(given, confidence)
+    table, facts = compared_delegates(delegated, confidence)
     params = {
         "reward": reward,
         "subtask": subtask,
         "delegate": delegate,
         "confidence": confidence,
-        "roles_told_later": given["role_told_later"].sum() if delegate == "role" else None,
+        "roles_told_later": delegated["role_told_later"].sum() if delegate == "role" else None,
         **facts,
     }
     return table.with_columns(params=pl.lit(params_text(params))).select(
@@ -317,23 +317,23 @@ def delegation(
     )
 
 
-def compared_delegates(given: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[str, object]]:
+def compared_delegates(delegated: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[str, object]]:
     """The columns of `delegation` but ``params``, of delegations, and what its numbers rest on.
 
     Delegations are rows ``subtask delegate trace_id task_id reward`` in canonical order.
     """
-    given = given.drop_nulls(["subtask", "delegate"])
+    delegated = delegated.drop_nulls(["subtask", "delegate"])
     pair = ["subtask", "delegate"]
-    counts = given.group_by(pair).agg(
+    counts = delegated.group_by(pair).agg(
         n_delegations=pl.len(), n_traces=pl.col("trace_id").n_unique(), n_tasks=pl.col("task_id").n_unique()
     )
-    runs = given.unique([*pair, "trace_id"], keep="first", maintain_order=True)
+    runs = delegated.unique([*pair, "trace_id"], keep="first", maintain_order=True)
     by = "task_id" if runs["task_id"].n_unique() > 1 else "trace_id"
     units = runs.group_by([*pair, by]).agg(pl.col("reward").mean()).sort([*pair, by])
-    found, variances = shrunk(units, confidence)
-    # what it would have been had all gone to the only one is no comparison
+    estimates, variances = shrunk(units, confidence)
+    # with one delegate alone there is nothing to compare
     compared = pl.when(pl.col("tier").is_not_null()).then("outcome_cf")
-    table = found.join(counts, on=pair, maintain_order="left").with_columns(outcome_cf=compared)
+    table = estimates.join(counts, on=pair, maintain_order="left").with_columns(outcome_cf=compared)
     return table, {"clusters": "tasks" if by == "task_id" else "traces", **variances}
 
 
@@ -440,23 +440,23 @@ def aggregation(
     table = []
     for rule in RULES:
         every = long.filter(pl.col("rule") == rule)
-        own = every.drop_nulls("effect")
+        used = every.drop_nulls("effect")
         row: dict[str, object] = {
             "rule": rule,
             "n_aggregates": every.height,
-            "n_used": own.height,
-            "n_traces": own["trace_id"].n_unique(),
-            "n_tasks": own["task_id"].n_unique(),
-            "support": own.height / every.height,
+            "n_used": used.height,
+            "n_traces": used["trace_id"].n_unique(),
+            "n_tasks": used["task_id"].n_unique(),
+            "support": used.height / every.height,
             "params": params,
         }
-        if not own.height:
+        if not used.height:
             table.append(row | {"reason": "field.absent"})
             continue
-        clusters, _ = clusters_of(own)
-        effects = own["effect"].to_numpy()
+        clusters, _ = clusters_of(used)
+        effects = used["effect"].to_numpy()
         mean = mean_interval(effects, clusters, confidence=confidence)
-        means = {name: own[name].mean() for name in ("outcome", "outcome_cf")}
+        means = {name: used[name].mean() for name in ("outcome", "outcome_cf")}
         table.append(row | {"effect": mean.estimate, **mean.around._asdict(), **means, "tier": "observed"})
     return pl.DataFrame(table, schema=schema)
 
@@ -472,11 +472,13 @@ def _aggregates(corpus: Corpus, clip: float) -> pl.DataFrame:
         .filter(pl.col("type").is_in(kinds))
         .collect(engine="streaming")
     )
-    made = events.filter(pl.col("type") == "aggregate").select("trace", "seq", unit_id="id", outcome="score")
-    into = edges.rename({"dst": "seq"}).join(made, on=["trace", "seq"])
-    own = (pl.col("type") == "aggregate").any().over("trace", "seq")
+    aggregates = events.filter(pl.col("type") == "aggregate").select(
+        "trace", "seq", unit_id="id", outcome="score"
+    )
+    into = edges.rename({"dst": "seq"}).join(aggregates, on=["trace", "seq"])
+    has_aggregate_edges = (pl.col("type") == "aggregate").any().over("trace", "seq")
     inputs = (
-        into.filter((pl.col("type") == "aggregate") | ~own)
+        into.filter((pl.col("type") == "aggregate") | ~has_aggregate_edges)
         .unique(["trace", "seq", "src"])
         .join(events.select("trace", "score", src="seq"), on=["trace", "src"])
         .sort("trace", "seq", "src")

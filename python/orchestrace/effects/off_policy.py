@@ -135,7 +135,7 @@ def policy_values(
     outcome_model
         The expected return of each action, as `policy` is given; in a frame the column is ``q``. None: ridge
         regression on `features` and indicators of actions (of sequences also of the place in the run, since
-        what is still to come hangs on it), fitted without the task that it judges.
+        the rewards still to come depend on it), fitted without the task that it judges.
     features
         Columns that the regression sees. None: every ``x_...`` that holds no lists.
     buckets
@@ -225,20 +225,20 @@ def policy_values(
     """
     check_unit(unit, at, reward, discount)
     least, share, mass, pull = map(float, (min_ess, max_share, max_unsupported, penalty))
-    cut, switch = (None if one is None else float(one) for one in (clip, tau))
+    cut, switch = (None if option is None else float(option) for option in (clip, tau))
     log = logged(decisions, unit=unit, at=at, order=order, reward=reward)
     columns = regression_columns(log.rows, features)
-    given = policy_table(log.rows, policy, actions)
+    probabilities = policy_table(log.rows, policy, actions)
     model = None if outcome_model is None else model_table(log.rows, outcome_model, actions)
     # mrdr is defined for policies that leave nothing to chance
-    sure = unit == "decision" and len(log) > 0 and bool(np.isin(given.values, (0.0, 1.0)).all())
+    sure = unit == "decision" and len(log) > 0 and bool(np.isin(probabilities.values, (0.0, 1.0)).all())
     regressed = model is None or sure
     names = {kind: name for kind, name in NAMES[unit].items() if sure or name != "mrdr"}
     setting = Setting(unit, float(discount), cut, switch, confidence, n_boot, seed)
-    told: dict[str, object] = {
+    options: dict[str, object] = {
         "unit": unit,
-        "policy": given.told,
-        "outcome_model": "ridge" if model is None else model.told,
+        "policy": probabilities.description,
+        "outcome_model": "ridge" if model is None else model.description,
         "features": columns if regressed else [],
         "at": at if unit == "decision" else None,
         "order": order,
@@ -258,15 +258,15 @@ def policy_values(
         "version": _core.VERSION,
     }
     limits = _limits(log, bounds, setting)
-    told["bounds"] = limits
+    options["bounds"] = limits
     if not len(log):
-        return _without(names, setting, told)
-    action_names = tuple(sorted({*log.actions, *given.actions}))
+        return _without(names, setting, options)
+    action_names = tuple(sorted({*log.actions, *probabilities.actions}))
     check_number_of_actions(len(action_names), "decisions and policy")
     wide = _renumbered(log, action_names)
-    target = given.on(action_names, 0.0)
-    alike = list(given.columns) if buckets is None else named_columns(log.rows, buckets, "buckets")
-    told["buckets"] = alike
+    target = probabilities.on(action_names, 0.0)
+    alike = list(probabilities.columns) if buckets is None else named_columns(log.rows, buckets, "buckets")
+    options["buckets"] = alike
     with one_thread():
         fold = np.repeat(folds_over(log.names, folds, seed)[log.cluster], log.length)
         q = (
@@ -281,7 +281,9 @@ def policy_values(
             else None
         )
         support = unsupported(wide, target, buckets_of(log.rows, alike, MOST_WORDS, BUCKETS))
-        return _table(names, wide, target, q, followed, support, (least, share, mass), limits, setting, told)
+        return _table(
+            names, wide, target, q, followed, support, (least, share, mass), limits, setting, options
+        )
 
 
 def _limits(log: Log, bounds: Bounds | None, setting: Setting) -> tuple[float, float] | None:
@@ -311,17 +313,22 @@ def _modelled(model: ActionTable, names: tuple[str, ...], target: Floats, log: L
     return model.on(names, 0.0)
 
 
-def _without(names: dict[str, str], setting: Setting, told: dict[str, object]) -> pl.DataFrame:
+def _without(names: dict[str, str], setting: Setting, options: dict[str, object]) -> pl.DataFrame:
     """The rows of a log without runs."""
-    same = {"n": 0, "n_tasks": 0, "reason": "support.absent", "params": params_text(_spelled(told, setting))}
+    same = {
+        "n": 0,
+        "n_tasks": 0,
+        "reason": "support.absent",
+        "params": params_text(_spelled(options, setting)),
+    }
     rows = [{"estimator": name, **same} for name in (*names.values(), "bounds")]
     return pl.DataFrame(rows, schema=VALUES)
 
 
-def _spelled(told: dict[str, object], setting: Setting, **more: object) -> dict[str, object]:
+def _spelled(options: dict[str, object], setting: Setting, **more: object) -> dict[str, object]:
     """Options as JSON has them, which knows no infinity."""
     tau = more.get("tau", setting.tau)
-    return told | more | {"tau": "inf" if tau == math.inf else tau}
+    return options | more | {"tau": "inf" if tau == math.inf else tau}
 
 
 def _table(
@@ -334,7 +341,7 @@ def _table(
     refusals: tuple[float, float, float],
     limits: tuple[float, float] | None,
     setting: Setting,
-    told: dict[str, object],
+    options: dict[str, object],
 ) -> pl.DataFrame:
     chosen = target[np.arange(len(target)), log.action]
     n_tasks = log.rows["task_id"].n_unique()
@@ -364,14 +371,14 @@ def _table(
             of_sequence = tau if setting.unit == "decision" else None
             terms = terms_of(log, weights, target, q, setting.discount, of_sequence, followed)
         terms["direct"] = direct_terms(log, target, q)
-    terms = {names[kind]: own for kind, own in terms.items() if kind in names}
+    terms = {names[kind]: term for kind, term in terms.items() if kind in names}
     bound = None if limits is None else bound_terms(log, chosen, setting.discount, *limits)
     ends = None if bound is None else (float(bound[0].mean()), float(bound[1].mean()))
     intervals = _intervals(log, terms, setting)
     rows: list[dict[str, object]] = []
     for name in names.values():
         row: dict[str, object] = {"estimator": name, **base}
-        found = list(findings)
+        row_findings = list(findings)
         if name in terms and math.isfinite(value := terms[name].value):
             around = intervals[name]
             row |= {"value": value, "stderr": around.stderr, "lower": around.lower, "upper": around.upper}
@@ -380,12 +387,12 @@ def _table(
                 "reason": around.reason,
             }
             if ends is not None and not _between(value, *ends):
-                found.append("bounds.outside")
+                row_findings.append("bounds.outside")
         else:
             row["reason"] = "result.range" if name in terms else refused
-        row["params"] = params_text(_spelled(told, setting, tau=tau, findings=found))
+        row["params"] = params_text(_spelled(options, setting, tau=tau, findings=row_findings))
         rows.append(row)
-    rows.append({"estimator": "bounds", **base, **_bounds(log, bound, ends, setting, told, tau, findings)})
+    rows.append({"estimator": "bounds", **base, **_bounds(log, bound, ends, setting, options, tau, findings)})
     return pl.DataFrame(rows, schema=VALUES)
 
 
@@ -415,18 +422,18 @@ def _suspect(weights: Floats, log: Log) -> bool:
 
 def _intervals(log: Log, terms: dict[str, Terms], setting: Setting) -> dict[str, Any]:
     """Of every estimate with a value, over the same resamples of tasks."""
-    known = [name for name, own in terms.items() if math.isfinite(own.value)]
+    finite = [name for name, term in terms.items() if math.isfinite(term.value)]
     n = int(log.cluster.max()) + 1
-    if not known:
+    if not finite:
         return {}
     parts, wholes = (
-        np.column_stack([sums_of(getattr(terms[name], side), log.cluster, n) for name in known])
+        np.column_stack([sums_of(getattr(terms[name], side), log.cluster, n) for name in finite])
         for side in ("above", "below")
     )
-    found = resampled_ratios(
+    intervals = resampled_ratios(
         parts, wholes, n_boot=setting.n_boot, confidence=setting.confidence, seed=setting.seed
     )
-    return dict(zip(known, found, strict=True))
+    return dict(zip(finite, intervals, strict=True))
 
 
 def _bounds(
@@ -434,17 +441,17 @@ def _bounds(
     bound: tuple[Floats, Floats] | None,
     ends: tuple[float, float] | None,
     setting: Setting,
-    told: dict[str, object],
+    options: dict[str, object],
     tau: float | None,
     findings: list[str],
 ) -> dict[str, object]:
     """The row of bounds that assume nothing but the range."""
     if bound is None or ends is None:
-        spelled = _spelled(told, setting, tau=tau, findings=findings)
+        spelled = _spelled(options, setting, tau=tau, findings=findings)
         return {"reason": "range.unknown", "params": params_text(spelled)}
     errors: dict[str, object] = {}
-    for name, own in zip(("stderr_lower", "stderr_upper"), bound, strict=True):
-        around = interval(0.0, (own - own.mean()) / len(own), log.cluster, confidence=0.5)
+    for name, side in zip(("stderr_lower", "stderr_upper"), bound, strict=True):
+        around = interval(0.0, (side - side.mean()) / len(side), log.cluster, confidence=0.5)
         errors[name] = around.stderr
-    spelled = _spelled(told, setting, tau=tau, findings=findings, **errors)
+    spelled = _spelled(options, setting, tau=tau, findings=findings, **errors)
     return {"lower": ends[0], "upper": ends[1], "tier": "observed", "params": params_text(spelled)}

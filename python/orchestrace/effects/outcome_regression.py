@@ -35,16 +35,16 @@ def fitted_returns(
         name = "place"
         while name in rows.columns:
             name += " "
-        # words, since what is still to come need not fall by as much from place to place
+        # as words: the rewards still to come need not fall evenly from place to place
         rows = rows.with_columns(pl.Series(name, log.place).cast(pl.String))
         columns = [*columns, name]
-    found = np.zeros((len(log.action), n_actions))
-    marks = np.zeros_like(found)
+    fitted = np.zeros((len(log.action), n_actions))
+    marks = np.zeros_like(fitted)
     marks[np.arange(len(marks)), log.action] = 1.0
     last = log.last
     parts = np.unique(fold)
-    for own in parts:
-        judge = fold == own
+    for part in parts:
+        judge = fold == part
         learn = ~judge if len(parts) > 1 else judge
         others = rows.filter(pl.Series(learn))
         design = Design.of(others, columns)
@@ -62,8 +62,8 @@ def fitted_returns(
             if not np.isfinite(moved) or moved <= _SETTLED * float(np.abs(weights).max()):
                 break
         state = design.matrix(rows.filter(pl.Series(judge))) @ weights[:of_state]
-        found[judge] = state[:, None] + weights[of_state:]
-    return found
+        fitted[judge] = state[:, None] + weights[of_state:]
+    return fitted
 
 
 def returns_where_followed(
@@ -82,10 +82,10 @@ def returns_where_followed(
     marks[np.arange(len(marks)), choice] = 1.0
     # a frame of no column would have no rows
     rows = log.rows.select(list(dict.fromkeys(["trace", *columns])))
-    found = np.zeros(len(choice))
+    fitted = np.zeros(len(choice))
     parts = np.unique(fold)
-    for own in parts:
-        judge = fold == own
+    for part in parts:
+        judge = fold == part
         learn = followed & (~judge if len(parts) > 1 else judge)
         if not learn.any():
             continue
@@ -93,8 +93,10 @@ def returns_where_followed(
         design = Design.of(others, columns)
         x = np.column_stack([design.matrix(others), marks[learn]])
         weights = ridge_on(x, penalty, _added_variance(log.p[learn]))(log.reward[learn])
-        found[judge] = np.column_stack([design.matrix(rows.filter(pl.Series(judge))), marks[judge]]) @ weights
-    return found
+        fitted[judge] = (
+            np.column_stack([design.matrix(rows.filter(pl.Series(judge))), marks[judge]]) @ weights
+        )
+    return fitted
 
 
 def _added_variance(p: Floats) -> Floats:
@@ -121,10 +123,10 @@ def buckets_of(rows: pl.DataFrame, columns: list[str], most: int, cuts: int) -> 
         if column.dtype.is_numeric() and column.n_unique() > most:
             values = column.cast(pl.Float64).to_numpy()
             edges = np.quantile(values[~np.isnan(values)], np.linspace(0.0, 1.0, cuts + 1)[1:-1])
-            own = np.where(np.isnan(values), cuts, np.searchsorted(edges, values, side="right"))
+            codes = np.where(np.isnan(values), cuts, np.searchsorted(edges, values, side="right"))
         else:
             words = column.cast(pl.String)
-            own = words.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
-        joined = bucket * (int(own.max(initial=0)) + 1) + own
+            codes = words.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
+        joined = bucket * (int(codes.max(initial=0)) + 1) + codes
         bucket = np.unique(joined, return_inverse=True)[1].astype(np.int64)
     return bucket

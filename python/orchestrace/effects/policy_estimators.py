@@ -95,22 +95,22 @@ def terms_of(
     ``switch`` is given with a `tau`, ``mrdr`` with `followed` (rows,): the return of what the policy does.
     """
     factor, total = returns(log, discount)
-    one = np.ones(len(log))
+    ones = np.ones(len(log))
     expected, of_action = (target * q).sum(axis=1), q[np.arange(len(q)), log.action]
     with np.errstate(over="ignore", invalid="ignore"):
         residual = weights.step * (log.reward - of_action)
-        found = {
-            "is": Terms(weights.run * total, one),
+        terms = {
+            "is": Terms(weights.run * total, ones),
             "wis": Terms(weights.run * total, weights.run),
-            "pdis": Terms(log.summed(factor * weights.step * log.reward), one),
-            "dr": Terms(log.summed(factor * (weights.before * expected + residual)), one),
+            "pdis": Terms(log.summed(factor * weights.step * log.reward), ones),
+            "dr": Terms(log.summed(factor * (weights.before * expected + residual)), ones),
         }
         if tau is not None:
-            kept = np.where(weights.step <= tau, residual, 0.0)
-            found["switch"] = Terms(log.summed(expected + kept), one)
+            corrected = np.where(weights.step <= tau, residual, 0.0)
+            terms["switch"] = Terms(log.summed(expected + corrected), ones)
         if followed is not None:
-            found["mrdr"] = Terms(log.summed(followed + weights.step * (log.reward - followed)), one)
-    return found
+            terms["mrdr"] = Terms(log.summed(followed + weights.step * (log.reward - followed)), ones)
+    return terms
 
 
 def direct_terms(log: Log, target: Floats, q: Floats) -> Terms:

@@ -12,7 +12,7 @@ from .logged_decisions import Unit
 
 @dataclass(frozen=True)
 class Setting:
-    """What the estimates hang on, beside the log and the policy."""
+    """The options that the estimates depend on, beside the log and the policy."""
 
     unit: Unit
     discount: float

@@ -167,9 +167,9 @@ def spawn(
         among = pl.col("type") == "orchestrator_decision" if among is None else among
     chosen = pl.col("spawned") if treatment is None else treatment
     treated = flag(rows, chosen, "treatment")
-    kept = treated.is_not_null() if among is None else treated.is_not_null() & flag(rows, among, "among")
-    rows, treated = rows.filter(kept), treated.filter(kept)
-    given = given_propensity(rows, treated, propensity)
+    used = treated.is_not_null() if among is None else treated.is_not_null() & flag(rows, among, "among")
+    rows, treated = rows.filter(used), treated.filter(used)
+    propensities = given_propensity(rows, treated, propensity)
     limits = reward_limits(rows, bounds)
     params: dict[str, object] = {
         "reward": reward,
@@ -178,7 +178,7 @@ def spawn(
         "features": columns,
         "pooled": pooled(rows, columns),
         "propensity": "fitted"
-        if given is None
+        if propensities is None
         else ("recorded" if isinstance(propensity, str) else propensity),
         "eta": eta,
         "min_overlap": min_overlap,
@@ -191,8 +191,8 @@ def spawn(
     }
     # under names of our own, since lifted columns may have any
     own_names = {f"feature {number}": pl.col(name) for number, name in enumerate(columns)}
-    if given is not None:
-        own_names["propensity"] = pl.lit(given)
+    if propensities is not None:
+        own_names["propensity"] = pl.lit(propensities)
     rows = rows.select(*_NEEDED, **own_names, treated=pl.lit(treated))
     setting = Setting(
         list(own_names)[: len(columns)],
@@ -201,18 +201,22 @@ def spawn(
     outcomes = {label: "reward", **(COSTS if costs else {})}
     table: list[dict[str, object]] = []
     for name, column in outcomes.items():
-        own = rows.filter(pl.col(column).is_not_null()).with_columns(outcome=pl.col(column).cast(pl.Float64))
-        if name in COSTS and not own.height:
+        measured = rows.filter(pl.col(column).is_not_null()).with_columns(
+            outcome=pl.col(column).cast(pl.Float64)
+        )
+        if name in COSTS and not measured.height:
             continue
-        table.append({"outcome": name, **aipw_row(own, setting, params)})
+        table.append({"outcome": name, **aipw_row(measured, setting, params)})
         if column == "reward":
-            table.extend({"outcome": name, **row} for row in bound_rows(own, limits, bool(monotone), params))
+            table.extend(
+                {"outcome": name, **row} for row in bound_rows(measured, limits, bool(monotone), params)
+            )
     return pl.DataFrame(table, schema=SPAWNED)
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the estimate hangs on, beside the rows."""
+    """The options that the estimate depends on, beside the rows."""
 
     columns: list[str]
     eta: float = 0.05
@@ -228,22 +232,22 @@ def given_propensity(
 ) -> pl.Series | None:
     """e(x) of every row where it is recorded or given; None where it has to be fitted."""
     if isinstance(propensity, pl.Expr):
-        found = number(rows, propensity, "propensity")
-    elif propensity == "fitted" or (propensity == "auto" and not _tells(rows, treated)):
+        chances = number(rows, propensity, "propensity")
+    elif propensity == "fitted" or (propensity == "auto" and not _records_propensity(rows, treated)):
         return None
     else:
         p = pl.col("p_behavior")
-        found = rows.select(e=pl.when(pl.lit(treated)).then(p).otherwise(1.0 - p))["e"]
-        if found.null_count():
-            missing = f"{found.null_count():,} of {len(found):,} decisions"
+        chances = rows.select(e=pl.when(pl.lit(treated)).then(p).otherwise(1.0 - p))["e"]
+        if chances.null_count():
+            missing = f"{chances.null_count():,} of {len(chances):,} decisions"
             raise ParameterError(f"{missing} have no p_behavior: use propensity='fitted', or among=")
-    odd = found.filter(~found.is_between(0.0, 1.0).fill_null(False))
-    if odd.len():
-        raise ParameterError(f"propensity is {odd[0]} for a decision, expected a number from 0 to 1")
-    return found
+    wrong = chances.filter(~chances.is_between(0.0, 1.0).fill_null(False))
+    if wrong.len():
+        raise ParameterError(f"propensity is {wrong[0]} for a decision, expected a number from 0 to 1")
+    return chances
 
 
-def _tells(rows: pl.DataFrame, treated: pl.Series) -> bool:
+def _records_propensity(rows: pl.DataFrame, treated: pl.Series) -> bool:
     """Whether ``p_behavior`` is of the choice in question: one action for each side, and always recorded."""
     if rows.select(pl.col("p_behavior", "action").is_null().any()).row(0) != (False, False):
         return False
@@ -253,8 +257,8 @@ def _tells(rows: pl.DataFrame, treated: pl.Series) -> bool:
 
 def reward_limits(rows: pl.DataFrame, bounds: Bounds | None) -> tuple[float, float] | None:
     """Least and greatest possible reward; None where they are not known."""
-    known = rows["reward"].drop_nulls()
-    low, high = (known.min(), known.max()) if known.len() else (0.0, 0.0)
+    rewards = rows["reward"].drop_nulls()
+    low, high = (rewards.min(), rewards.max()) if rewards.len() else (0.0, 0.0)
     assert isinstance(low, float) and isinstance(high, float)
     if bounds is None:
         return (0.0, 1.0) if low >= 0.0 and high <= 1.0 else None
@@ -309,12 +313,12 @@ def aipw_row(
     both = all((treated[inside] == arm).any() for arm in (True, False))
     if share < setting.min_overlap or not both:
         return base | {"overlap": share, "reason": "overlap.absent"}
-    kept, within = rows.filter(pl.Series(inside)), fold[inside]
+    overlapping, within = rows.filter(pl.Series(inside)), fold[inside]
     with one_thread():
-        arms = [fitted_outcome(kept, within, arm, setting) for arm in (False, True)]
+        arms = [fitted_outcome(overlapping, within, arm, setting) for arm in (False, True)]
     if arms[0] is None or arms[1] is None:
         return base | {"overlap": share, "reason": "overlap.absent"}
-    d, y, e = treated[inside], kept["outcome"].to_numpy(), e[inside]
+    d, y, e = treated[inside], overlapping["outcome"].to_numpy(), e[inside]
     effect, influence, means = aipw(d, y, e, arms[1], arms[0])
     around = interval(effect, influence, clusters[inside], confidence=setting.confidence)
     return base | {
@@ -326,8 +330,8 @@ def aipw_row(
         "mean_control": means[1],
         "n_treated": int(d.sum()),
         "n_control": int((~d).sum()),
-        "n_traces": kept["trace_id"].n_unique(),
-        "n_tasks": kept["task_id"].n_unique(),
+        "n_traces": overlapping["trace_id"].n_unique(),
+        "n_tasks": overlapping["task_id"].n_unique(),
         "ess_treated": effective(1.0 / e[d]),
         "ess_control": effective(1.0 / (1.0 - e[~d])),
         "overlap": share,
@@ -340,21 +344,21 @@ def aipw_row(
 
 def aipw(d: Bools, y: Floats, e: Floats, m1: Floats, m0: Floats) -> tuple[float, Floats, tuple[float, float]]:
     """Effect, the influence of every row on it, and E[R(1)], E[R(0)]."""
-    one = m1 + np.where(d, (y - m1) / e, 0.0)
-    zero = m0 + np.where(d, 0.0, (y - m0) / (1.0 - e))
-    effect = float((one - zero).mean())
-    return effect, (one - zero - effect) / len(y), (float(one.mean()), float(zero.mean()))
+    treated = m1 + np.where(d, (y - m1) / e, 0.0)
+    untreated = m0 + np.where(d, 0.0, (y - m0) / (1.0 - e))
+    effect = float((treated - untreated).mean())
+    return effect, (treated - untreated - effect) / len(y), (float(treated.mean()), float(untreated.mean()))
 
 
 def fitted_propensity(rows: pl.DataFrame, fold: Ints, setting: Setting) -> Floats:
     """e(x) of every row by logistic regression on the rows of all other folds."""
     e = np.empty(rows.height)
     d = rows["treated"].cast(pl.Float64).to_numpy()
-    for own in range(int(fold.max()) + 1):
-        learn, judge = (fold != own, fold == own) if fold.max() else (fold >= 0, fold >= 0)
+    for part in range(int(fold.max()) + 1):
+        learn, judge = (fold != part, fold == part) if fold.max() else (fold >= 0, fold >= 0)
         others = rows.filter(pl.Series(learn))
         if d[learn].min() == d[learn].max():
-            e[judge] = d[learn][0]  # the others never did the one thing: no regression knows better
+            e[judge] = d[learn][0]  # all others chose alike: a regression has nothing to learn
             continue
         design = Design.of(others, setting.columns)
         w = logistic(design.matrix(others), d[learn], setting.penalty)
@@ -368,10 +372,10 @@ def fitted_outcome(rows: pl.DataFrame, fold: Ints, arm: bool, setting: Setting) 
     None where a fold has nothing to learn from.
     """
     m = np.empty(rows.height)
-    own = rows["treated"].to_numpy() == arm
+    in_arm = rows["treated"].to_numpy() == arm
     for part in np.unique(fold):
         judge = fold == part
-        learn = own & ~judge if len(np.unique(fold)) > 1 else own
+        learn = in_arm & ~judge if len(np.unique(fold)) > 1 else in_arm
         if not learn.any():
             return None
         others = rows.filter(pl.Series(learn))
@@ -408,7 +412,7 @@ def bound_rows(
     base |= {"support": 1.0, "tier": "observed", "params": params_text(params | sampled)}
     low, high = float(lower.mean()), float(upper.mean())
     both = {"bounds": (low, high), "monotone": (max(low, 0.0), max(high, 0.0))}
-    return [{"estimate": one, **base, "lower": both[one][0], "upper": both[one][1]} for one in kinds]
+    return [{"estimate": kind, **base, "lower": both[kind][0], "upper": both[kind][1]} for kind in kinds]
 
 
 def manski(d: Bools, y: Floats, a: float, b: float) -> tuple[Floats, Floats]:
