@@ -77,11 +77,11 @@ def reward_accounting(
         raise ParameterError(
             f"credits is of type {type(credits).__name__}, expected a frame or a list of them"
         )
-    given = [credits] if isinstance(credits, pl.DataFrame | pl.LazyFrame) else list(credits)
-    if not given:
+    frames = [credits] if isinstance(credits, pl.DataFrame | pl.LazyFrame) else list(credits)
+    if not frames:
         raise ParameterError("credits is empty: give at least one frame of credits")
     needed = ("trace", "unit", "unit_id", "credit")
-    rows = pl.concat([_channels(collected(frame, "credits", needed), i) for i, frame in enumerate(given)])
+    rows = pl.concat([_channels(collected(frame, "credits", needed), i) for i, frame in enumerate(frames)])
     units = rows["unit"].unique().sort().to_list()
     if len(units) > 1:
         raise ParameterError(f"credits are at units {', '.join(units)}: compute all at one, best at 'event'")
@@ -177,17 +177,17 @@ def free_ride(credits: Credits) -> pl.DataFrame:
     runs = [name for name in ("unit", *_RUN) if name in frame.columns]
     over = ["trace", *runs]
     credit = pl.col("credit").cast(pl.Float64).fill_nan(None)
-    known = credit.is_not_null().all().over(over)
+    complete = credit.is_not_null().all().over(over)
     total = credit.sum().over(over)
     reason = pl.col("reason").cast(pl.String) if "reason" in frame.columns else pl.lit(None, pl.String)
     order = ["trace", "trace_id", "unit", "unit_id", *_RUN]
     return frame.select(
         *(name for name in order if name in frame.columns),
         credit.alias("credit"),
-        free_ride=pl.when(known & (total > 0)).then(
+        free_ride=pl.when(complete & (total > 0)).then(
             pl.max_horizontal(0.0, 1.0 - credit * pl.len().over(over) / total)
         ),
-        reason=pl.when(~known)
+        reason=pl.when(~complete)
         .then(reason.filter(credit.is_null()).drop_nulls().first().over(over))
         .when(total <= 0)
         .then(pl.lit("reward.not_positive")),

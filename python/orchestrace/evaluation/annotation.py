@@ -60,19 +60,19 @@ def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = No
     >>> ot.evaluation.place_labels(corpus, labels).row(0)
     ('run-1', 'me', 1, 'Coder', 'b')
     """
-    given = collected(corpus.labels if labels is None else labels, "labels", ("trace_id",))
-    rows = given.with_row_index("row").with_columns(name=pl.col("trace_id").cast(_TEXT))
+    table = collected(corpus.labels if labels is None else labels, "labels", ("trace_id",))
+    rows = table.with_row_index("row").with_columns(name=pl.col("trace_id").cast(_TEXT))
     blamed = rows.select(
-        "name", agent=pl.col("agent").cast(_TEXT) if "agent" in given.columns else pl.lit(None, _TEXT)
+        "name", agent=pl.col("agent").cast(_TEXT) if "agent" in table.columns else pl.lit(None, _TEXT)
     ).unique(maintain_order=True)
-    found = _traces_of(corpus, blamed)
-    speakers = _speakers(corpus, found)
-    found = _one_each(found, blamed, speakers)
-    placed = rows.join(found, on="name", how="left", maintain_order="left").with_columns(
-        trace_id=pl.coalesce("found", "name").cast(given.schema["trace_id"])
+    matches = _traces_of(corpus, blamed)
+    speakers = _speakers(corpus, matches)
+    matches = _one_each(matches, blamed, speakers)
+    placed = rows.join(matches, on="name", how="left", maintain_order="left").with_columns(
+        trace_id=pl.coalesce("found", "name").cast(table.schema["trace_id"])
     )
-    if "agent" in given.columns:
-        spelt = _spelling(blamed, found, speakers)
+    if "agent" in table.columns:
+        spelt = _spelling(blamed, matches, speakers)
         placed = placed.with_columns(label_agent=pl.col("agent").cast(_TEXT)).join(
             spelt,
             left_on=["name", "label_agent"],
@@ -81,11 +81,11 @@ def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = No
             maintain_order="left",
         )
         placed = placed.with_columns(
-            agent=pl.coalesce("spelt", "label_agent").cast(given.schema["agent"]),
+            agent=pl.coalesce("spelt", "label_agent").cast(table.schema["agent"]),
         )
-    if {"event_id", "turn"} <= set(given.columns):
+    if {"event_id", "turn"} <= set(table.columns):
         placed = _with_events(corpus, placed)
-    return placed.sort("row").select(given.columns)
+    return placed.sort("row").select(table.columns)
 
 
 def _traces_of(corpus: Corpus, blamed: pl.DataFrame) -> pl.DataFrame:
@@ -109,10 +109,10 @@ def _traces_of(corpus: Corpus, blamed: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _speakers(corpus: Corpus, found: pl.DataFrame) -> pl.DataFrame:
+def _speakers(corpus: Corpus, matches: pl.DataFrame) -> pl.DataFrame:
     """``trace speaker folded``: who acts in these traces."""
     return (
-        corpus.agents.filter(pl.col("trace").is_in(found["trace"].unique().implode()))
+        corpus.agents.filter(pl.col("trace").is_in(matches["trace"].unique().implode()))
         .select("trace", speaker=pl.col("agent").cast(_TEXT))
         .unique(maintain_order=True)
         .with_columns(folded=pl.col("speaker").str.to_lowercase())
@@ -120,10 +120,10 @@ def _speakers(corpus: Corpus, found: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _one_each(found: pl.DataFrame, blamed: pl.DataFrame, speakers: pl.DataFrame) -> pl.DataFrame:
+def _one_each(matches: pl.DataFrame, blamed: pl.DataFrame, speakers: pl.DataFrame) -> pl.DataFrame:
     """Names with one trace; of several the one in which all who are blamed act."""
-    alone = found.filter(pl.len().over("name") == 1)
-    several = found.filter(pl.len().over("name") > 1)
+    alone = matches.filter(pl.len().over("name") == 1)
+    several = matches.filter(pl.len().over("name") > 1)
     meant = blamed.drop_nulls().with_columns(folded=pl.col("agent").str.to_lowercase())
     missing = (
         several.join(meant, on="name")
@@ -136,11 +136,11 @@ def _one_each(found: pl.DataFrame, blamed: pl.DataFrame, speakers: pl.DataFrame)
     return pl.concat([alone, fit.filter(pl.len().over("name") == 1)])
 
 
-def _spelling(blamed: pl.DataFrame, found: pl.DataFrame, speakers: pl.DataFrame) -> pl.DataFrame:
+def _spelling(blamed: pl.DataFrame, matches: pl.DataFrame, speakers: pl.DataFrame) -> pl.DataFrame:
     """``name agent spelt``: how the trace writes a blamed agent."""
     pairs = (
         blamed.drop_nulls()
-        .join(found, on="name")
+        .join(matches, on="name")
         .join(speakers, on="trace")
         .with_columns(meant=pl.col("agent").str.to_lowercase())
     )

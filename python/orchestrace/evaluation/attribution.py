@@ -141,9 +141,9 @@ def failure_attribution(
     metrics = ["agent_accuracy", "step_accuracy", *(f"within_{k}" for k in within), "mrr"]
     methods = credits["method"].cast(pl.String).unique(maintain_order=True).to_list()
     rows = []
-    for (annotator,), own in named.group_by("annotator", maintain_order=True):
-        traces = own.select("trace_id").unique().sort("trace_id").with_row_index("t")
-        truth = _Truth.of(own, traces)
+    for (annotator,), annotated in named.group_by("annotator", maintain_order=True):
+        traces = annotated.select("trace_id").unique().sort("trace_id").with_row_index("t")
+        truth = _Truth.of(annotated, traces)
         ours = truth.scores(_among(turns, traces), _among(agents, traces), within)
         baselines = _baselines(_among(places, traces), truth, traces.height, folds, seed)
         theirs = truth.scores(baselines, _among(agents.clear(), traces), within)
@@ -169,32 +169,32 @@ def _distinct(within: object) -> tuple[int, ...]:
     return steps
 
 
-def _no_null(frame: pl.DataFrame, what: str, name: str) -> None:
+def _no_null(frame: pl.DataFrame, frame_name: str, name: str) -> None:
     if frame[name].null_count():
-        raise ParameterError(f"{what}.{name} has a null, expected a name in every row")
+        raise ParameterError(f"{frame_name}.{name} has a null, expected a name in every row")
 
 
 def tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
     """A method that occurs with several rewards or parameters is named with what differs between them."""
-    given = [name for name in ("reward", "params") if name in credits.columns]
+    present = [name for name in ("reward", "params") if name in credits.columns]
     if "method" not in credits.columns:
         return credits
     _no_null(credits, "credits", "method")
-    if not given:
+    if not present:
         return credits
-    names = pl.col("method", *given).cast(pl.String)
+    names = pl.col("method", *present).cast(pl.String)
     runs = credits.select(names).unique(maintain_order=True)
     labels: list[str] = []
     for method, *facts in runs.iter_rows():
-        options = [_options(own) for name, *own in runs.iter_rows() if name == method]
+        options = [_options(facts) for name, *facts in runs.iter_rows() if name == method]
         mine = _options(facts)
         differs = [key for key in mine if any(other.get(key) != mine[key] for other in options)]
-        told = ", ".join(f"{key}={mine[key]}" for key in differs)
-        labels.append(f"{method}({told})" if differs else method)
+        differences = ", ".join(f"{key}={mine[key]}" for key in differs)
+        labels.append(f"{method}({differences})" if differs else method)
     labeled = runs.with_columns(pl.Series("label", labels))
     return (
         credits.with_columns(names)
-        .join(labeled, on=["method", *given], how="left", nulls_equal=True, maintain_order="left")
+        .join(labeled, on=["method", *present], how="left", nulls_equal=True, maintain_order="left")
         .with_columns(method="label")
         .drop("label")
     )
@@ -212,31 +212,33 @@ def _options(facts: list[str | None]) -> dict[str, object]:
     return options
 
 
-def _exact(frame: pl.DataFrame, what: str) -> pl.DataFrame:
+def _exact(frame: pl.DataFrame, frame_name: str) -> pl.DataFrame:
     """Only the columns used, names as plain text, numbers wide enough for differences."""
-    for name in _NEEDED[what]:
+    for name in _NEEDED[frame_name]:
         if name not in frame.columns:
-            raise ParameterError(f"{what} have no column '{name}' (found: {', '.join(frame.columns)})")
-    types: dict[str, pl.DataType] = dict.fromkeys(_NEEDED[what], pl.String())
+            raise ParameterError(f"{frame_name} have no column '{name}' (found: {', '.join(frame.columns)})")
+    types: dict[str, pl.DataType] = dict.fromkeys(_NEEDED[frame_name], pl.String())
     numbers: dict[str, pl.DataType] = (
-        {"credit": pl.Float64(), "seq": pl.Int64()} if what == "credits" else {"turn": pl.Int64()}
+        {"credit": pl.Float64(), "seq": pl.Int64()} if frame_name == "credits" else {"turn": pl.Int64()}
     )
     for name in numbers.keys() & set(frame.columns):
         if not (frame[name].dtype.is_numeric() or frame[name].null_count() == frame.height):
-            raise ParameterError(f"{what}.{name} has type {frame[name].dtype}, expected numbers")
+            raise ParameterError(f"{frame_name}.{name} has type {frame[name].dtype}, expected numbers")
         if name != "credit" and frame[name].dtype.is_float():
-            odd = frame[name].filter(~(frame[name].is_finite() & (frame[name].floor() == frame[name])))
-            if odd.len():
-                raise ParameterError(f"{what}.{name} has the value {odd[0]}, expected whole numbers")
-    if what == "labels":
-        _no_null(frame, what, "annotator")
-    optional = [] if what == "labels" or "seq" in frame.columns else [pl.lit(None, pl.Int64).alias("seq")]
+            wrong = frame[name].filter(~(frame[name].is_finite() & (frame[name].floor() == frame[name])))
+            if wrong.len():
+                raise ParameterError(f"{frame_name}.{name} has the value {wrong[0]}, expected whole numbers")
+    if frame_name == "labels":
+        _no_null(frame, frame_name, "annotator")
+    optional = (
+        [] if frame_name == "labels" or "seq" in frame.columns else [pl.lit(None, pl.Int64).alias("seq")]
+    )
     try:
         return frame.with_columns(optional).select(
             pl.col(name).cast(dtype) for name, dtype in (types | numbers).items()
         )
     except pl.exceptions.PolarsError as error:
-        raise ParameterError(f"{what}: {str(error).splitlines()[0]}") from None
+        raise ParameterError(f"{frame_name}: {str(error).splitlines()[0]}") from None
 
 
 def _units(credits: pl.DataFrame, sign: float) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -260,8 +262,8 @@ def _units(credits: pl.DataFrame, sign: float) -> tuple[pl.DataFrame, pl.DataFra
     if turns.is_empty():
         raise ParameterError("credits have no row of unit 'turn' with a unit_id")
     if turns["turn"].null_count():
-        odd = turns.filter(pl.col("turn").is_null())["unit_id"][0]
-        raise ParameterError(f"unit_id '{odd}' of a turn, expected '<agent>/<turn>' or '<agent>/+<k>'")
+        unit_id = turns.filter(pl.col("turn").is_null())["unit_id"][0]
+        raise ParameterError(f"unit_id '{unit_id}' of a turn, expected '<agent>/<turn>' or '<agent>/+<k>'")
     recorded = pl.when(~pl.col("turn").str.starts_with("+")).then(pl.col("turn").cast(pl.Int64, strict=False))
     order = pl.coalesce("seq", pl.col("turn").str.strip_prefix("+").cast(pl.Int64, strict=False), "row")
     turns = turns.select(
@@ -359,15 +361,15 @@ class _Truth:
             .otherwise("turn_agent")
         )
         tables = {}
-        for (method,), own in joined.group_by("method", maintain_order=True):
-            columns = own.select("accuracy", "step", *(f"within_{k}" for k in within)).fill_null(0.0)
+        for (method,), rows in joined.group_by("method", maintain_order=True):
+            columns = rows.select("accuracy", "step", *(f"within_{k}" for k in within)).fill_null(0.0)
             table = self.misses(columns.width + 1)
             if method not in with_turns:
                 table[:, 1:] = np.nan
-            found = own["t"].to_numpy()
-            table[found, :-1] += columns.to_numpy()
-            table[found, -1] += _expected_reciprocal_ranks(
-                own.select("above", "tied", "matching").fill_null(0)
+            places = rows["t"].to_numpy()
+            table[places, :-1] += columns.to_numpy()
+            table[places, -1] += _expected_reciprocal_ranks(
+                rows.select("above", "tied", "matching").fill_null(0)
             )
             tables[str(method)] = table
         return tables
@@ -454,8 +456,8 @@ def _constant_steps(
     numbers = dict(places.select("t", "number").drop_nulls().unique().group_by("t").agg("number").rows())
     allowed = dict(truth.steps.group_by("t").agg("step").rows())
     for t in numbers.keys() & allowed.keys():
-        said = np.sort(np.array(numbers[t]))
-        nearest = said[np.abs(said[None, :] - steps[:, None]).argmin(axis=1)]
+        recorded = np.sort(np.array(numbers[t]))
+        nearest = recorded[np.abs(recorded[None, :] - steps[:, None]).argmin(axis=1)]
         hits[t] = np.isin(nearest, allowed[t])
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     fold_of = np.empty(n_traces, np.int64)
@@ -472,9 +474,9 @@ def _codes(traces: pl.DataFrame, tasks: pl.DataFrame | pl.LazyFrame | None) -> "
     """The task of each trace, by number."""
     if tasks is None:
         return traces["t"].cast(pl.Int64).to_numpy()
-    given = collected(tasks, "tasks", ("trace_id", "task_id"))
-    given = given.select(pl.col("trace_id", "task_id").cast(pl.String)).unique()
-    joined = traces.join(given, on="trace_id", how="left", maintain_order="left")
+    pairs = collected(tasks, "tasks", ("trace_id", "task_id"))
+    pairs = pairs.select(pl.col("trace_id", "task_id").cast(pl.String)).unique()
+    joined = traces.join(pairs, on="trace_id", how="left", maintain_order="left")
     if joined.height > traces.height:
         twice = joined.filter(pl.col("trace_id").is_duplicated())["trace_id"][0]
         raise ParameterError(f"tasks have several task_id for trace '{twice}', expected one")
@@ -500,20 +502,20 @@ def _rows(
         for i in (0, 1)
     }
     rows = []
-    for name, own in means.items():
+    for name, estimates in means.items():
         row: dict[str, object] = {"annotator": annotator, "method": name, "n_traces": len(tasks)}
         row["n_tasks"] = len(set(tasks.tolist()))
-        for metric, mean in zip(metrics, own, strict=True):
+        for metric, mean in zip(metrics, estimates, strict=True):
             ends = {f"{metric}_lower": mean.around.lower, f"{metric}_upper": mean.around.upper}
             row |= {metric: mean.estimate, **ends}
         for i, column in enumerate(("agent_vs_best", "step_vs_best")):
             rival = best[i]
             row[column] = None
-            if name not in BASELINES and rival is not None and own[i].estimate is not None:
+            if name not in BASELINES and rival is not None and estimates[i].estimate is not None:
                 apart = per_trace[name][:, i] - per_trace[rival][:, i]
                 row[column] = _verdict(mean_interval(apart, tasks, confidence=confidence, within=(-1.0, 1.0)))
-        known = [mean.around.reason for mean in own if mean.estimate is not None]
-        row["interval_reason"] = next((reason for reason in known if reason is not None), None)
+        reasons = [mean.around.reason for mean in estimates if mean.estimate is not None]
+        row["interval_reason"] = next((reason for reason in reasons if reason is not None), None)
         rows.append(row)
     return rows
 

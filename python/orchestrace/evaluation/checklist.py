@@ -59,12 +59,12 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     >>> table.filter(item="topology")["share"].item()
     1.0
     """
-    found = _found(corpus)
+    carried = _carried(corpus)
     frames = []
     for number, (area, item, fix) in enumerate(_ITEMS):
         filled = pl.col(item).is_not_null()
         frames.append(
-            found.select(
+            carried.select(
                 "trace",
                 "trace_id",
                 pl.lit(number).alias("number"),
@@ -107,7 +107,7 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     )
 
 
-def _found(corpus: Corpus) -> pl.DataFrame:
+def _carried(corpus: Corpus) -> pl.DataFrame:
     """A row per trace, a column of text per item: what is carried, null where nothing is."""
     kind = pl.col("type").cast(pl.String)
     events = corpus.events.group_by("trace").agg(
@@ -142,9 +142,9 @@ def _found(corpus: Corpus) -> pl.DataFrame:
         .collect(engine="streaming")
     )
 
-    def told(known: pl.Expr, *parts: pl.Expr | str) -> pl.Expr:
+    def text_where(condition: pl.Expr, *parts: pl.Expr | str) -> pl.Expr:
         template = "".join("{}" if isinstance(part, pl.Expr) else part for part in parts)
-        return pl.when(known).then(pl.format(template, *(p for p in parts if isinstance(p, pl.Expr))))
+        return pl.when(condition).then(pl.format(template, *(p for p in parts if isinstance(p, pl.Expr))))
 
     # the schema requires tokens and wall clock: who does not know them writes 0
     n = pl.col
@@ -152,30 +152,30 @@ def _found(corpus: Corpus) -> pl.DataFrame:
     basis = n("time_basis").cast(pl.String)
     items = {
         "topology": pl.when(topology.is_not_null() & (topology != "unknown")).then(topology),
-        "roles": told(n("roles") > 0, n("roles"), " roles"),
-        "events": told(n("n_events") > 0, n("n_events"), " events"),
-        "messages": told(n("messages") > 0, n("messages"), " messages and returns"),
-        "tool calls": told(n("calls") > 0, n("calls"), " tool calls"),
-        "sub-agents": told(n("n_agents") > 1, n("n_agents"), " agents"),
-        "wall clock": told(n("clock") > 0, n("clock"), " s"),
+        "roles": text_where(n("roles") > 0, n("roles"), " roles"),
+        "events": text_where(n("n_events") > 0, n("n_events"), " events"),
+        "messages": text_where(n("messages") > 0, n("messages"), " messages and returns"),
+        "tool calls": text_where(n("calls") > 0, n("calls"), " tool calls"),
+        "sub-agents": text_where(n("n_agents") > 1, n("n_agents"), " agents"),
+        "wall clock": text_where(n("clock") > 0, n("clock"), " s"),
         "tokens": pl.coalesce(
-            told(n("tokens") > 0, n("tokens"), " events with tokens"),
-            told(n("total") > 0, n("total"), " tokens in all"),
+            text_where(n("tokens") > 0, n("tokens"), " events with tokens"),
+            text_where(n("total") > 0, n("total"), " tokens in all"),
         ),
         "reward channels": pl.when(n("n_channels") > 0).then(n("channels")),
         "auxiliary rewards": pl.when(n("n_auxiliaries") > 0).then(n("auxiliaries")),
-        "annealing": told(n("step").is_not_null(), "train_step ", n("step")),
+        "annealing": text_where(n("step").is_not_null(), "train_step ", n("step")),
         "finest unit": pl.coalesce(
-            told(n("written") > 0, "token (", n("written"), " events with tokens_out)"),
-            told(n("rewards") > 0, "event (", n("rewards"), " rewards)"),
+            text_where(n("written") > 0, "token (", n("written"), " events with tokens_out)"),
+            text_where(n("rewards") > 0, "event (", n("rewards"), " rewards)"),
         ),
-        "trust": told(n("trusted") > 0, n("trusted"), " events with trusted"),
-        "corruption": told(n("corrupted") > 0, n("corrupted"), " events with corrupted"),
-        "sandboxes": told(n("sandboxes") > 0, n("sandboxes"), " sandboxes"),
-        "task success": told(n("success").is_not_null(), "task_success ", n("success")),
+        "trust": text_where(n("trusted") > 0, n("trusted"), " events with trusted"),
+        "corruption": text_where(n("corrupted") > 0, n("corrupted"), " events with corrupted"),
+        "sandboxes": text_where(n("sandboxes") > 0, n("sandboxes"), " sandboxes"),
+        "task success": text_where(n("success").is_not_null(), "task_success ", n("success")),
         "durations": pl.coalesce(
-            told(n("lengths") > 0, n("lengths"), " events with durations"),
-            told(basis.is_in(["seconds", "partial"]), "times in seconds"),
+            text_where(n("lengths") > 0, n("lengths"), " events with durations"),
+            text_where(basis.is_in(["seconds", "partial"]), "times in seconds"),
         ),
     }
     return wide.select("trace", "trace_id", *(expr.alias(name) for name, expr in items.items()))

@@ -122,9 +122,9 @@ def compare(
     """
     check_channels(corpus, [reward] if isinstance(reward, str) else weights_of(reward))
     runs, quantities = _runs(methods)
-    known = CREDITS["unit"]
-    if isinstance(known, pl.Enum) and unit not in known.categories.to_list():
-        raise ParameterError(unknown_name("unit", str(unit), known.categories.to_list()))
+    unit_type = CREDITS["unit"]
+    if isinstance(unit_type, pl.Enum) and unit not in unit_type.categories.to_list():
+        raise ParameterError(unknown_name("unit", str(unit), unit_type.categories.to_list()))
     truths = None if truth is None else _truth(truth, unit)
     named = None if labels is None else _one_annotator(corpus, labels)
     n_events = sizes_of(corpus)["events"]
@@ -134,21 +134,24 @@ def compare(
         judging["tasks"] = corpus.traces.select("trace_id", "task_id").collect(engine="streaming")
     rows: list[dict[str, object]] = []
     credits: list[pl.DataFrame | None] = []
-    made = None if engine is None else engine_of(engine, threads)
-    with reporting(progress, "comparing") as callback, nullcontext() if made is None else made.joined(corpus):
+    runner = None if engine is None else engine_of(engine, threads)
+    with (
+        reporting(progress, "comparing") as callback,
+        nullcontext() if runner is None else runner.joined(corpus),
+    ):
         for done, (name, params) in enumerate(runs):
             if callback is not None:
                 callback(done, len(runs))
             row: dict[str, object] = {"method": name, "unit": unit, "quantity": quantities[name]}
             frame = None
             try:
-                frame, facts = _run(corpus, name, {**options, **params}, unit, made, n_events)
+                frame, facts = _run(corpus, name, {**options, **params}, unit, runner, n_events)
                 row |= facts
                 if named is not None:
-                    row |= _located(corpus, name, {**options, **params}, named, made, judging)
+                    row |= _located(corpus, name, {**options, **params}, named, runner, judging)
             except Exception as error:  # one method must not cost the others their rows
-                if made is not None and isinstance(error, InputError):
-                    raise  # a worker that was lost says nothing of the method
+                if runner is not None and isinstance(error, InputError):
+                    raise  # a lost worker is no fault of the method
                 kind = "" if isinstance(error, ParameterError) else f"{type(error).__name__}: "
                 row = {**row, "params": json.dumps(dict(params), default=str, sort_keys=True)}
                 row |= {"error": plain(kind + (str(error).splitlines() or [""])[0])}
@@ -166,17 +169,17 @@ def compare(
     return pl.DataFrame(rows, schema=_schema(truths is not None, named is not None))
 
 
-def _runs(given: Sequence[Method] | None) -> tuple[list[tuple[str, Mapping[str, Any]]], dict[str, str]]:
+def _runs(methods: Sequence[Method] | None) -> tuple[list[tuple[str, Mapping[str, Any]]], dict[str, str]]:
     quantities = dict(registered().select("name", "quantity").rows())
-    if given is None:
+    if methods is None:
         return [(name, {}) for name in quantities], quantities
-    if isinstance(given, str):
-        raise ParameterError(f"methods is the text '{given}', expected a list: ['{given}']")
-    if not isinstance(given, Sequence):
-        raise ParameterError(f"methods is {given!r}, expected a list of names")
+    if isinstance(methods, str):
+        raise ParameterError(f"methods is the text '{methods}', expected a list: ['{methods}']")
+    if not isinstance(methods, Sequence):
+        raise ParameterError(f"methods is {methods!r}, expected a list of names")
     runs: list[tuple[str, Mapping[str, Any]]] = []
-    for one in given:
-        name, params = (one, {}) if isinstance(one, str) else _pair(one)
+    for method in methods:
+        name, params = (method, {}) if isinstance(method, str) else _pair(method)
         if name not in quantities:
             raise ParameterError(unknown_name("method", str(name), list(quantities)))
         if (name, params) in runs:
@@ -187,15 +190,15 @@ def _runs(given: Sequence[Method] | None) -> tuple[list[tuple[str, Mapping[str, 
     return runs, quantities
 
 
-def _pair(one: object) -> tuple[str, Mapping[str, Any]]:
+def _pair(method: object) -> tuple[str, Mapping[str, Any]]:
     if (
-        isinstance(one, Sequence)
-        and len(one) == 2
-        and isinstance(one[0], str)
-        and isinstance(one[1], Mapping)
+        isinstance(method, Sequence)
+        and len(method) == 2
+        and isinstance(method[0], str)
+        and isinstance(method[1], Mapping)
     ):
-        return _own_params(one[0], one[1])
-    raise ParameterError(f"method {one!r}, expected a name or a pair of a name and its parameters")
+        return _own_params(method[0], method[1])
+    raise ParameterError(f"method {method!r}, expected a name or a pair of a name and its parameters")
 
 
 def _own_params(name: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -253,23 +256,23 @@ def _run(
 
 def _mean_agreement(credits: list[pl.DataFrame | None]) -> list[float | None]:
     """Mean over the other methods of the mean over traces of rho."""
-    given = [(i, frame) for i, frame in enumerate(credits) if frame is not None]
-    if not given:
+    computed = [(i, frame) for i, frame in enumerate(credits) if frame is not None]
+    if not computed:
         return [None] * len(credits)
-    keys = [frame.select("trace", "unit_id") for _, frame in given]
-    units, alike = keys[0], all(one.equals(keys[0]) for one in keys[1:])
+    keys = [frame.select("trace", "unit_id") for _, frame in computed]
+    units, alike = keys[0], all(key.equals(keys[0]) for key in keys[1:])
     if not alike:
         units = pl.concat(keys).unique().sort("trace", "unit_id")
     trace = units["trace"].to_numpy()
     ranked: dict[int, tuple[Floats, Floats]] = {}
-    for i, frame in given:
-        own = (
+    for i, frame in computed:
+        aligned = (
             frame if alike else units.join(frame, on=["trace", "unit_id"], how="left", maintain_order="left")
         )
-        values = own["credit"].fill_null(float("nan")).to_numpy()
-        known = np.flatnonzero(values == values)
+        values = aligned["credit"].fill_null(float("nan")).to_numpy()
+        valued = np.flatnonzero(values == values)
         ranks = np.full(values.size, np.nan)
-        ranks[known] = rankings.midranks(values[known], rankings.segment_starts(trace[known]))
+        ranks[valued] = rankings.midranks(values[valued], rankings.segment_starts(trace[valued]))
         ranked[i] = values, ranks
     rhos: list[list[float]] = [[] for _ in credits]
     for i in ranked:
@@ -277,7 +280,7 @@ def _mean_agreement(credits: list[pl.DataFrame | None]) -> list[float | None]:
             if j < i and (rho := _mean_rho(trace, ranked[i], ranked[j])) is not None:
                 rhos[i].append(rho)
                 rhos[j].append(rho)
-    return [math.fsum(own) / len(own) if own else None for own in rhos]
+    return [math.fsum(of_method) / len(of_method) if of_method else None for of_method in rhos]
 
 
 def _mean_rho(trace: "Ints", a: tuple["Floats", "Floats"], b: tuple["Floats", "Floats"]) -> float | None:
@@ -286,21 +289,21 @@ def _mean_rho(trace: "Ints", a: tuple["Floats", "Floats"], b: tuple["Floats", "F
     n_traces = starts.size
     segment = np.repeat(np.arange(n_traces), np.diff(np.append(starts, trace.size)))
     both = (a[0] == a[0]) & (b[0] == b[0])
-    one = (a[0] == a[0]) ^ (b[0] == b[0])
-    torn = np.bincount(segment[one], minlength=n_traces) > 0
-    found = []
+    either = (a[0] == a[0]) ^ (b[0] == b[0])
+    torn = np.bincount(segment[either], minlength=n_traces) > 0
+    parts = []
     for rows, which in ((both & ~torn[segment], 1), (both & torn[segment], 0)):
         begins = rankings.segment_starts(trace[rows])
         if begins.size:
             compare = rankings.correlation if which else rankings.spearman
-            found.append(compare(a[which][rows], b[which][rows], begins))
-    rho = np.concatenate(found) if found else np.zeros(0)
-    known = rho[rho == rho]
-    return float(known.mean()) if known.size else None
+            parts.append(compare(a[which][rows], b[which][rows], begins))
+    rho = np.concatenate(parts) if parts else np.zeros(0)
+    finite = rho[rho == rho]
+    return float(finite.mean()) if finite.size else None
 
 
-def _truth(given: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:
-    frame = collected(given, "truth", ("trace", "contribution"))
+def _truth(truth: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:
+    frame = collected(truth, "truth", ("trace", "contribution"))
     keys = ("unit_id", unit, *(("seq",) if unit in _BY_EVENT else ()))
     key = next((name for name in keys if name in frame.columns), None)
     if key is None:
@@ -349,14 +352,14 @@ def _against(
     return row
 
 
-def _one_annotator(corpus: Corpus, given: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
-    frame = collected(given, "labels", ("trace_id", "annotator", "turn", "agent"))
+def _one_annotator(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame) -> pl.DataFrame:
+    frame = collected(labels, "labels", ("trace_id", "annotator", "turn", "agent"))
     who = frame["annotator"].cast(pl.String).unique().drop_nulls().sort().to_list()
     if len(who) > 1:
         raise ParameterError(f"labels have the annotators {', '.join(who)}: filter them to one")
     frame = frame.with_columns(pl.col("trace_id").cast(pl.String))
-    known = corpus.traces.select(pl.col("trace_id").cast(pl.String)).collect(engine="streaming")
-    if frame.join(known, on="trace_id", how="semi").is_empty():
+    recorded = corpus.traces.select(pl.col("trace_id").cast(pl.String)).collect(engine="streaming")
+    if frame.join(recorded, on="trace_id", how="semi").is_empty():
         raise ParameterError("labels are of no trace of the corpus: their trace_id do not meet")
     return frame
 
@@ -370,7 +373,7 @@ def _located(
     judging: dict[str, Any],
 ) -> dict[str, object]:
     levels: tuple[Unit, ...] = ("turn", "agent")
-    # credit first: methods of groups and corpora compare with traces that nobody labeled
+    # credit first: methods of groups and corpora compare with traces that have no label, too
     frames = [
         _credits(corpus, name, options, unit, engine).join(
             labels.select("trace_id").unique(), on="trace_id", how="semi", maintain_order="left"
@@ -378,13 +381,13 @@ def _located(
         for unit in levels
     ]
     table = failure_attribution(pl.concat(frames), labels, **judging)
-    own = table.row(0, named=True)
+    row = table.row(0, named=True)
     ends = {
-        f"{metric}{end}": own[f"{metric}{end}"]
+        f"{metric}{end}": row[f"{metric}{end}"]
         for metric in ("agent_accuracy", "step_accuracy")
         for end in ("", "_lower", "_upper")
     }
-    return {**ends, "interval_reason": own["interval_reason"]}
+    return {**ends, "interval_reason": row["interval_reason"]}
 
 
 def _schema(truth: bool, labels: bool) -> dict[str, Any]:

@@ -124,21 +124,21 @@ def faithfulness(
     )
     methods = rows["method"].unique(maintain_order=True).to_list()
     by_method = {name: _ranks(rows.filter(pl.col("method") == name), name) for name in methods}
-    found: dict[str, list[pl.DataFrame]] = {name: [] for name in methods}
+    areas: dict[str, list[pl.DataFrame]] = {name: [] for name in methods}
     with reporting(progress, "replaying") as callback:
         for _, load in corpus.pieces():
             piece = load()
             events = piece.events.select(*_KEY).collect()
-            for name, own in by_method.items():
-                joined = events.join(own, on=_KEY, how="left", maintain_order="left")
+            for name, ranks in by_method.items():
+                joined = events.join(ranks, on=_KEY, how="left", maintain_order="left")
                 stream = _core.faithfulness(
                     store_of(piece), joined.select("rank"), **options, threads=threads, progress=callback
                 )
-                found[name].append(_told(pl.DataFrame(stream), joined, own, name, params))
-    if rows.height and not any(table.height for tables in found.values() for table in tables):
+                areas[name].append(_with_reasons(pl.DataFrame(stream), joined, ranks, name, params))
+    if rows.height and not any(table.height for tables in areas.values() for table in tables):
         raise ParameterError("no trace of the credits is in the corpus: were they computed on another one?")
     empty = pl.DataFrame(schema=_SCHEMA)
-    return pl.concat([empty, *(table for tables in found.values() for table in tables)])
+    return pl.concat([empty, *(table for tables in areas.values() for table in tables)])
 
 
 def _checked(credits: pl.DataFrame) -> pl.DataFrame:
@@ -159,22 +159,22 @@ def _checked(credits: pl.DataFrame) -> pl.DataFrame:
         raise ParameterError(f"credits: {str(error).splitlines()[0]}") from None
 
 
-def _ranks(own: pl.DataFrame, method: str) -> pl.DataFrame:
+def _ranks(rows: pl.DataFrame, method: str) -> pl.DataFrame:
     """What the events of a method are ordered by; null refuses the trace."""
-    if own.select(_KEY).is_duplicated().any():
+    if rows.select(_KEY).is_duplicated().any():
         raise ParameterError(f"an event has two credits of method '{method}': give one row for each")
     valued = pl.col("credit").is_not_null().any().over("trace")
     unvalued = pl.col("credit").is_null() & (pl.col("reason") == "unit.none") & valued
     below = pl.when(unvalued).then(pl.lit(float("-inf"))).otherwise("credit")
-    return own.select(*_KEY, rank=below, why=pl.when(below.is_null()).then("reason"))
+    return rows.select(*_KEY, rank=below, why=pl.when(below.is_null()).then("reason"))
 
 
-def _told(
-    areas: pl.DataFrame, joined: pl.DataFrame, own: pl.DataFrame, method: str, params: str
+def _with_reasons(
+    areas: pl.DataFrame, joined: pl.DataFrame, ranks: pl.DataFrame, method: str, params: str
 ) -> pl.DataFrame:
     """The traces of the credits, with the reason that their method gave for a null."""
     why = joined.drop_nulls("why").group_by("trace").agg(why=pl.col("why").first())
-    told = areas.join(own.select("trace").unique(), on="trace", how="semi", maintain_order="left").join(
+    rows = areas.join(ranks.select("trace").unique(), on="trace", how="semi", maintain_order="left").join(
         why, on="trace", how="left", maintain_order="left"
     )
     reason = pl.coalesce("why", pl.col("reason").cast(pl.String))
@@ -184,4 +184,4 @@ def _told(
         "reason": reason,
         "params": pl.lit(params),
     }
-    return told.with_columns(**columns).select(pl.col(name).cast(dtype) for name, dtype in _SCHEMA.items())
+    return rows.with_columns(**columns).select(pl.col(name).cast(dtype) for name, dtype in _SCHEMA.items())

@@ -106,18 +106,18 @@ def compare_metrics(
     """
     sides = [_measured(side, which) for side, which in ((a, "a"), (b, "b"))]
     common = [name for name in numeric(sides[0]) if name in numeric(sides[1])]
-    asked = common if names is None else names_of("names", names)
-    for name in asked:
+    chosen = common if names is None else names_of("names", names)
+    for name in chosen:
         if name not in common:
             raise ParameterError(unknown_name("metric", name, common))
     units = unit_columns()
-    rows = [_compared(sides, name, units.get(name), confidence) for name in asked]
+    rows = [_compared(sides, name, units.get(name), confidence) for name in chosen]
     return in_range(pl.DataFrame(rows, schema=_COMPARISON), ["mean_a", "mean_b", "difference", "ratio"])
 
 
-def _measured(given: Measured, which: str) -> pl.DataFrame:
+def _measured(side: Measured, which: str) -> pl.DataFrame:
     _core.check_process()
-    table = metrics(given) if isinstance(given, Corpus) else given
+    table = metrics(side) if isinstance(side, Corpus) else side
     for name in ("trace", "task_id"):
         if name not in table.columns:
             raise ParameterError(f"{which} has no column '{name}': give a table of metrics, a row per trace")
@@ -132,7 +132,10 @@ def _compared(
         units = [side.filter(pl.col(name).is_not_null())[of_unit].drop_nulls() for side in sides]
         shared = sorted(set(units[0].cast(pl.String)) & set(units[1].cast(pl.String)))
         # the unit of most traces of both; seconds and steps are not compared
-        counts = {one: sum(int((of.cast(pl.String) == one).sum()) for of in units) for one in shared}
+        counts = {
+            candidate: sum(int((of.cast(pl.String) == candidate).sum()) for of in units)
+            for candidate in shared
+        }
         unit = max(shared, key=counts.__getitem__, default=None)
         sides = [side.filter(pl.col(of_unit).cast(pl.String) == (unit or "")) for side in sides]
     value = pl.col(name).cast(pl.Float64)
@@ -241,8 +244,8 @@ def against_single_agent(
     (284.7, 0.12)
     """
     sides = []
-    for given, which in ((team, "team"), (single, "single")):
-        table = _measured(given, which)
+    for side, which in ((team, "team"), (single, "single")):
+        table = _measured(side, which)
         error = pl.lit(None, pl.Float64)
         if errors is not None:
             error = pl.col(number_column("errors", errors, which, table.schema)).cast(pl.Float64)
@@ -269,7 +272,7 @@ def against_single_agent(
     ratio = pl.col("turns") / pl.col("turns_single")
     of_judged = pl.col("judged") / pl.col("judged_single")
     amplified = pl.when(pl.col("error_single") > 0).then(pl.col("error") / pl.col("error_single"))
-    told = rows.select(
+    compared = rows.select(
         "task_id",
         pl.col("turns").alias("turns_team"),
         "turns_single",
@@ -282,5 +285,5 @@ def against_single_agent(
     of = [name for name in _RELATIVE if name.startswith(("relative", "coordination", "error"))]
     why = pl.when("absent").then(pl.lit("field.absent")).otherwise(pl.lit("ratio.empty"))
     reason = pl.when(pl.any_horizontal(pl.col(*of).is_null())).then(why).cast(CREDITS["reason"])
-    told = told.with_columns(reason=reason)
-    return told.select(pl.col(name).cast(dtype) for name, dtype in _RELATIVE.items())
+    compared = compared.with_columns(reason=reason)
+    return compared.select(pl.col(name).cast(dtype) for name, dtype in _RELATIVE.items())

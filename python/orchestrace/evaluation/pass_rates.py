@@ -110,10 +110,10 @@ def _numbers_of_trials(k: object, most: int) -> list[int]:
     if k is None:
         return list(range(1, most + 1))
     sizes = list(k) if isinstance(k, Sequence) and not isinstance(k, str) else [k]
-    whole = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
-    if len(whole) != len(sizes) or not whole:
+    counts = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
+    if len(counts) != len(sizes) or not counts:
         raise ParameterError(f"k is {k!r}, expected whole numbers above 0")
-    return whole
+    return counts
 
 
 def _rates(k: int, counts: list[tuple[int, int]]) -> dict[str, object]:

@@ -123,9 +123,11 @@ def agreement(
     values = statistics(x, y, starts, share)
     clusters = task[starts] if starts.size else task
     table: list[tuple[object, ...]] = []
-    for metric, one in values.items():
-        mean = mean_interval(one, clusters, confidence=confidence, within=RANGES[metric])
-        table.append(_row(metric, mean.estimate, mean.around, int((one == one).sum()), mean.n_clusters))
+    for metric, per_trace in values.items():
+        mean = mean_interval(per_trace, clusters, confidence=confidence, within=RANGES[metric])
+        table.append(
+            _row(metric, mean.estimate, mean.around, int((per_trace == per_trace).sum()), mean.n_clusters)
+        )
     return _tidy(table, rows.height, n_null)
 
 
@@ -141,16 +143,16 @@ def statistics(a: "Floats", b: "Floats", starts: "Ints", k: int | float) -> "dic
     }
 
 
-def one_run(credits: pl.DataFrame | pl.LazyFrame, what: str) -> tuple[pl.DataFrame, str]:
+def one_run(credits: pl.DataFrame | pl.LazyFrame, side: str) -> tuple[pl.DataFrame, str]:
     """Keys and credits of the units of one method with one set of parameters, and their unit.
 
     Not-a-number counts as null, and the row without a unit is left out.
     """
-    frame = collected(credits, what, ("trace", "unit", "unit_id", "credit"))
+    frame = collected(credits, side, ("trace", "unit", "unit_id", "credit"))
     runs = frame.select(name for name in ("unit", *_RUN) if name in frame.columns).unique()
     if runs.height > 1:
         differs = next(name for name in runs.columns if runs[name].n_unique() > 1)
-        raise ParameterError(f"{what} has several values of '{differs}': filter it to one method at one unit")
+        raise ParameterError(f"{side} has several values of '{differs}': filter it to one method at one unit")
     keyed = frame.filter(pl.col("unit_id").is_not_null()).select(
         pl.col("trace").cast(pl.Int64),
         pl.col("unit_id").cast(pl.String),
@@ -159,7 +161,7 @@ def one_run(credits: pl.DataFrame | pl.LazyFrame, what: str) -> tuple[pl.DataFra
     twice = keyed.filter(pl.struct("trace", "unit_id").is_duplicated())
     if twice.height:
         trace, name, _ = twice.row(0)
-        raise ParameterError(f"{what} has two credits for unit '{name}' of trace {trace}")
+        raise ParameterError(f"{side} has two credits for unit '{name}' of trace {trace}")
     return keyed, str(frame["unit"][0]) if frame.height else ""
 
 
@@ -189,26 +191,26 @@ def _pooled(
     names, codes = np.unique(task, return_inverse=True)
     n_tasks, n_traces = names.size, len(np.unique(trace))
     resampled = [
-        [float(one[0]) for one in statistics(x[rows], y[rows], start, k).values()]
+        [float(statistic[0]) for statistic in statistics(x[rows], y[rows], start, k).values()]
         for block in (draws(n_tasks, n_boot, seed) if n_tasks >= FEWEST_CLUSTERS else ())
         for rows in (np.repeat(np.arange(x.size), times[codes].astype(np.int64)) for times in block)
     ]
     boot = np.array(resampled).reshape(-1, len(METRICS))
     table: list[tuple[object, ...]] = []
-    for m, (metric, one) in enumerate(values.items()):
-        if not one.size or not math.isfinite(one[0]):
+    for m, (metric, statistic) in enumerate(values.items()):
+        if not statistic.size or not math.isfinite(statistic[0]):
             table.append(_row(metric, None, NO_INTERVAL, 0, 0))
             continue
         if metric == "sign_agreement":  # a mean over units
-            told = (x != 0) | (y != 0)
-            alike = (np.sign(x) == np.sign(y))[told].astype(np.float64)
-            around = mean_interval(alike, task[told], confidence=confidence, within=RANGES[metric]).around
+            signed = (x != 0) | (y != 0)
+            alike = (np.sign(x) == np.sign(y))[signed].astype(np.float64)
+            around = mean_interval(alike, task[signed], confidence=confidence, within=RANGES[metric]).around
         else:
             lower, upper = percentiles(boot[:, m], n_tasks, confidence)
             around = NO_INTERVAL if lower is None else Interval(None, lower, upper, None)
             if lower is not None and lower == upper:  # resamples that all say the same show no spread
                 around = Interval(None, None, None, "group.degenerate")
-        table.append(_row(metric, float(one[0]), around, n_traces, n_tasks))
+        table.append(_row(metric, float(statistic[0]), around, n_traces, n_tasks))
     return _tidy(table, x.size, n_null)
 
 

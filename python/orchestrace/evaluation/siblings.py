@@ -101,8 +101,8 @@ def sibling_diagnostics(
             stacklevel=3,
         )
     rows = _decisions(corpus, context).join(traces, on="trace").join(rewards, on="trace")
-    known = rows.filter(pl.col("reward").is_not_null())
-    candidates = known.group_by([*_BUCKET, "choice"], maintain_order=True).agg(
+    rewarded = rows.filter(pl.col("reward").is_not_null())
+    candidates = rewarded.group_by([*_BUCKET, "choice"], maintain_order=True).agg(
         n=pl.len(), outcome=pl.col("reward").mean(), critic=pl.col("value").mean()
     )
     weight, total = pl.col("n").sum().over(_BUCKET), (pl.col("n") * pl.col("outcome")).sum().over(_BUCKET)
@@ -121,7 +121,7 @@ def sibling_diagnostics(
         variance=pl.col("credit").var(ddof=0),
     )
     table = buckets
-    for part in (spread, _fidelity(candidates), _influence(known, float(alpha), k)):
+    for part in (spread, _fidelity(candidates), _influence(rewarded, float(alpha), k)):
         table = table.join(part, on=_BUCKET, how="left", nulls_equal=True, maintain_order="left")
     alone = pl.col("n_candidates") < 2
     counts = ("n_decisions", "n_candidates", "n_traces")
@@ -140,7 +140,7 @@ def sibling_diagnostics(
 
 def _decisions(corpus: Corpus, context: Source) -> pl.DataFrame:
     """Decisions with a context and a choice, each with the critic's value and the next choice of another."""
-    found = contexts(corpus, context=context).select(
+    decisions = contexts(corpus, context=context).select(
         pl.col("trace").cast(pl.Int64),
         pl.col("seq").cast(pl.Int64),
         pl.col("context", "choice", "role").cast(pl.String),
@@ -150,7 +150,7 @@ def _decisions(corpus: Corpus, context: Source) -> pl.DataFrame:
         .select(pl.col("trace", "seq").cast(pl.Int64), "t", "value", pl.col("agent").cast(pl.String))
         .collect(engine="streaming")
     )
-    in_order = found.join(events, on=["trace", "seq"]).sort("trace", "t", "seq")
+    in_order = decisions.join(events, on=["trace", "seq"]).sort("trace", "t", "seq")
     chosen = in_order.filter(pl.col("choice").is_not_null())
     # within runs of one agent, the next choice of another is the first of the run that follows
     run = pl.col("trace").ne_missing(pl.col("trace").shift()) | pl.col("agent").ne(pl.col("agent").shift())
@@ -180,7 +180,7 @@ def _influence(rows: pl.DataFrame, alpha: float, k: int) -> pl.DataFrame:
     symbols = ranked.with_columns(symbol=pl.when(place < k).then(place).otherwise(k)).drop("seen")
     seen = rows.join(symbols, on=[*_BUCKET, "next"], nulls_equal=True)
     pairs = seen.group_by([*_BUCKET, "choice", "symbol"], maintain_order=True).agg(n=pl.len())
-    # every candidate with every symbol of its bucket, also where it never came to pass
+    # every candidate with every symbol of its bucket, including pairs that never occurred
     every = (
         pairs.select([*_BUCKET, "choice"])
         .unique(maintain_order=True)
@@ -194,9 +194,9 @@ def _influence(rows: pl.DataFrame, alpha: float, k: int) -> pl.DataFrame:
         .with_columns(pl.col("n").fill_null(0).cast(pl.Float64))
     )
     candidate: list[Any] = [*_BUCKET, "choice"]
-    given = (pl.col("n") + alpha) / (pl.col("n") + alpha).sum().over(candidate)
+    conditional = (pl.col("n") + alpha) / (pl.col("n") + alpha).sum().over(candidate)
     prior = pl.col("n").sum().over(candidate) / pl.col("n").sum().over(_BUCKET)
-    parts = every.with_columns(given=given, prior=prior).sort([*_BUCKET, "choice", "symbol"])
+    parts = every.with_columns(given=conditional, prior=prior).sort([*_BUCKET, "choice", "symbol"])
     marginal = (pl.col("prior") * pl.col("given")).sum().over([*_BUCKET, "symbol"])
     term = pl.col("prior") * pl.col("given") * (pl.col("given") / marginal).log()
     return (
