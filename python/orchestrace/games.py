@@ -114,8 +114,8 @@ def values(
     900.0
     """
     n_players = int(n_players)
-    given = {"unions": unions, "links": links, "parents": parents}
-    structure = _structure(method, n_players, given)
+    structures = {"unions": unions, "links": links, "parents": parents}
+    structure = _structure(method, n_players, structures)
     options = {"samples": samples, "sampler": sampler, "tolerance": tolerance}
     values, errors, n_samples, residual, reason, params = _core.solve_game(
         _played(value, n_players) if callable(value) else _listed(value, n_players),
@@ -157,12 +157,12 @@ def own_outcome(
     params = options["params"]
     outcome = params["outcome"]
     method = options["method"]
-    known = set()
-    for one in _core.methods():
-        params_of = cast(list[dict[str, object]], one["params"])
+    names = set()
+    for info in _core.methods():
+        params_of = cast(list[dict[str, object]], info["params"])
         if any(param["name"] == "players" for param in params_of):
-            known.add(one["name"])
-    if method not in known:
+            names.add(info["name"])
+    if method not in names:
         raise ParameterError(f"method '{method}' plays no game, so that outcome cannot be a function")
     for name in ("weights", "quorum", "program_order"):
         if name in params:
@@ -202,17 +202,17 @@ def _played(value: Value, n: int, name: str = "value") -> Play:
     """The function as the core calls it: bytes of coalitions in, bytes of numbers out."""
 
     def play(masks: bytearray, count: int) -> bytes:
-        # a trace may have no player, and an empty buffer is none
+        # a trace may have no player, and NumPy refuses an empty buffer
         flat = np.frombuffer(masks, dtype=np.bool_) if n else np.zeros(0, dtype=np.bool_)
         coalitions = flat.reshape(count, n)
-        found = value(coalitions)
+        answer = value(coalitions)
         try:
-            numbers = np.asarray(found)
+            numbers = np.asarray(answer)
             if numbers.dtype.kind not in "biuf":
                 raise TypeError
         except (TypeError, ValueError):
             raise ParameterError(
-                f"{name} gave a {type(found).__name__}, expected {count} numbers as an array of float64"
+                f"{name} gave a {type(answer).__name__}, expected {count} numbers as an array of float64"
             ) from None
         if numbers.shape != (count,):
             raise ParameterError(
@@ -228,22 +228,24 @@ def _played(value: Value, n: int, name: str = "value") -> Play:
     return play
 
 
-def _structure(method: str, n: int, given: dict[str, Any]) -> dict[str, Any]:
-    """What the core gets of unions, links and parents; one that the method does not look at is a mistake."""
+def _structure(method: str, n: int, structures: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the core for unions, links and parents; those that the method ignores are refused."""
     wanted = _STRUCTURE.get(method)
-    for name, what in given.items():
-        if what is not None and name != wanted:
+    for name, value in structures.items():
+        if value is not None and name != wanted:
             raise ParameterError(f"method '{method}' knows no {name}")
-        if what is None and name == wanted:
+        if value is None and name == wanted:
             raise ParameterError(f"method '{method}' needs {name}")
     try:
         if wanted == "unions":
-            unions, inner = _unions(given["unions"], n, nested=method == "winter")
+            unions, inner = _unions(structures["unions"], n, nested=method == "winter")
             return {"unions": unions, "agents": inner}
         if wanted == "links":
-            return {"links": [(_player("links", a, n), _player("links", b, n)) for a, b in given["links"]]}
+            return {
+                "links": [(_player("links", a, n), _player("links", b, n)) for a, b in structures["links"]]
+            }
         if wanted == "parents":
-            parents = [NOBODY if p is None else _player("parents", p, n) for p in given["parents"]]
+            parents = [NOBODY if p is None else _player("parents", p, n) for p in structures["parents"]]
             if len(parents) != n:
                 raise ParameterError(f"parents has {len(parents)} players, the game has {n}")
             return {"parents": parents}

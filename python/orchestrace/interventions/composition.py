@@ -45,19 +45,19 @@ class Together(Composable):
         return " & ".join(str(part) for part in self.parts)
 
 
-def parts_of(one: object) -> tuple[Any, ...]:
-    """The interventions that one is made of; itself, if it is none of several."""
-    return one.parts if isinstance(one, Together) else (one,)
+def parts_of(intervention: object) -> tuple[Any, ...]:
+    """The interventions that an intervention joins; itself, where it joins none."""
+    return intervention.parts if isinstance(intervention, Together) else (intervention,)
 
 
 def expect_event_type(name: str) -> None:
-    """Refuse what is no type of events.
+    """Refuse a name that is not a type of events.
 
     Raises
     ------
     ParameterError
         Names the nearest type.
     """
-    known = SCHEMAS["events"]["type"].categories.to_list()  # type: ignore[attr-defined]
-    if name not in known:
-        raise ParameterError(unknown_name("word for type", name, known))
+    types = SCHEMAS["events"]["type"].categories.to_list()  # type: ignore[attr-defined]
+    if name not in types:
+        raise ParameterError(unknown_name("word for type", name, types))

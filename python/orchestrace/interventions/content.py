@@ -268,15 +268,15 @@ def aggregate_by(rule: Rule) -> AggregateBy:
 
 
 def _selected(verb: str, names: Mapping[str, object]) -> tuple[str, str | tuple[str, str]]:
-    """The one thing that is selected by."""
-    given = {by: value for by, value in names.items() if value is not None}
-    if not given:
+    """Return the only option that selects, and its value."""
+    chosen = {by: value for by, value in names.items() if value is not None}
+    if not chosen:
         raise ParameterError(f"{verb} what? Name one of {', '.join(f'{name}=' for name in names)}")
-    if len(given) > 1:
+    if len(chosen) > 1:
         raise ParameterError(
-            f"{verb}: {'= and '.join(given)}= at once: select by one of them, and compose two with &"
+            f"{verb}: {'= and '.join(chosen)}= at once: select by one of them, and compose two with &"
         )
-    ((by, value),) = given.items()
+    ((by, value),) = chosen.items()
     if by == "edge":
         ends = tuple(value) if isinstance(value, tuple | list) else ()
         if len(ends) != 2 or not all(isinstance(end, str) for end in ends):

@@ -56,7 +56,7 @@ class _Selecting(Composable):
     def _selected(self) -> Spec:
         return {"by": self.by, "value": self.value}
 
-    def _said(self) -> str:
+    def _spelled(self) -> str:
         return "" if self.by is None else f"{self.by}={self.value!r}"
 
 
@@ -70,7 +70,7 @@ class SpeedUp(_Selecting):
         return {"kind": "speed_up", "factor": self.factor, **self._selected()}
 
     def __repr__(self) -> str:
-        return f"speed_up({', '.join(filter(None, (f'{self.factor:g}', self._said())))})"
+        return f"speed_up({', '.join(filter(None, (f'{self.factor:g}', self._spelled())))})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,7 +83,7 @@ class CapStragglers(_Selecting):
         return {"kind": "cap_stragglers", "quantile": self.quantile, **self._selected()}
 
     def __repr__(self) -> str:
-        return f"cap_stragglers({', '.join(filter(None, (f'{self.quantile:g}', self._said())))})"
+        return f"cap_stragglers({', '.join(filter(None, (f'{self.quantile:g}', self._spelled())))})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,7 +94,7 @@ class Remove(_Selecting):
         return {"kind": "remove", "cascade": "stay", **self._selected()}
 
     def __repr__(self) -> str:
-        return f"skip({self._said()})"
+        return f"remove({self._spelled()})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -386,13 +386,13 @@ def run_sequentially() -> Serialize:
 
 
 def _selection(**names: str | None) -> tuple[str | None, str | None]:
-    """The one thing that is selected by."""
-    given = {by: value for by, value in names.items() if value is not None}
-    if len(given) > 1:
+    """Return the only option that selects, and its value."""
+    chosen = {by: value for by, value in names.items() if value is not None}
+    if len(chosen) > 1:
         raise ParameterError(
-            f"{' and '.join(given)} at once: select by one of them, and join interventions by &"
+            f"{' and '.join(chosen)} at once: select by one of them, and join interventions by &"
         )
-    for by, value in given.items():
+    for by, value in chosen.items():
         if by == "type":
             expect_event_type(value)
         return by, value

@@ -61,13 +61,13 @@ _SUMMARIES: Final = ("by", "pool_harnesses", "confidence")
 """Arguments that means over traces need, not the tasks."""
 
 
-def _measured(corpus: Corpus, given: Arguments) -> Arguments:
-    given = with_named_tools(corpus, given)
-    return given.without(*_SUMMARIES) if given.named.get("by") in _KEYS else given
+def _measured(corpus: Corpus, arguments: Arguments) -> Arguments:
+    arguments = with_named_tools(corpus, arguments)
+    return arguments.without(*_SUMMARIES) if arguments.named.get("by") in _KEYS else arguments
 
 
-def _summary(corpus: Corpus, given: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
-    named = given.by_name(metrics)
+def _summary(corpus: Corpus, arguments: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
+    named = arguments.by_name(metrics)
     if named["by"] not in _KEYS:
         return frame
     return summarized(corpus, frame, named["by"], named["pool_harnesses"], float(named["confidence"]))
@@ -178,16 +178,16 @@ def metrics(
     >>> ot.metrics(corpus, by="agent")["n_events"].sum() == table["n_events"].sum()
     True
     """
-    asked = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
-    if asked == []:
+    wanted = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
+    if wanted == []:
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")
     tools = said_of_tools(corpus, untrusted_tools, trusted_tools, privileged_tools)
     declared: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
-    declared |= {f"{what}_tools": names or None for what, names in tools.items()}
-    given = [name for name, value in declared.items() if value is not None]
-    if by in _MEMBERS and given:
-        raise ParameterError(f"{given[0]} has no effect with by={by!r}: it applies to whole traces")
-    if by in _MEMBERS and asked is not None:
+    declared |= {f"{trust}_tools": names or None for trust, names in tools.items()}
+    stated = [name for name, value in declared.items() if value is not None]
+    if by in _MEMBERS and stated:
+        raise ParameterError(f"{stated[0]} has no effect with by={by!r}: it applies to whole traces")
+    if by in _MEMBERS and wanted is not None:
         raise ParameterError(f"groups cannot be chosen with by={by!r}: all metrics of a member come together")
     options = {**timing_options(durations, max_gap, program_order), "threads": threads}
     with reporting(progress, "measuring") as callback:
@@ -198,7 +198,7 @@ def metrics(
         options["harness"] = declared_names("harness", harness)
         options["tools"] = tools
         options["intervention_at"] = intervention_at
-        table = core_frames(corpus, lambda store: _core.trace_metrics(store, asked, **options), _packed)
+        table = core_frames(corpus, lambda store: _core.trace_metrics(store, wanted, **options), _packed)
     table = _with_families(_with_measures(corpus, table))
     if by is None:
         return table
@@ -210,8 +210,8 @@ def _packed(table: pl.DataFrame) -> pl.DataFrame:
     suffix = ".reason"
     reasons = [name for name in table.columns if name.endswith(suffix)]
     fields = [pl.col(name).cast(CREDITS["reason"]).alias(name.removesuffix(suffix)) for name in reasons]
-    kept = table.drop(reasons)
-    return kept.with_columns(reason=table.select(pl.struct(fields).alias("reason")).to_series())
+    values = table.drop(reasons)
+    return values.with_columns(reason=table.select(pl.struct(fields).alias("reason")).to_series())
 
 
 def _with_measures(corpus: Corpus, table: pl.DataFrame) -> pl.DataFrame:
@@ -221,8 +221,8 @@ def _with_measures(corpus: Corpus, table: pl.DataFrame) -> pl.DataFrame:
     kinds = pl.any_horizontal(
         *((named == name) & (pl.col("kind").cast(pl.String) == kind) for name, kind in wanted.items())
     )
-    found = corpus.measures.filter(kinds).select("trace", named.alias("name"), "value")
-    rows = found.collect(engine="streaming")
+    measures = corpus.measures.filter(kinds).select("trace", named.alias("name"), "value")
+    rows = measures.collect(engine="streaming")
     wide = rows.pivot("name", index="trace", values="value", aggregate_function="first")
     wide = wide.with_columns(
         **{name: pl.lit(None, pl.Float64) for name in wanted if name not in wide.columns}
@@ -290,21 +290,21 @@ def summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confid
             unit = pl.col("usual").first()
         else:
             rows = rows.with_columns(n=n)
-        known = pl.col("value").is_not_null()
+        has_value = pl.col("value").is_not_null()
         parts.append(
             rows.group_by(keys, maintain_order=True).agg(
                 pl.lit(name).alias("metric"),
                 pl.col("value").mean().alias("mean"),
                 # one task has no interval: nothing has to be computed where there are many of them
-                pl.col("value", "task").filter(known & (pl.col("task").filter(known).n_unique() > 1)),
-                pl.col("task").filter(known).n_unique().cast(pl.UInt32).alias("n_tasks"),
-                known.sum().alias("n_traces"),
-                (pl.col("n").first() - known.sum()).alias("n_null"),
+                pl.col("value", "task").filter(has_value & (pl.col("task").filter(has_value).n_unique() > 1)),
+                pl.col("task").filter(has_value).n_unique().cast(pl.UInt32).alias("n_tasks"),
+                has_value.sum().alias("n_traces"),
+                (pl.col("n").first() - has_value.sum()).alias("n_null"),
                 unit.alias("time_unit"),
                 pl.col("reason").drop_nulls().mode().sort().first(),
             )
         )
-    told = pl.concat(parts)
+    means = pl.concat(parts)
     around = [
         mean_interval(
             values.to_numpy(),
@@ -314,17 +314,17 @@ def summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confid
         ).around
         if len(values)
         else NO_INTERVAL
-        for metric, values, tasks in zip(told["metric"], told["value"], told["task"], strict=True)
+        for metric, values, tasks in zip(means["metric"], means["value"], means["task"], strict=True)
     ]
     order = {value: at for at, value in enumerate(table.select(keys).unique(maintain_order=True).iter_rows())}
-    places = pl.Series([order[pair] for pair in told.select(keys).iter_rows()], dtype=pl.Int64)
+    places = pl.Series([order[pair] for pair in means.select(keys).iter_rows()], dtype=pl.Int64)
     return (
-        in_range(told, ["mean"])
+        in_range(means, ["mean"])
         .with_columns(
             pl.col("n_traces", "n_null").cast(pl.UInt32),
-            lower=pl.Series([one.lower for one in around], dtype=pl.Float64),
-            upper=pl.Series([one.upper for one in around], dtype=pl.Float64),
-            interval_reason=pl.Series([one.reason for one in around], dtype=CREDITS["reason"]),
+            lower=pl.Series([interval.lower for interval in around], dtype=pl.Float64),
+            upper=pl.Series([interval.upper for interval in around], dtype=pl.Float64),
+            interval_reason=pl.Series([interval.reason for interval in around], dtype=CREDITS["reason"]),
             place=places,
         )
         .sort("place", maintain_order=True)

@@ -283,12 +283,12 @@ def _rules(
     threads: int | None,
 ) -> dict[str, Any]:
     """What the core takes, once every name is one that some trace has."""
-    said, agents = said_of_tools(corpus, *tools), names_of("allow", allow)
+    by_trust, agents = said_of_tools(corpus, *tools), names_of("allow", allow)
     if agents:
         expect_known(corpus, "agent", agents)
     return {
         "carry": carry,
-        "tools": said,
+        "tools": by_trust,
         "allow": agents,
         "program_order": program_order,
         "threads": threads,
