@@ -94,7 +94,7 @@ class Remove(_Selecting):
         return {"kind": "remove", "cascade": "stay", **self._selected()}
 
     def __repr__(self) -> str:
-        return f"remove({self._spelled()})"
+        return f"skip({self._spelled()})"
 
 
 @dataclass(frozen=True, repr=False)
