@@ -145,23 +145,23 @@ class FittedOutcome:
         }
 
     def __repr__(self) -> str:
-        said = "not known" if self.brier is None else f"{self.brier:.4f}, base rate {self.brier_base:.4f}"
+        score = "not known" if self.brier is None else f"{self.brier:.4f}, base rate {self.brier_base:.4f}"
         if self.brier_gain is not None:
-            said += f" (gain {self.brier_gain[0]:.4f} to {self.brier_gain[1]:.4f})"
-        what = "scores" if self.targets == "scores" else "outcomes"
+            score += f" (gain {self.brier_gain[0]:.4f} to {self.brier_gain[1]:.4f})"
+        noun = "scores" if self.targets == "scores" else "outcomes"
         lines = [
-            f"{self.model} fitted to {self.n_targets:,} {what} of {self.n_traces:,} traces,"
+            f"{self.model} fitted to {self.n_targets:,} {noun} of {self.n_traces:,} traces,"
             f" {self.n_clusters:,} clusters (by {self.by})",
-            f"  held-out Brier score {said}",
+            f"  held-out Brier score {score}",
         ]
         if self.slope is not None:
             lines.append(f"  calibration line {self.intercept:+.3f} + {self.slope:.3f} · predicted")
         for name, weight, error, used, n, reason in self.weights.select(
             "type", "weight", "stderr", "used", "n_edges", "reason"
         ).rows():
-            known = f"{used:.4f} used, not known" if weight is None else f"{weight:.4f}"
-            known += "" if error is None else f" ± {error:.4f}"
-            lines.append(f"  {name:<16}{known}  ({n:,} edges{f'; {reason}' if reason else ''})")
+            weight_text = f"{used:.4f} used, not known" if weight is None else f"{weight:.4f}"
+            weight_text += "" if error is None else f" ± {error:.4f}"
+            lines.append(f"  {name:<16}{weight_text}  ({n:,} edges{f'; {reason}' if reason else ''})")
         if self.leak > 0.0:
             lines.append(f"  {'leak':<16}{self.leak:.4f}")
         if self.brier_gain is not None and self.brier_gain[1] <= 0.0:
@@ -270,24 +270,24 @@ def fit(
     with reporting(progress, "fitting") as callback, one_thread():
         gathered = _gather(corpus, targets, reward, by, model, threads, callback)
         seen = gathered.seen
-        found = estimate(seen, task)
+        estimated = estimate(seen, task)
         n_clusters = len(gathered.names)
         folds_used = min(folds, n_clusters)
-        told = None
+        judged = None
         if n_clusters >= 2:
             fold = folds_over(gathered.names, folds_used, seed)
-            told = quality(*held_out(seen, task, fold), seen.targets, seen.clusters, bins)
-        predicted = seen.predict(found.used)[0]
+            judged = quality(*held_out(seen, task, fold), seen.targets, seen.clusters, bins)
+        predicted = seen.predict(estimated.used)[0]
     impossible = ((predicted <= 0.0) & (seen.targets > 0.0)) | ((predicted >= 1.0) & (seen.targets < 1.0))
     # at a bound it is the weight that excludes a target, not the model
-    still = np.abs(seen.predict(np.append(np.full(8, 0.5), found.used[8]))[0] - predicted) == 0.0
+    still = np.abs(seen.predict(np.append(np.full(8, 0.5), estimated.used[8]))[0] - predicted) == 0.0
     return _result(
         task,
-        found,
-        told,
+        estimated,
+        judged,
         gathered,
         n_contradicted=int((impossible & still).sum()),
-        asked={"targets": targets, "by": by, "folds": folds_used, "seed": seed},
+        settings={"targets": targets, "by": by, "folds": folds_used, "seed": seed},
     )
 
 
@@ -316,7 +316,7 @@ def _gather(
 ) -> _Gathered:
     """Gates of all pieces of the corpus, one after the other, and the targets that count."""
     gates, tables = [], []
-    # of the whole corpus: a channel that only other pieces have is no mistake
+    # of the whole corpus: a channel may be recorded in other pieces only
     paid = amounts(corpus, reward).select("trace", target="reward") if targets == "outcome" else None
     for _, load in corpus.pieces():
         piece = load()
@@ -337,16 +337,16 @@ def _gather(
             else "no trace has an outcome that something leads to"
         )
     rows = pl.concat(tables)
-    known = rows["target"].is_not_null()
-    if not known.any():
+    rewarded = rows["target"].is_not_null()
+    if not rewarded.any():
         raise ParameterError("no trace with an outcome has the requested reward")
-    odd = rows.filter((pl.col("target") < 0.0) | (pl.col("target") > 1.0))
-    if odd.height:
+    outside = rows.filter((pl.col("target") < 0.0) | (pl.col("target") > 1.0))
+    if outside.height:
         raise ParameterError(
-            f"the reward of trace {odd['trace'][0]} is {odd['target'][0]:g}, expected 0 to 1:"
+            f"the reward of trace {outside['trace'][0]} is {outside['target'][0]:g}, expected 0 to 1:"
             " give it a weight, as in reward={'team': 0.1}, or own measures (Corpus.with_measures)"
         )
-    counted = rows.filter(known)
+    counted = rows.filter(rewarded)
     names = counted["name"].unique().sort().to_list()
     codes = rows.join(
         pl.DataFrame(
@@ -356,20 +356,20 @@ def _gather(
         how="left",
         maintain_order="left",
     )["code"].to_numpy(writable=True)
-    kept = known.to_numpy()
+    used = rewarded.to_numpy()
 
     def predict(parameters: "NDArray[np.float64]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
         weights, leak = [float(w) for w in parameters[:N]], float(parameters[N])
         frames = [pl.DataFrame(g.predict(model, weights, leak, threads=threads)) for g in gates]
         table = pl.concat(frames).to_numpy()
-        return table[kept, 0], table[kept, 1:]
+        return table[used, 0], table[used, 1:]
 
     n_inputs, n_modeled = int(counted["n_inputs"].sum()), int(counted["n_modeled"].sum())
     return _Gathered(
         seen=Observations(
             predict=predict,
             targets=counted["target"].to_numpy(),
-            clusters=codes[kept].astype(np.int64),
+            clusters=codes[used].astype(np.int64),
             counted=np.ones(counted.height, bool),
         ),
         names=names,
@@ -384,32 +384,32 @@ def _gather(
 
 def _result(
     task: "Task",
-    found: "Estimate",
-    told: "Quality | None",
+    estimated: "Estimate",
+    judged: "Quality | None",
     gathered: _Gathered,
     n_contradicted: int,
-    asked: dict[str, Any],
+    settings: dict[str, Any],
 ) -> FittedOutcome:
 
-    told = told or Quality()
+    judged = judged or Quality()
     n_clusters = len(gathered.names)
     rows = []
     for k, name in enumerate(TYPE_WEIGHTS):
-        used, error, reason = float(found.used[k]), float(found.stderr[k]), found.reasons[k]
+        used, error, reason = float(estimated.used[k]), float(estimated.stderr[k]), estimated.reasons[k]
         n = gathered.n_edges[k]
         reason = "type.absent" if n == 0 else reason
         unknown = reason is not None and reason.startswith(("type.", "curvature."))
-        known = error == error and not unknown
-        lower, upper = interval(used, error, n_clusters, task.most) if known else (None, None)
+        determined = error == error and not unknown
+        lower, upper = interval(used, error, n_clusters, task.most) if determined else (None, None)
         rows.append(
-            (name, None if unknown else used, error if known else None, lower, upper, used, n, reason)
+            (name, None if unknown else used, error if determined else None, lower, upper, used, n, reason)
         )
-    leak_error = float(found.stderr[LEAK])
+    leak_error = float(estimated.stderr[LEAK])
     return FittedOutcome(
         model=task.model,
         loss=task.loss,
         weights=pl.DataFrame(rows, schema=_WEIGHTS, orient="row"),
-        leak=float(found.used[LEAK]),
+        leak=float(estimated.used[LEAK]),
         leak_stderr=leak_error if leak_error == leak_error else None,
         n_targets=gathered.seen.targets.size,
         n_traces=gathered.n_traces,
@@ -419,12 +419,12 @@ def _result(
         n_cyclic=gathered.n_cyclic,
         n_unanswered=gathered.n_unanswered,
         n_unrewarded=gathered.n_unrewarded,
-        brier=told.brier,
-        brier_base=told.brier_base,
-        brier_gain=told.gain,
-        calibration=told.table,
-        slope=told.slope,
-        intercept=told.intercept,
-        converged=found.converged,
-        **asked,
+        brier=judged.brier,
+        brier_base=judged.brier_base,
+        brier_gain=judged.gain,
+        calibration=judged.table,
+        slope=judged.slope,
+        intercept=judged.intercept,
+        converged=estimated.converged,
+        **settings,
     )

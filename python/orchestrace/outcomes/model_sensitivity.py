@@ -137,24 +137,24 @@ def sensitivity(
     """
     if (method is None) == (not interventions):
         raise ParameterError("sensitivity needs a method, or interventions, and not both")
-    asked = _labeled(outcomes)
-    found = []
-    for label, model in asked.items():
-        given = model if isinstance(model, str) else model.model
+    models = _labeled(outcomes)
+    tables = []
+    for label, model in models.items():
+        name = model if isinstance(model, str) else model.model
         more = params if isinstance(model, str) else {**params, "weights": list(model)}
         if method is None:
-            # a word that is none of the models is refused by replay itself
+            # replay itself refuses a word that names no model
             effects = replay(
                 corpus,
                 *interventions,
-                outcome=cast("Model", given),
+                outcome=cast("Model", name),
                 sensitivity=False,
                 structure_alone=True,  # what each model assumes is the question
                 threads=threads,
                 progress=progress,
                 **more,
             )
-            found.append(
+            tables.append(
                 effects.select(*_EFFECT, "effect", "tier", "reason").with_columns(model=pl.lit(label))
             )
             continue
@@ -166,28 +166,28 @@ def sensitivity(
             seed=seed,
             threads=threads,
             progress=progress,
-            outcome=given,
+            outcome=name,
             **more,
         )
         if rows["reward"].n_unique() > 1:
             raise ParameterError("reward is a list: ask for one reward at a time")
-        found.append(rows.select(*_KEYS, "credit", "tier", "reason").with_columns(model=pl.lit(label)))
+        tables.append(rows.select(*_KEYS, "credit", "tier", "reason").with_columns(model=pl.lit(label)))
     if method is None:
-        return stability(pl.concat(found), list(_EFFECT), ["trace", "intervention"], "effect")
-    return stability(pl.concat(found), list(_KEYS), ["trace"], "credit")
+        return stability(pl.concat(tables), list(_EFFECT), ["trace", "intervention"], "effect")
+    return stability(pl.concat(tables), list(_KEYS), ["trace"], "credit")
 
 
 def _labeled(outcomes: Sequence[str | FittedOutcome]) -> dict[str, str | FittedOutcome]:
     """Models by the name that distinguishes them."""
     if isinstance(outcomes, str) or len(outcomes) < 2:
         raise ParameterError("outcomes must be two models or more, as in outcomes=['noisy_or', 'typed']")
-    asked: dict[str, str | FittedOutcome] = {}
-    for one in outcomes:
-        label = one if isinstance(one, str) else f"{one.model} fitted"
-        if label in asked:
+    models: dict[str, str | FittedOutcome] = {}
+    for model in outcomes:
+        label = model if isinstance(model, str) else f"{model.model} fitted"
+        if label in models:
             raise ParameterError(f"outcome '{label}' is given twice")
-        asked[label] = one
-    return asked
+        models[label] = model
+    return models
 
 
 def stability(rows: pl.DataFrame, keys: list[str], within: list[str], value: str) -> pl.DataFrame:

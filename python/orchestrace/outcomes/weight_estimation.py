@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Parameters as they are used; what of them is known, how well, and why not."""
+    """Parameters as they are used, their errors, and the reason where one is not identified."""
 
     used: Floats
     stderr: Floats
@@ -71,27 +71,27 @@ class Estimate:
 
 def estimate(seen: Observations, task: Task, *, errors: bool = True) -> Estimate:
     """Least loss within the bounds; clustered sandwich errors of what is identified."""
-    one = np.where(np.arange(N + 1) < N, 0, -1)
-    of_one = _Objective(seen, task, one, 1)
-    # the best of a few first: sums that have stopped at 1 everywhere do not show the way back
-    common = _least(seen, task, one, np.array([min(_GRID, key=lambda w: of_one(np.array([w]))[0])]))
+    shared = np.where(np.arange(N + 1) < N, 0, -1)
+    of_one = _Objective(seen, task, shared, 1)
+    # begin at the best of a few: where every sum is cut at 1 the slope is 0
+    common = _least(seen, task, shared, np.array([min(_GRID, key=lambda w: of_one(np.array([w]))[0])]))
     groups, reasons = _identified(seen, task, float(common.x[0]))
     starts = [float(common.x[0])]
-    if errors:  # the local search of a fold has no need of three beginnings
+    if errors:  # the fit of a fold begins once
         starts += [starts[0] / 2, (starts[0] + 1.0) / 2 if task.most == 1.0 else 0.05]
     n_free = int(groups.max()) + 1
-    found = [_least(seen, task, groups, _begin(groups, n_free, start)) for start in starts if n_free]
+    minima = [_least(seen, task, groups, _begin(groups, n_free, start)) for start in starts if n_free]
     used = np.full(N + 1, common.x[0])
     used[LEAK] = 0.0
     stderr = np.full(N + 1, np.nan)
-    if not found:
+    if not minima:
         return Estimate(used, stderr, reasons, common.loss, True)
-    best = min(found, key=lambda one: one.loss)
+    best = min(minima, key=lambda minimum: minimum.loss)
     used[groups >= 0] = best.x[groups[groups >= 0]]
     at_bound = ((used < _AT_BOUND) | (used > task.most - _AT_BOUND)) & (groups >= 0)
     reasons = tuple(
-        "weight.bound" if bound and known is None else known
-        for bound, known in zip(at_bound, reasons, strict=True)
+        "weight.bound" if bound and reason is None else reason
+        for bound, reason in zip(at_bound, reasons, strict=True)
     )
     if errors:
         stderr, reasons = _sandwich(seen, task, groups, best.x, reasons)
@@ -133,7 +133,7 @@ def _gather(groups: Ints, slopes: Floats, n_free: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Minimum:
     x: Floats
     loss: float
     converged: bool
@@ -142,7 +142,7 @@ class _Found:
 class _Objective:
     """Mean loss of the counted targets as a function of the free parameters, with its gradient.
 
-    A type that is not free because nothing hangs on it has no slope, so 0 is as good as any value.
+    A type that no prediction depends on has no slope, so 0 is as good as any value.
     """
 
     def __init__(self, seen: Observations, task: Task, groups: Ints, n_free: int) -> None:
@@ -165,7 +165,7 @@ class _Objective:
         return value, np.einsum("i,ij->j", by, slopes)
 
 
-def _least(seen: Observations, task: Task, groups: Ints, begin: Floats) -> _Found:
+def _least(seen: Observations, task: Task, groups: Ints, begin: Floats) -> _Minimum:
     n_free = begin.size
     objective = _Objective(seen, task, groups, n_free)
     scored = _scoring(objective, begin)
@@ -181,10 +181,10 @@ def _least(seen: Observations, task: Task, groups: Ints, begin: Floats) -> _Foun
     )
     # the line search ends abnormally where rounding hides any further gain, which is the end as well
     slope = np.abs(np.clip(done.x - done.jac, 0.0, most) - done.x).max()
-    return _Found(done.x, float(done.fun), bool(done.success or slope < 1e-6))
+    return _Minimum(done.x, float(done.fun), bool(done.success or slope < 1e-6))
 
 
-def _scoring(objective: _Objective, begin: Floats) -> _Found:
+def _scoring(objective: _Objective, begin: Floats) -> _Minimum:
     """Fisher scoring within the bounds: each step is a non-negative or bounded least-squares problem.
 
     Where all inputs are recorded and no sum stops at 1, predictions of `linear` are linear in the weights,
@@ -210,27 +210,27 @@ def _scoring(objective: _Objective, begin: Floats) -> _Found:
             to = np.clip(lsq_linear(left, right, (0.0, most), method="bvls").x, 0.0, most)
         to = np.where(np.abs(left).max(axis=0) > 0.0, to, x)  # what moves nothing stays where it is
         if np.abs(to - x).max() < 1e-10:
-            return _Found(x, value, True)
+            return _Minimum(x, value, True)
         step = 1.0
         while (reached := objective(x + step * (to - x))[0]) > value and step > 1e-4:
             step /= 2
         if reached > value:
-            return _Found(x, value, bool(np.abs(to - x).max() < 1e-7))
+            return _Minimum(x, value, bool(np.abs(to - x).max() < 1e-7))
         x, value = x + step * (to - x), reached
-    return _Found(x, value, False)
+    return _Minimum(x, value, False)
 
 
 # --- what the data can show ------------------------------------------------------------------------------
 
 
 def _identified(seen: Observations, task: Task, common: float) -> tuple[Ints, tuple[str | None, ...]]:
-    """Free parameter of each of the nine, -1 for none, and why one is not known.
+    """The free parameter of each of the nine, -1 where it has none, and the reason why.
 
     Types without any slope have no parameter; those whose slopes are linearly dependent share one.
     """
     columns = np.arange(N + 1) < N + task.leak
     best: tuple[int, Floats, NDArray[np.bool_]] | None = None
-    for size in (np.clip(common, 0.05, 0.5), 0.05, 0.005):  # one where no sum stops at 1
+    for size in (np.clip(common, 0.05, 0.5), 0.05, 0.005):  # until no sum is cut at 1
         at = np.where(columns, _APART * size, 0.0)
         slopes = seen.predict(at)[1][seen.counted]
         slopes = np.where(columns, slopes, 0.0)
@@ -241,21 +241,21 @@ def _identified(seen: Observations, task: Task, common: float) -> tuple[Ints, tu
             best = rank, null, moved
     assert best is not None
     _, null, moved = best
-    kept = np.flatnonzero(moved)
+    movable = np.flatnonzero(moved)
     if task.leak and moved[LEAK] and np.abs(null[-1:]).max(initial=0.0) > 1e-6:
-        without, told = _identified(seen, replace(task, leak=False), common)
-        return without, (*told[:LEAK], "type.collinear: some types")
+        without, updated = _identified(seen, replace(task, leak=False), common)
+        return without, (*updated[:LEAK], "type.collinear: some types")
     projection = null @ null.T
     groups = np.full(N + 1, -1)
     reasons: list[str | None] = ["type.unmoved" if column else None for column in columns]
     n_free = 0
-    for place, k in enumerate(kept):
+    for place, k in enumerate(movable):
         reasons[k] = None
         if groups[k] < 0:
-            groups[kept[_connected(projection, place)]] = n_free
+            groups[movable[_connected(projection, place)]] = n_free
             n_free += 1
-    for k in kept:
-        others = [EDGE_TYPES[o] for o in kept if o != k and groups[o] == groups[k]]
+    for k in movable:
+        others = [EDGE_TYPES[o] for o in movable if o != k and groups[o] == groups[k]]
         if others:
             reasons[k] = f"type.collinear: {', '.join(others)}"
     return groups, tuple(reasons)
@@ -275,13 +275,13 @@ def _null_space(slopes: Floats) -> Floats:
 
 
 def _connected(projection: Floats, start: int) -> list[int]:
-    found, left = [start], [start]
+    members, left = [start], [start]
     while left:
         for other in np.flatnonzero(np.abs(projection[left.pop()]) > 1e-6):
-            if int(other) not in found:
-                found.append(int(other))
+            if int(other) not in members:
+                members.append(int(other))
                 left.append(int(other))
-    return sorted(found)
+    return sorted(members)
 
 
 # --- errors ----------------------------------------------------------------------------------------------
@@ -293,13 +293,13 @@ def _sandwich(
     """Standard errors that hold whatever the spread of targets around their mean, and inside a cluster."""
     stderr = np.full(N + 1, np.nan)
     n_clusters = int(np.unique(seen.clusters[seen.counted]).size)
-    told = list(reasons)
+    updated = list(reasons)
     inside = np.flatnonzero((x > _AT_BOUND) & (x < task.most - _AT_BOUND))
     free = [k for k in range(N + 1) if groups[k] in inside and reasons[k] is None]
     if n_clusters < 2:
         for k in free:
-            told[k] = "tasks.few"
-        return stderr, tuple(told)
+            updated[k] = "tasks.few"
+        return stderr, tuple(updated)
     objective = _Objective(seen, task, groups, x.size)
     curvature = np.zeros((inside.size, inside.size))
     for row, at in enumerate(inside):
@@ -311,15 +311,15 @@ def _sandwich(
     bent = _bent(curvature)
     for k in free:
         if groups[k] not in inside[bent]:
-            told[k] = "curvature.none"
+            updated[k] = "curvature.none"
     inside, curvature = inside[bent], curvature[np.ix_(bent, bent)]
     if not inside.size:
-        return stderr, tuple(told)
+        return stderr, tuple(updated)
     free = [k for k in free if groups[k] in inside]
     errors = np.sqrt(np.diag(_jackknife(objective, x, inside, curvature, n_clusters)))
     for k in free:
         stderr[k] = errors[np.flatnonzero(inside == groups[k])[0]]
-    return stderr, tuple(told)
+    return stderr, tuple(updated)
 
 
 def _bent(curvature: Floats) -> NDArray[np.bool_]:
@@ -357,8 +357,8 @@ def _jackknife(objective: _Objective, x: Floats, inside: Ints, curvature: Floats
         outer = (objective.share * bend)[rows, None, None] * j[:, :, None] * j[:, None, :]
         left = curvature - np.add.reduceat(outer, here - here[0])
         # a cluster that holds all the curvature cannot be left out: then the estimate does not move
-        whole = np.linalg.eigvalsh(left)[:, :1, None] > 1e-9 * np.linalg.eigvalsh(curvature)[0]
-        moved = np.linalg.solve(np.where(whole, left, curvature), score[:, :, None])[:, :, 0]
+        regular = np.linalg.eigvalsh(left)[:, :1, None] > 1e-9 * np.linalg.eigvalsh(curvature)[0]
+        moved = np.linalg.solve(np.where(regular, left, curvature), score[:, :, None])[:, :, 0]
         covariance += np.einsum("gi,gj->ij", moved, moved)
     return covariance * (n_clusters - 1) / n_clusters
 
