@@ -57,25 +57,25 @@ Outcome = Callable[[Any, Game], Any]
 """``outcome(masks, game)``: masks (m, events) of bool, the values of m runs as (m,) float64."""
 
 
-def _scenario_names(given: Arguments) -> list[str]:
+def _scenario_names(arguments: Arguments) -> list[str]:
     names = []
-    for one in given.positional:
-        specs = [part.spec() for part in parts_of(one)]
+    for intervention in arguments.positional:
+        specs = [part.spec() for part in parts_of(intervention)]
         if all(spec["kind"] in STRUCTURAL for spec in specs):
-            names.append(str(one))
+            names.append(str(intervention))
         else:
-            names += [name for name, _ in scenarios_of(one)]
+            names += [name for name, _ in scenarios_of(intervention)]
     return names
 
 
-def _with_distinct_names(corpus: Corpus, given: Arguments) -> Arguments:
-    names = _scenario_names(given)
+def _with_distinct_names(corpus: Corpus, arguments: Arguments) -> Arguments:
+    names = _scenario_names(arguments)
     if twice := [name for name in names if names.count(name) > 1]:
         raise ParameterError(f"two scenarios are called {twice[0]}: give each once, or plan them apart")
-    for one in given.positional:
-        if len(parts_of(one)) == 1:
-            _expect_named(corpus, one)
-    return given
+    for intervention in arguments.positional:
+        if len(parts_of(intervention)) == 1:
+            _expect_named(corpus, intervention)
+    return arguments
 
 
 def _expect_named(corpus: Corpus, intervention: Any) -> None:
@@ -92,15 +92,15 @@ def _expect_names_of(corpus: Corpus, spec: Spec) -> None:
             expect_known(corpus, by, value if isinstance(value, tuple) else [value])
 
 
-def _refuse_unknown_of_tasks(corpus: Corpus, given: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
+def _refuse_unknown_of_tasks(corpus: Corpus, arguments: Arguments, frame: pl.DataFrame) -> pl.DataFrame:
     """Refuse a composed scenario that changes no trace of the corpus for a name that none has."""
     reason = pl.col("reason").cast(pl.String)
     acyclic = frame.filter((reason != "graph.cycle").fill_null(True))
     empty = acyclic.group_by("intervention").agg((reason == "selection.empty").fill_null(False).all())
     nothing = set(empty.filter("reason")["intervention"].cast(pl.String))
-    for one in given.positional:
-        if str(one) in nothing:
-            _expect_named(corpus, one)
+    for intervention in arguments.positional:
+        if str(intervention) in nothing:
+            _expect_named(corpus, intervention)
     return frame
 
 
@@ -108,7 +108,7 @@ def _refuse_unknown_of_tasks(corpus: Corpus, given: Arguments, frame: pl.DataFra
     rows="a scenario and trace",
     division=Division(
         prepare=_with_distinct_names,
-        order=lambda given: Order(blocks=("intervention", tuple(_scenario_names(given)))),
+        order=lambda arguments: Order(blocks=("intervention", tuple(_scenario_names(arguments)))),
         finish=_refuse_unknown_of_tasks,
     ),
 )
@@ -220,7 +220,10 @@ def replay(
     >>> bool((table["lower"] <= table["effect"]).all() and (table["effect"] <= table["upper"]).all())
     True
     """
-    scenarios = [(one, [part.spec() for part in parts_of(one)]) for one in map(_checked, interventions)]
+    scenarios = [
+        (intervention, [part.spec() for part in parts_of(intervention)])
+        for intervention in map(_checked, interventions)
+    ]
     if not scenarios:
         raise ParameterError(
             "replay needs an intervention: ot.interventions.drop(agent='critic'), truncate(at=60), ..."
@@ -237,36 +240,37 @@ def replay(
     }
     tables = []
     with reporting(progress, "replaying") as callback:
-        for structural, group in groupby(scenarios, lambda one: _is_structural(one[1])):
+        for structural, group in groupby(scenarios, lambda scenario: _is_structural(scenario[1])):
             those = list(group)
             if not structural:
-                asked = [one for one, _ in those]
-                tables.append(replay_schedule(corpus, asked, **timing, threads=threads, progress=callback))
+                changes = [intervention for intervention, _ in those]
+                tables.append(replay_schedule(corpus, changes, **timing, threads=threads, progress=callback))
             elif callable(outcome):
-                tables.append(_own(corpus, those, outcome, bool(program_order), callback))
+                tables.append(_by_function(corpus, those, outcome, bool(program_order), callback))
             else:
                 tables.append(_surrogate(corpus, those, outcome, options, threads, callback))
     return pl.concat(tables) if len(tables) > 1 else tables[0]
 
 
-def _checked(one: object) -> Specified:
-    if isinstance(one, Specified) and not isinstance(one, type):
-        return one
-    if isinstance(one, list | tuple):
+def _checked(intervention: object) -> Specified:
+    if isinstance(intervention, Specified) and not isinstance(intervention, type):
+        return intervention
+    if isinstance(intervention, list | tuple):
         raise ParameterError(
             "interventions are a list: pass them one by one, ot.replay(corpus, *interventions)"
         )
     raise ParameterError(
-        f"intervention is {one!r}, expected one that ot.interventions makes: drop(...), truncate(...), ..."
+        f"intervention is {intervention!r}, expected one that ot.interventions makes: drop(...),"
+        " truncate(...), ..."
     )
 
 
 def _no_model(outcome: object) -> str:
     if isinstance(outcome, str):
         return unknown_name("outcome", outcome, list(get_args(Model)))
-    said = f"outcome is of type {type(outcome).__name__}, expected the name of a model or a function"
+    message = f"outcome is of type {type(outcome).__name__}, expected the name of a model or a function"
     fitted = getattr(outcome, "model", None)
-    return said + (f": outcome='{fitted}', weights=<this>" if fitted in get_args(Model) else "")
+    return message + (f": outcome='{fitted}', weights=<this>" if fitted in get_args(Model) else "")
 
 
 def _is_structural(specs: list[Spec]) -> bool:
@@ -292,32 +296,32 @@ def _surrogate(
 ) -> pl.DataFrame:
     specs = [spec for _, spec in scenarios]
     call: dict[str, Any] = {"outcome": outcome, **options, "threads": threads, "progress": callback}
-    found = [
+    tables = [
         pl.DataFrame(_core.replay_structural(store_of(load()), specs, **call)) for _, load in corpus.pieces()
     ]
-    if not found:
+    if not tables:
         # Arguments are judged by the core, also where there is nothing to replay.
-        found = [pl.DataFrame(_core.replay_structural(_core.read([]), specs, **call))]
-    rows = pl.concat(found).sort("scenario", maintain_order=True)
+        tables = [pl.DataFrame(_core.replay_structural(_core.read([]), specs, **call))]
+    rows = pl.concat(tables).sort("scenario", maintain_order=True)
     _refuse_unknown(corpus, rows, specs)
     return _finished(rows, scenarios, {"outcome": outcome, **options})
 
 
-def _own(
+def _by_function(
     corpus: Corpus,
     scenarios: list[_Scenario],
     outcome: Outcome,
     program_order: bool,
     callback: _Callback,
 ) -> pl.DataFrame:
-    for one, parts in scenarios:
+    for intervention, parts in scenarios:
         if not all(_is_boolean(spec) for spec in parts):
             raise ParameterError(
-                f"{one} changes more than the presence of events, and a custom outcome function sees"
+                f"{intervention} changes more than the presence of events, and a custom outcome function sees"
                 " nothing else: name a model, outcome='noisy_or'"
             )
     specs = [spec for _, spec in scenarios]
-    found = []
+    tables = []
     done, total = 0, len(corpus)
     for _, load in corpus.pieces():
         piece = load()
@@ -328,63 +332,63 @@ def _own(
             rows = pl.DataFrame(stream)
             masks = np.frombuffer(present, np.bool_).reshape(rows.height, events.height)
             game = Game(trace_id, tuple(events["id"]))
-            values = _asked(outcome, rows, masks, game)
-            found.append(values.with_columns(trace=pl.lit(trace, pl.UInt32), trace_id=pl.lit(trace_id)))
+            values = _with_outcomes(outcome, rows, masks, game)
+            tables.append(values.with_columns(trace=pl.lit(trace, pl.UInt32), trace_id=pl.lit(trace_id)))
             done += 1
             if callback is not None:
                 callback(done, total)
     empty = pl.DataFrame(schema={"scenario": pl.UInt32, "reason": REPLAYS["reason"]})
-    rows = pl.concat([empty, *found], how="diagonal").sort("scenario", maintain_order=True)
+    rows = pl.concat([empty, *tables], how="diagonal").sort("scenario", maintain_order=True)
     _refuse_unknown(corpus, rows, specs)
     name = getattr(outcome, "__qualname__", type(outcome).__qualname__)
     return _finished(rows, scenarios, {"outcome": f"own:{name}", "program_order": program_order})
 
 
-def _asked(outcome: Outcome, rows: pl.DataFrame, masks: Any, game: Game) -> pl.DataFrame:
+def _with_outcomes(outcome: Outcome, rows: pl.DataFrame, masks: Any, game: Game) -> pl.DataFrame:
     """The rows of one trace with what the outcome says of them."""
     valid = rows["reason"].is_null().to_numpy()
     runs = np.concatenate([np.ones((1, masks.shape[1]), np.bool_), masks[valid]])
-    given = outcome(runs, game)
+    answer = outcome(runs, game)
     try:
-        values = np.asarray(given, np.float64)
+        values = np.asarray(answer, np.float64)
     except (TypeError, ValueError):
         values = np.empty(0)
     if values.shape != (len(runs),):
         raise ParameterError(
-            f"outcome returned {_shape(given)} for {len(runs)} runs of trace '{game.trace_id}',"
+            f"outcome returned {_shape(answer)} for {len(runs)} runs of trace '{game.trace_id}',"
             f" expected an array of {len(runs)} numbers"
         )
-    there = np.full(rows.height, np.nan)
-    there[valid] = values[1:]
+    changed = np.full(rows.height, np.nan)
+    changed[valid] = values[1:]
     recorded = np.where(valid, values[0], np.nan)
-    finite = np.isfinite(there) & np.isfinite(recorded) & np.isfinite(there - recorded)
+    finite = np.isfinite(changed) & np.isfinite(recorded) & np.isfinite(changed - recorded)
     beyond = pl.lit("result.range", rows["reason"].dtype)
-    said = pl.Series(finite)
+    is_finite = pl.Series(finite)
     return rows.with_columns(
-        outcome=pl.when(said).then(pl.Series(recorded)),
-        outcome_cf=pl.when(said).then(pl.Series(there)),
-        effect=pl.when(said).then(pl.Series(there - recorded)),
-        tokens=pl.when(said).then("tokens"),
-        tokens_cf=pl.when(said).then("tokens_cf"),
-        tier=pl.when(said).then(pl.lit("surrogate", REPLAYS["tier"])),
+        outcome=pl.when(is_finite).then(pl.Series(recorded)),
+        outcome_cf=pl.when(is_finite).then(pl.Series(changed)),
+        effect=pl.when(is_finite).then(pl.Series(changed - recorded)),
+        tokens=pl.when(is_finite).then("tokens"),
+        tokens_cf=pl.when(is_finite).then("tokens_cf"),
+        tier=pl.when(is_finite).then(pl.lit("surrogate", REPLAYS["tier"])),
         reason=pl.when(pl.Series(valid & ~finite)).then(beyond).otherwise("reason"),
     )
 
 
-def _shape(given: object) -> str:
-    shape = getattr(given, "shape", None)
-    return f"shape {shape}" if shape is not None else f"a {type(given).__name__}"
+def _shape(answer: object) -> str:
+    shape = getattr(answer, "shape", None)
+    return f"shape {shape}" if shape is not None else f"a {type(answer).__name__}"
 
 
 def _finished(rows: pl.DataFrame, scenarios: list[_Scenario], options: dict[str, Any]) -> pl.DataFrame:
-    """All columns of the table, those that no structural answer has as nulls."""
-    names = pl.Series([str(one) for one, _ in scenarios], dtype=pl.String)
+    """All columns of the table; those of schedules alone are null."""
+    names = pl.Series([str(intervention) for intervention, _ in scenarios], dtype=pl.String)
     params = json.dumps(
         {**options, "version": _core.VERSION}, sort_keys=True, separators=(",", ":"), default=in_json
     )
-    told = rows.with_columns(intervention=names.gather(rows["scenario"]), params=pl.lit(params))
-    return told.select(
-        (pl.col(name) if name in told.columns else pl.lit(None)).cast(dtype).alias(name)
+    table = rows.with_columns(intervention=names.gather(rows["scenario"]), params=pl.lit(params))
+    return table.select(
+        (pl.col(name) if name in table.columns else pl.lit(None)).cast(dtype).alias(name)
         for name, dtype in REPLAYS.items()
     )
 
@@ -402,19 +406,19 @@ def _refuse_unknown(corpus: Corpus, rows: pl.DataFrame, specs: list[list[Spec]])
             _expect_names_of(corpus, spec)
 
 
-def _weights(given: object) -> list[float] | None:
-    """Eight numbers in the order of the edge types, whoever brings them."""
+def _weights(weights: object) -> list[float] | None:
+    """Eight numbers in the order of the edge types, whatever form they come in."""
     types = SCHEMAS["edges"]["type"].categories.to_list()  # type: ignore[attr-defined]
-    if given is None:
+    if weights is None:
         return None
-    if isinstance(given, Mapping):
-        if odd := [name for name in given if name not in types]:
-            raise ParameterError(unknown_name("edge type in weights", str(odd[0]), types))
-        if lacking := [name for name in types if name not in given]:
+    if isinstance(weights, Mapping):
+        if unknown := [name for name in weights if name not in types]:
+            raise ParameterError(unknown_name("edge type in weights", str(unknown[0]), types))
+        if lacking := [name for name in types if name not in weights]:
             raise ParameterError(f"weights has no '{lacking[0]}': name all of {', '.join(types)}")
-        given = [given[name] for name in types]
+        weights = [weights[name] for name in types]
     try:
-        numbers = [float(weight) for weight in given]  # type: ignore[attr-defined]  # that is the question
+        numbers = [float(weight) for weight in weights]  # type: ignore[attr-defined]  # that is the question
     except ParameterError:  # a fitted outcome that no eight numbers stand for
         raise
     except (TypeError, ValueError):
