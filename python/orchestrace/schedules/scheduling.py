@@ -205,16 +205,16 @@ def replay_schedule(
     >>> table.height, table["makespan_cf"][:3].equals(table["makespan_cf"][3:])
     (6, True)
     """
-    scenarios = [one for intervention in interventions for one in scenarios_of(intervention)]
+    scenarios = [scenario for intervention in interventions for scenario in scenarios_of(intervention)]
     _check_names(corpus, [change for _, core in scenarios for change in core["changes"]])
     options = timing_options(durations, max_gap, program_order)
-    found = _replayed(corpus, scenarios, options, threads, progress)
-    told = found.with_columns(tier=pl.when(pl.col("makespan_cf").is_not_null()).then(pl.lit("schedule")))
-    nulls = {name: pl.lit(None) for name in REPLAYS.names() if name not in told.columns}
-    return told.with_columns(**nulls).select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
+    replayed = _replayed(corpus, scenarios, options, threads, progress)
+    table = replayed.with_columns(tier=pl.when(pl.col("makespan_cf").is_not_null()).then(pl.lit("schedule")))
+    nulls = {name: pl.lit(None) for name in REPLAYS.names() if name not in table.columns}
+    return table.with_columns(**nulls).select(pl.col(name).cast(dtype) for name, dtype in REPLAYS.items())
 
 
-@verb(rows="a trace and number of slots", division=Division(order=lambda given: Order(by=("trace",))))
+@verb(rows="a trace and number of slots", division=Division(order=lambda arguments: Order(by=("trace",))))
 def scaling_curve(
     corpus: Corpus,
     slots: Sequence[int | None] = (1, 2, 4, 8, None),
@@ -273,21 +273,24 @@ def scaling_curve(
     >>> one["makespan"].equals(one["upper"]) or (one["makespan"] - one["work"]).abs().max() < 1e-9
     True
     """
-    asked = concurrency(slots, pool=pool, queue=queue)
+    intervention = concurrency(slots, pool=pool, queue=queue)
     options = timing_options(durations, max_gap, program_order)
-    found = _replayed(corpus, scenarios_of(asked), options, threads, progress)
+    replayed = _replayed(corpus, scenarios_of(intervention), options, threads, progress)
     ks = pl.DataFrame(
-        {"scenario": range(len(asked.slots)), "k": asked.slots}, {"scenario": pl.UInt32, "k": pl.UInt32}
+        {"scenario": range(len(intervention.slots)), "k": intervention.slots},
+        {"scenario": pl.UInt32, "k": pl.UInt32},
     )
-    told = found.join(ks, on="scenario", how="left", maintain_order="left").sort("trace", maintain_order=True)
+    table = replayed.join(ks, on="scenario", how="left", maintain_order="left").sort(
+        "trace", maintain_order=True
+    )
     makespan = pl.col("makespan_cf")
-    told = told.with_columns(
+    table = table.with_columns(
         makespan=makespan,
         speedup=pl.when(makespan > 0).then(pl.col("work") / makespan),
         cost=makespan * pl.col("k"),
         tier=pl.when(makespan.is_not_null()).then(pl.lit("schedule")),
     )
-    curve = told.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
+    curve = table.select(pl.col(name).cast(dtype) for name, dtype in _CURVE.items())
     return in_range(curve, [name for name, dtype in _CURVE.items() if dtype == pl.Float64])
 
 
@@ -304,30 +307,30 @@ def _replayed(
     progress: Progress,
 ) -> pl.DataFrame:
     """What the core says, scenario by scenario, with their names and parameters."""
-    asked = [core for _, core in scenarios]
+    specs = [core for _, core in scenarios]
     with reporting(progress, "replaying") as callback:
         frames = [
             pl.DataFrame(
-                _core.replay_schedules(store_of(load()), asked, **options, threads=threads, progress=callback)
+                _core.replay_schedules(store_of(load()), specs, **options, threads=threads, progress=callback)
             )
             for _, load in corpus.pieces()
         ]
-    said = {**options, "version": _core.VERSION}
+    shared = {**options, "version": _core.VERSION}
     names = pl.DataFrame(
         {
             "scenario": range(len(scenarios)),
             "intervention": [name for name, _ in scenarios],
             "params": [
-                json.dumps({**core, **said}, sort_keys=True, separators=(",", ":"), default=in_json)
-                for core in asked
+                json.dumps({**core, **shared}, sort_keys=True, separators=(",", ":"), default=in_json)
+                for core in specs
             ],
         },
         {"scenario": pl.UInt32, "intervention": pl.String, "params": pl.String},
     )
     if not frames:  # a corpus on disk without a trace
-        frames = [pl.DataFrame(_core.replay_schedules(empty_store(), asked, **options))]
-    found = pl.concat(frames).sort("scenario", maintain_order=True)
-    return found.join(names, on="scenario", how="left", maintain_order="left")
+        frames = [pl.DataFrame(_core.replay_schedules(empty_store(), specs, **options))]
+    rows = pl.concat(frames).sort("scenario", maintain_order=True)
+    return rows.join(names, on="scenario", how="left", maintain_order="left")
 
 
 def _flat(spec: Spec) -> Iterator[Spec]:
@@ -375,35 +378,35 @@ def _change(spec: Spec) -> Spec:
         return spec
     if kind != "drop":
         raise ParameterError(f"'{kind}' changes outcomes, not schedules: replay it in a scenario of its own")
-    asked = {
+    selection = {
         name: value
         for name, value in spec.items()
         if value is not None and name not in ("kind", "mode", "lost")
     }
-    by = [name for name in asked if name in ("event", "agent", "role", "tool", "type")]
-    if len(asked) != 1 or len(by) != 1:
-        said = ", ".join(f"{name}=" for name in asked if name not in by) or "no selection"
+    by = [name for name in selection if name in ("event", "agent", "role", "tool", "type")]
+    if len(selection) != 1 or len(by) != 1:
+        options = ", ".join(f"{name}=" for name in selection if name not in by) or "no selection"
         raise ParameterError(
-            f"drop with {said} has no schedule: here drop by one of event=, agent=, role=, tool=, type="
+            f"drop with {options} has no schedule: here drop by one of event=, agent=, role=, tool=, type="
         )
     mode, lost = spec.get("mode", "subtree"), spec.get("lost", "all")
     return {
         "kind": "remove",
         "by": by[0],
-        "value": asked[by[0]],
+        "value": selection[by[0]],
         "cascade": "stay" if mode == "node" else lost,
     }
 
 
 def _check_names(corpus: Corpus, changes: list[Spec]) -> None:
     """Refuse names that no trace has."""
-    asked: dict[str, set[str]] = {}
+    wanted: dict[str, set[str]] = {}
     for change in changes:
         if change["kind"] == "merge":
-            asked.setdefault("agent", set()).update(change["agents"])
+            wanted.setdefault("agent", set()).update(change["agents"])
         elif change["kind"] == "split":
-            asked.setdefault("agent", set()).add(change["agent"])
+            wanted.setdefault("agent", set()).add(change["agent"])
         elif change.get("by") in ("agent", "role", "tool", "event"):
-            asked.setdefault(change["by"], set()).add(change["value"])
-    for by, names in sorted(asked.items()):
+            wanted.setdefault(change["by"], set()).add(change["value"])
+    for by, names in sorted(wanted.items()):
         expect_known(corpus, by, names)

@@ -75,24 +75,24 @@ def fit_scaling(curve: pl.DataFrame | pl.LazyFrame, *, by: Literal["trace"] | No
     """
     points = speedups(collected(curve, "curve", NEEDED), by)
     rows = [
-        {"trace": trace, "model": model, "tier": "schedule", **_fit(own, model)}
-        for (trace,), own in points.group_by("trace", maintain_order=True)
+        {"trace": trace, "model": model, "tier": "schedule", **_fit(of_trace, model)}
+        for (trace,), of_trace in points.group_by("trace", maintain_order=True)
         for model in ("amdahl", "usl")
     ]
-    found = pl.DataFrame(rows, {name: pl.String() if name == "reason" else d for name, d in _FITS.items()})
-    told = found.with_columns(tier=pl.when(pl.col("alpha").is_not_null()).then("tier"))
-    return told.select(pl.col(name).cast(dtype) for name, dtype in _FITS.items())
+    fits = pl.DataFrame(rows, {name: pl.String() if name == "reason" else d for name, d in _FITS.items()})
+    fitted = fits.with_columns(tier=pl.when(pl.col("alpha").is_not_null()).then("tier"))
+    return fitted.select(pl.col(name).cast(dtype) for name, dtype in _FITS.items())
 
 
 def speedups(curve: pl.DataFrame, by: str | None) -> pl.DataFrame:
     """Speed-ups: ``trace k speedup``, trace null for all together."""
-    known = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
-    if by is None and "unit" in known.columns and known["unit"].drop_nulls().n_unique() > 1:
+    measured = curve.filter(pl.col("k").is_not_null() & pl.col("makespan").is_not_null())
+    if by is None and "unit" in measured.columns and measured["unit"].drop_nulls().n_unique() > 1:
         raise ParameterError("curve has seconds and steps, which do not add: filter it by 'unit'")
     if not (curve["k"] == 1).any():
         raise ParameterError("curve has no row with k = 1: scaling_curve(..., slots=[1, 2, ...])")
     key = pl.col("trace") if by else pl.lit(None, pl.UInt32).alias("trace")
-    summed = known.group_by(key, "k", maintain_order=True).agg(pl.col("makespan").sum()).sort("trace", "k")
+    summed = measured.group_by(key, "k", maintain_order=True).agg(pl.col("makespan").sum()).sort("trace", "k")
     first = summed.filter(k=1).select("trace", first="makespan")
     joined = summed.join(first, on="trace", how="left", nulls_equal=True, maintain_order="left")
     positive = pl.col("makespan") > 0
@@ -118,7 +118,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
     bounds = ([0.0] * count, [1.0, np.inf][:count])
     start = [0.1, 1e-3][:count]
     exact = int((k > 1).sum()) == count
-    found, covariance = curve_fit(
+    optimum, covariance = curve_fit(
         _law if model == "usl" else lambda k, alpha: _law(k, alpha),
         k[k > 1],
         speedup[k > 1],
@@ -129,7 +129,7 @@ def _fit(points: pl.DataFrame, model: str) -> dict[str, Any]:
         gtol=1e-12,
         absolute_sigma=exact,  # no residuals are left to estimate the scale of errors from
     )
-    alpha, beta = float(found[0]), float(found[1]) if count == 2 else 0.0
+    alpha, beta = float(optimum[0]), float(optimum[1]) if count == 2 else 0.0
     errors = [None if exact else math.sqrt(v) if math.isfinite(v) else None for v in np.diag(covariance)]
     at_bound = [min(alpha, 1 - alpha) < 1e-9, beta < 1e-12]
     errors = [None if bound else error for error, bound in zip(errors, at_bound, strict=False)]

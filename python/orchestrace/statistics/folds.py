@@ -31,28 +31,28 @@ class Folds:
 
     def of(self, numbers: pl.Series) -> Ints:
         """The fold of each of these traces; -1 without a reward."""
-        found = numbers.to_frame("trace").join(self.traces, on="trace", how="left", maintain_order="left")
-        return found["fold"].fill_null(-1).to_numpy()
+        joined = numbers.to_frame("trace").join(self.traces, on="trace", how="left", maintain_order="left")
+        return joined["fold"].fill_null(-1).to_numpy()
 
 
 def folds_of(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Folds:
     """At most `most` folds of about as many tasks each."""
-    known = corpus.traces.select("trace", "trace_id", "task_id", "n_events").collect(engine="streaming")
-    known = known.join(rewards, on="trace", how="left", maintain_order="left")
+    traces = corpus.traces.select("trace", "trace_id", "task_id", "n_events").collect(engine="streaming")
+    traces = traces.join(rewards, on="trace", how="left", maintain_order="left")
     # A trace without events has nothing to learn from and nothing to be credited.
-    known = known.filter(pl.col("amount").is_not_null() & (pl.col("n_events") > 0))
-    learnable = known.height >= 2 and known["amount"].n_unique() > 1
-    # (name that the fold depends on, key) of what is never divided
-    by = "task_id" if known["task_id"].n_unique() > 1 else "trace"
-    named = known.select(pl.col("task_id" if by == "task_id" else "trace_id").alias("name"), key=by).unique()
+    traces = traces.filter(pl.col("amount").is_not_null() & (pl.col("n_events") > 0))
+    learnable = traces.height >= 2 and traces["amount"].n_unique() > 1
+    # (name that the fold depends on, key) of each task, or trace, which is in one fold
+    by = "task_id" if traces["task_id"].n_unique() > 1 else "trace"
+    named = traces.select(pl.col("task_id" if by == "task_id" else "trace_id").alias("name"), key=by).unique()
     keys = sorted((keyed_hash(name, seed), key) for name, key in named.iter_rows())
     n = min(most, len(keys)) if learnable else 0
     fold = pl.DataFrame(
         {by: [key for _, key in keys], "fold": [rank % max(n, 1) for rank in range(len(keys))]},
-        schema={by: known[by].dtype, "fold": pl.Int64},
+        schema={by: traces[by].dtype, "fold": pl.Int64},
     )
     return Folds(
-        known.join(fold, on=by, how="left", maintain_order="left").select("trace", "amount", "fold"), n
+        traces.join(fold, on=by, how="left", maintain_order="left").select("trace", "amount", "fold"), n
     )
 
 
@@ -75,7 +75,7 @@ def check_size(folds: Folds, largest: float = 1e100) -> None:
 
 
 def keyed_hash(name: str, seed: int) -> bytes:
-    """What the order of names is drawn by: it hangs on nothing but name and seed."""
+    """Sort key: a hash of name and seed."""
     return hashlib.blake2b(name.encode(), digest_size=16, key=str(seed).encode()).digest()
 
 

@@ -93,8 +93,8 @@ def mean_interval(
     >>> round(all_right.around.lower, 3), all_right.around.upper
     (0.59, 1.0)
     """
-    known = np.isfinite(values)
-    values, clusters = values[known], clusters[known]
+    finite = np.isfinite(values)
+    values, clusters = values[finite], clusters[finite]
     if not values.size:
         return Mean(None, NO_INTERVAL, 0)
     _, codes = np.unique(clusters, return_inverse=True)
@@ -325,12 +325,12 @@ def spanning_interval(
     df = (min(n, n_buckets) if lone.any() else n) - 1
     if df < 1:
         return NO_INTERVAL
-    own, of = influence[lone], np.stack([buckets, clusters], axis=1)[lone]
+    of_lone, of = influence[lone], np.stack([buckets, clusters], axis=1)[lone]
     variance = n / (n - 1) * _squares(influence, clusters)
     if lone.any():
-        variance += n_buckets / (n_buckets - 1) * _squares(own, of[:, 0])
+        variance += n_buckets / (n_buckets - 1) * _squares(of_lone, of[:, 0])
         # the same factor as that of the clusters: rows that are alone in both must cancel exactly
-        variance -= n / (n - 1) * _squares(own, np.unique(of, axis=0, return_inverse=True)[1].ravel())
+        variance -= n / (n - 1) * _squares(of_lone, np.unique(of, axis=0, return_inverse=True)[1].ravel())
     return _ends(estimate, float(np.sqrt(max(variance, 0.0))), df, confidence, None, abs(estimate))
 
 

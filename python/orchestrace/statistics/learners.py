@@ -9,8 +9,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 from ..base.errors import ParameterError
 from ..base.extras import install
 
-_Given = ParamSpec("_Given")
-_Made = TypeVar("_Made")
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 
 def one_thread(of: Literal["blas", "openmp"] | None = None) -> AbstractContextManager[object]:
@@ -24,11 +24,11 @@ def one_thread(of: Literal["blas", "openmp"] | None = None) -> AbstractContextMa
     return held
 
 
-def in_one_order(verb: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+def in_one_order(verb: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Run a whole function on one thread of BLAS: for sums over rows of NumPy alone."""
 
     @functools.wraps(verb)
-    def held(*args: _Given.args, **kwargs: _Given.kwargs) -> _Made:
+    def held(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         with one_thread("blas"):
             return verb(*args, **kwargs)
 

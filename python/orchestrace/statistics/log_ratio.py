@@ -65,13 +65,13 @@ def task_ratio(a: Floats, b: Floats, *, confidence: float) -> TaskRatio:
         return TaskRatio(None, None, None, "ratio.empty")
     logs = np.log(b) - np.log(a)
     if np.ptp(logs) <= NO_SPREAD:
-        logs = np.full(logs.size, logs.mean())  # what rounding leaves of equal ratios is no spread
+        logs = np.full(logs.size, logs.mean())  # equal ratios differ by rounding only
     mean = mean_interval(logs, np.arange(logs.size), confidence=confidence)
     with np.errstate(over="ignore"):
         ratio, *ends = (
-            None if one is None else float(np.exp(one))
-            for one in (mean.estimate, mean.around.lower, mean.around.upper)
+            None if value is None else float(np.exp(value))
+            for value in (mean.estimate, mean.around.lower, mean.around.upper)
         )
-    if any(one is not None and not 0.0 < one < np.inf for one in (ratio, *ends)):
+    if any(value is not None and not 0.0 < value < np.inf for value in (ratio, *ends)):
         return TaskRatio(None, None, None, "result.range")
     return TaskRatio(ratio, ends[0], ends[1], mean.around.reason)

@@ -52,7 +52,7 @@ class Design:
         return cls(tuple(numbers), tuple(words), tuple(gaps))
 
     def matrix(self, rows: pl.DataFrame) -> Floats:
-        """(rows, 1 + features); a word that was not seen in learning is none."""
+        """(rows, 1 + features); words not seen in learning have 0 in all indicators."""
         columns = [pl.lit(1.0).alias("one")]
         columns += [
             ((pl.col(name).cast(pl.Float64).fill_null(mean) - mean) / deviation).alias(f"n{i}")
@@ -65,8 +65,8 @@ class Design:
         columns += [
             pl.col(name).is_null().cast(pl.Float64).alias(f"g{i}") for i, name in enumerate(self.gaps)
         ]
-        found: Floats = rows.with_columns(columns).select(c.meta.output_name() for c in columns).to_numpy()
-        return found
+        matrix: Floats = rows.with_columns(columns).select(c.meta.output_name() for c in columns).to_numpy()
+        return matrix
 
 
 def _frequent(column: pl.Series) -> list[str]:
@@ -77,7 +77,7 @@ def _frequent(column: pl.Series) -> list[str]:
 
 def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
     """Share of rows whose word is not distinguished, of the columns that have such."""
-    found = {}
+    shares = {}
     for name in columns:
         column = rows[name]
         if column.dtype.is_numeric() or column.dtype == pl.Boolean or column.n_unique() <= MOST_WORDS:
@@ -85,8 +85,8 @@ def pooled(rows: pl.DataFrame, columns: list[str]) -> dict[str, float]:
         words = column.cast(pl.String)
         share = (~words.is_in(_frequent(column))).fill_null(False).mean()
         if isinstance(share, float) and share > 0.0:
-            found[name] = share
-    return found
+            shares[name] = share
+    return shares
 
 
 def ridge(x: Floats, y: Floats, penalty: float) -> Floats:

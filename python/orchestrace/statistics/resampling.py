@@ -36,12 +36,12 @@ def percentiles(drawn: "Floats", n_clusters: int, confidence: float) -> tuple[fl
     """
     from scipy.special import ndtr
 
-    known = drawn[np.isfinite(drawn)]
-    if n_clusters < FEWEST_CLUSTERS or not known.size:
+    finite = drawn[np.isfinite(drawn)]
+    if n_clusters < FEWEST_CLUSTERS or not finite.size:
         return None, None
     reach = t_quantile((1.0 + confidence) / 2.0, n_clusters - 1) * (n_clusters / (n_clusters - 1)) ** 0.5
     outside = float(ndtr(-reach))
-    low, high = np.quantile(known, [outside, 1.0 - outside])
+    low, high = np.quantile(finite, [outside, 1.0 - outside])
     return float(low), float(high)
 
 
@@ -53,14 +53,14 @@ def resampled(
     statistic: Statistic, n_clusters: int, *, n_boot: int, confidence: float, seed: int
 ) -> tuple[float | None, float, float] | tuple[float | None, None, None]:
     """A statistic of all clusters, and its interval over resamples of them; null where it has none."""
-    whole = float(statistic(np.ones((1, n_clusters)))[0]) if n_clusters else np.nan
-    if not np.isfinite(whole):
+    estimate = float(statistic(np.ones((1, n_clusters)))[0]) if n_clusters else np.nan
+    if not np.isfinite(estimate):
         return None, None, None
     if n_clusters < FEWEST_CLUSTERS:
-        return whole, None, None
+        return estimate, None, None
     drawn = np.concatenate([statistic(block) for block in draws(n_clusters, n_boot, seed)])
     lower, upper = percentiles(drawn, n_clusters, confidence)
-    return (whole, None, None) if lower is None or upper is None else (whole, lower, upper)
+    return (estimate, None, None) if lower is None or upper is None else (estimate, lower, upper)
 
 
 def resampled_ratios(
@@ -100,39 +100,39 @@ def resampled_ratios(
         return [Interval(None, None, None, "support.absent")] * n
     drawn = []
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        whole = parts.sum(axis=0) / wholes.sum(axis=0)
+        ratios = parts.sum(axis=0) / wholes.sum(axis=0)
         for times in draws(n_clusters, n_boot, seed):
             drawn.append((times @ parts) / (times @ wholes))
         each = np.concatenate(drawn)
-        return [_spread(each[:, i], float(whole[i]), n_clusters, confidence) for i in range(n)]
+        return [_spread(each[:, i], float(ratios[i]), n_clusters, confidence) for i in range(n)]
 
 
-def _spread(drawn: Floats, whole: float, n_clusters: int, confidence: float) -> Interval:
-    known = drawn[np.isfinite(drawn)]
-    if known.size < 2:
+def _spread(drawn: Floats, estimate: float, n_clusters: int, confidence: float) -> Interval:
+    finite = drawn[np.isfinite(drawn)]
+    if finite.size < 2:
         return Interval(None, None, None, "support.absent")
-    stderr = float(known.std(ddof=1))
-    if stderr <= NO_SPREAD * abs(whole):
+    stderr = float(finite.std(ddof=1))
+    if stderr <= NO_SPREAD * abs(estimate):
         return Interval(0.0, None, None, "group.degenerate")
     lower, upper = percentiles(drawn, n_clusters, confidence)
     ends = (stderr, lower, upper)
-    if not np.isfinite(whole) or any(end is None or not np.isfinite(end) for end in ends):
+    if not np.isfinite(estimate) or any(end is None or not np.isfinite(end) for end in ends):
         return Interval(None, None, None, "result.range")
     return Interval(stderr, lower, upper, None)
 
 
 def sums_of(values: "Floats | NDArray[np.bool_]", clusters: Ints, n_clusters: int) -> Floats:
     """The sum of the values (rows,) of each cluster, (clusters,) float64."""
-    found: Floats = np.bincount(clusters, values.astype(np.float64), n_clusters).astype(np.float64)
-    return found
+    sums: Floats = np.bincount(clusters, values.astype(np.float64), n_clusters).astype(np.float64)
+    return sums
 
 
-def ratio_of(part: Floats, whole: Floats) -> Statistic:
-    """The sum of `part` over the sum of `whole`, both (clusters,) float64."""
+def ratio_of(numerator: Floats, denominator: Floats) -> Statistic:
+    """The sum of `numerator` over that of `denominator`, both (clusters,) float64."""
 
     def statistic(times: Floats) -> Floats:
         with np.errstate(divide="ignore", invalid="ignore"):
-            return (times @ part) / (times @ whole)
+            return (times @ numerator) / (times @ denominator)
 
     return statistic
 
@@ -146,11 +146,11 @@ def rank_correlation_of(a: Floats, b: Floats, clusters: Ints) -> Statistic:
     rows = max(1, _CHUNK // max(a.size, 1))
 
     def statistic(times: Floats) -> Floats:
-        found = []
+        rhos = []
         for start in range(0, times.shape[0], rows):
             weights = times[start : start + rows][:, clusters]
-            found.append(_weighted_correlation(rank_a(weights), rank_b(weights), weights))
-        return np.concatenate(found)
+            rhos.append(_weighted_correlation(rank_a(weights), rank_b(weights), weights))
+        return np.concatenate(rhos)
 
     return statistic
 

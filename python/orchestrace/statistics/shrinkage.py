@@ -60,35 +60,35 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
         return none.drop("n", "squares"), {"sigma2": None, "tau2": None}
     n, mean = cells["n"].to_numpy(), cells["mean"].to_numpy()
     sigma2 = float(cells["squares"].sum()) / df
-    _, who = np.unique(cells["delegate"].to_numpy(), return_inverse=True)
-    _, what = np.unique(cells["subtask"].to_numpy(), return_inverse=True)
-    tau2 = _between(n, mean, who, sigma2)
+    _, delegate = np.unique(cells["delegate"].to_numpy(), return_inverse=True)
+    _, subtask = np.unique(cells["subtask"].to_numpy(), return_inverse=True)
+    tau2 = _between(n, mean, delegate, sigma2)
     spread = sigma2 / n
-    rows = np.bincount(who)
+    rows = np.bincount(delegate)
     freedom = int((rows - 1).sum())
     pull = np.zeros(len(n))
     if tau2 is not None and freedom > 2:
         # τ² is only estimated: drawing as far as it says would be too far, by this much on average
         scale = (freedom - 2) / freedom
-        pull = np.where(rows[who] > 1, scale * spread / np.maximum(tau2 + spread, 1e-300), 0.0)
+        pull = np.where(rows[delegate] > 1, scale * spread / np.maximum(tau2 + spread, 1e-300), 0.0)
     # where nothing varies at all every cell counts alike
     variances = (tau2 or 0.0) + spread
-    own = 1.0 / variances if variances.min() > 0.0 else np.ones(len(n))
-    total = np.bincount(who, weights=own)
-    away = mean - (np.bincount(who, weights=own * mean) / total)[who]
+    precision = 1.0 / variances if variances.min() > 0.0 else np.ones(len(n))
+    total = np.bincount(delegate, weights=precision)
+    away = mean - (np.bincount(delegate, weights=precision * mean) / total)[delegate]
     estimate = mean - pull * away
-    variance = (1.0 - pull) * spread + np.square(pull) / total[who]
+    variance = (1.0 - pull) * spread + np.square(pull) / total[delegate]
     variance += 2.0 / max(freedom - 2, 1) * np.square(pull * away)
     # as it was delegated: every delegate by its share of the class
-    share = n / np.bincount(what, weights=n)[what]
-    outcome = np.bincount(what, weights=share * estimate)[what]
-    others = np.bincount(what, weights=np.square(share) * variance)[what] - np.square(share) * variance
+    share = n / np.bincount(subtask, weights=n)[subtask]
+    outcome = np.bincount(subtask, weights=share * estimate)[subtask]
+    others = np.bincount(subtask, weights=np.square(share) * variance)[subtask] - np.square(share) * variance
     stderr = np.sqrt(np.maximum(np.square(1.0 - share) * variance + others, 0.0))
     reach = t_quantile((1.0 + confidence) / 2.0, df)
-    several = np.bincount(what)[what] > 1
+    several = np.bincount(subtask)[subtask] > 1
     effect = estimate - outcome
     some, flat = pl.Series(several), pl.Series(stderr <= NO_SPREAD * np.abs(mean).max())
-    found = cells.select("subtask", "delegate", "mean").with_columns(
+    table = cells.select("subtask", "delegate", "mean").with_columns(
         outcome=pl.Series(outcome),
         outcome_cf=pl.Series(estimate),
         effect=pl.Series(effect),
@@ -97,14 +97,14 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
         upper=pl.Series(effect + reach * stderr),
         support=pl.Series(1.0 - pull),
     )
-    found = found.with_columns(
+    table = table.with_columns(
         *(pl.when(some).then(pl.col(name)).alias(name) for name in ("effect", "stderr")),
         *(pl.when(some & ~flat).then(pl.col(name)).alias(name) for name in ("lower", "upper")),
     ).with_columns(
         tier=pl.when(some).then(pl.lit("surrogate")),
         reason=pl.when(~some).then(pl.lit("siblings.absent")).when(flat).then(pl.lit("group.degenerate")),
     )
-    return found, {"sigma2": sigma2, "tau2": tau2}
+    return table, {"sigma2": sigma2, "tau2": tau2}
 
 
 def _between(n: Floats, mean: Floats, who: Ints, sigma2: float) -> float | None:
