@@ -79,35 +79,35 @@ def combine(
     if not name:
         raise ParameterError(f"name is {briefly(name)}, expected text")
     rows = rows.with_columns(pl.col("reward", "unit", "reason", "params").cast(pl.String))
-    known = rows["reward"].unique(maintain_order=True).to_list()
-    for one in weights:
-        if one not in known:
-            raise ParameterError(unknown_name("reward", one, known))
+    names = rows["reward"].unique(maintain_order=True).to_list()
+    for reward in weights:
+        if reward not in names:
+            raise ParameterError(unknown_name("reward", reward, names))
     rows = rows.filter(pl.col("reward").is_in(list(weights)))
     smaller = rows.filter(pl.col("unit") != "team")
     if smaller.height:
-        one, unit = smaller.select("reward", "unit").row(0)
-        raise ParameterError(f"reward '{one}' pays the unit '{unit}', expected rewards of the team")
+        reward, unit = smaller.select("reward", "unit").row(0)
+        raise ParameterError(f"reward '{reward}' pays the unit '{unit}', expected rewards of the team")
     if rows.select("trace", "reward").is_duplicated().any():
         raise ParameterError("rewards has a trace and reward twice: give the rows of one call of compute")
     clips = _clips(clip, list(weights))
     norms = _norms(normalize, list(weights))
     traces = rows.select(_KEYS).unique(maintain_order=True)
     wide = traces
-    for at, one in enumerate(weights):
-        told = rows.filter(reward=one)
+    for at, reward in enumerate(weights):
+        paid = rows.filter(reward=reward)
         value = pl.col("value")
-        if one in clips:
-            value = value.clip(*clips[one])
-        if one in norms:
-            value = _normalized(value, norms[one])
-        told = told.select(
+        if reward in clips:
+            value = value.clip(*clips[reward])
+        if reward in norms:
+            value = _normalized(value, norms[reward])
+        paid = paid.select(
             "trace",
             value.alias(f"value {at}"),
             pl.col("reason").alias(f"reason {at}"),
             pl.col("params").alias(f"params {at}"),
         )
-        wide = wide.join(told, on="trace", how="left", maintain_order="left")
+        wide = wide.join(paid, on="trace", how="left", maintain_order="left")
         # a trace that the rows of one reward leave out lacks it
         absent = pl.col(f"value {at}").is_null() & pl.col(f"reason {at}").is_null()
         reason = pl.when(absent).then(pl.lit("reward.absent")).otherwise(pl.col(f"reason {at}"))
@@ -119,7 +119,7 @@ def combine(
     reason = pl.coalesce(*(pl.col(f"reason {at}") for at in range(len(weights))))
     options = {
         "weights": weights,
-        "clip": {one: list(bounds) for one, bounds in clips.items()},
+        "clip": {reward: list(bounds) for reward, bounds in clips.items()},
         "normalize": norms,
         "version": _core.VERSION,
     }
@@ -148,13 +148,17 @@ def _with_params(wide: pl.DataFrame, options: dict[str, Any]) -> pl.DataFrame:
         pl.when(pl.col(part).drop_nulls().n_unique() == 1).then(pl.col(part).drop_nulls().first())
         for part in parts
     )
-    wide = wide.with_columns(pl.col(part).fill_null(one) for part, one in zip(parts, alike, strict=True))
-    known = wide.select(parts).unique(maintain_order=True)
-    told = []
-    for of_parts in known.iter_rows():
-        named = {one: json.loads(of or "null") for one, of in zip(options["weights"], of_parts, strict=True)}
-        told.append(json.dumps({**options, "rewards": named}, sort_keys=True, default=in_json))
-    named_rows = known.with_columns(params=pl.Series(told, dtype=pl.String))
+    wide = wide.with_columns(
+        pl.col(part).fill_null(shared) for part, shared in zip(parts, alike, strict=True)
+    )
+    combinations = wide.select(parts).unique(maintain_order=True)
+    texts = []
+    for of_parts in combinations.iter_rows():
+        named = {
+            reward: json.loads(of or "null") for reward, of in zip(options["weights"], of_parts, strict=True)
+        }
+        texts.append(json.dumps({**options, "rewards": named}, sort_keys=True, default=in_json))
+    named_rows = combinations.with_columns(params=pl.Series(texts, dtype=pl.String))
     return wide.join(named_rows, on=parts, how="left", nulls_equal=True, maintain_order="left")
 
 
@@ -168,23 +172,25 @@ def _normalized(value: pl.Expr, over: Normalize) -> pl.Expr:
     return pl.when(value.is_not_null()).then(pl.when(flat).then(0.0).otherwise((value - mean) / spread))
 
 
-def weights_by_reward(what: str, given: object) -> dict[str, float]:
+def weights_by_reward(option: str, weights: object) -> dict[str, float]:
     """Finite numbers by reward, of which there is one at least."""
-    if isinstance(given, Mapping) and not given:
-        raise ParameterError(f"{what} names no reward: {{'outcome': 1.0}}")
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{what} is {briefly(given)}, expected numbers by reward: {{'outcome': 1.0}}")
-    found = {}
-    for name, number in given.items():
-        expect(f"{what}[{name!r}]", number, Number())
-        found[str(name)] = float(number)
-    return found
+    if isinstance(weights, Mapping) and not weights:
+        raise ParameterError(f"{option} names no reward: {{'outcome': 1.0}}")
+    if not isinstance(weights, Mapping):
+        raise ParameterError(
+            f"{option} is {briefly(weights)}, expected numbers by reward: {{'outcome': 1.0}}"
+        )
+    numbers = {}
+    for name, number in weights.items():
+        expect(f"{option}[{name!r}]", number, Number())
+        numbers[str(name)] = float(number)
+    return numbers
 
 
-def _clips(given: object, names: list[str]) -> dict[str, tuple[float, float]]:
-    if given is None:
+def _clips(clip: object, names: list[str]) -> dict[str, tuple[float, float]]:
+    if clip is None:
         return {}
-    by_name = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    by_name = clip if isinstance(clip, Mapping) else dict.fromkeys(names, clip)
     clips = {}
     for name, bounds in by_name.items():
         if name not in names:
@@ -199,10 +205,10 @@ def _clips(given: object, names: list[str]) -> dict[str, tuple[float, float]]:
     return clips
 
 
-def _norms(given: object, names: list[str]) -> dict[str, Normalize]:
-    if given is None:
+def _norms(normalize: object, names: list[str]) -> dict[str, Normalize]:
+    if normalize is None:
         return {}
-    by_name = given if isinstance(given, Mapping) else dict.fromkeys(names, given)
+    by_name = normalize if isinstance(normalize, Mapping) else dict.fromkeys(names, normalize)
     for name, word in by_name.items():
         if name not in names:
             raise ParameterError(unknown_name("reward in normalize", str(name), names))

@@ -85,23 +85,23 @@ def list_rules() -> pl.DataFrame:
     return pl.DataFrame(_core.reward_rules(), schema=schema)
 
 
-def _with_channels(corpus: Corpus, given: Arguments) -> Arguments:
-    channels = given.named.get("channels")
+def _with_channels(corpus: Corpus, arguments: Arguments) -> Arguments:
+    channels = arguments.named.get("channels")
     if isinstance(channels, dict):
         check_channels(corpus, channels.values())
-    return with_named_tools(corpus, given)
+    return with_named_tools(corpus, arguments)
 
 
-def _check_schedules(given: Arguments, pieces: Pieces) -> None:
-    if compares_windows(given.by_name(compute)["rewards"]):
+def _check_schedules(arguments: Arguments, pieces: Pieces) -> None:
+    if compares_windows(arguments.by_name(compute)["rewards"]):
         raise ParameterError(
             "anneal='diagnostic' compares all traces of a step of training, and a task sees its own alone:"
             " compute this rule on one machine, or plan it with another schedule"
         )
 
 
-def _in_order_of_rules(given: Arguments) -> Order:
-    rules = given.by_name(compute)["rewards"]
+def _in_order_of_rules(arguments: Arguments) -> Order:
+    rules = arguments.by_name(compute)["rewards"]
     return Order(blocks=("reward", (rules,) if isinstance(rules, str) else tuple(rules)))
 
 
@@ -178,7 +178,7 @@ def compute(
     >>> paid.columns[:6]
     ['trace', 'trace_id', 'task_id', 'reward', 'family', 'unit']
     """
-    asked = _asked(rewards, channels)
+    requested = _requested(rewards, channels)
     tools = said_of_tools(corpus, untrusted_tools, trusted_tools, ())
     options = {
         **timing_options(durations, max_gap, program_order),
@@ -187,10 +187,10 @@ def compute(
         "tools": tools,
         "threads": threads,
     }
-    windows = windows_of(corpus, asked, threads, progress)
+    windows = windows_of(corpus, requested, threads, progress)
     with reporting(progress, "paying") as callback:
-        tables = _paid(corpus, asked, {**options, "progress": callback}, windows, addends=False)
-    told = [
+        tables = _paid(corpus, requested, {**options, "progress": callback}, windows, addends=False)
+    paid = [
         with_params(table, rule).select(
             *("trace", "trace_id", "task_id"),
             pl.lit(rule["name"], REWARDS["reward"]).alias("reward"),
@@ -200,9 +200,9 @@ def compute(
             pl.col("reason").cast(REWARDS["reason"]),
             pl.col("params").cast(REWARDS["params"]),
         )
-        for table, rule in zip(tables, asked, strict=True)
+        for table, rule in zip(tables, requested, strict=True)
     ]
-    return pl.concat(told)
+    return pl.concat(paid)
 
 
 @verb
@@ -252,8 +252,8 @@ def explain(
     >>> sum(parts["value"]) == parts["total"][0]
     True
     """
-    asked = _asked({reward: params or {}}, channels)
-    one = one_trace(corpus, trace)
+    requested = _requested({reward: params or {}}, channels)
+    run = one_trace(corpus, trace)
     options = {
         **timing_options("auto", None, False),
         "subtasks": declared_names("subtasks", subtasks),
@@ -262,11 +262,11 @@ def explain(
         "threads": None,
         "progress": None,
     }
-    windows = windows_of(corpus, asked, None, None)
-    [table] = _paid(one, asked, options, windows, addends=True)
+    windows = windows_of(corpus, requested, None, None)
+    [table] = _paid(run, requested, options, windows, addends=True)
     about = _about(reward)
     long = (
-        with_params(table, asked[0])
+        with_params(table, requested[0])
         .with_row_index("row")
         .unpivot(
             list(about["addends"]),
@@ -327,10 +327,10 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
 
 def compares_windows(rewards: Rules) -> bool:
     """Whether a rule compares the traces of a step of training, so that no part of a corpus pays it alone."""
-    return any(_core.reward_is_diagnostic(rule) for rule in _asked(rewards, None))
+    return any(_core.reward_is_diagnostic(rule) for rule in _requested(rewards, None))
 
 
-def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str, Any]]:
+def _requested(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str, Any]]:
     """The rules as the core takes them."""
     if isinstance(rewards, str):
         rewards = [rewards]
@@ -346,16 +346,16 @@ def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str
         named = {name: {} for name in listed}
     if not named:
         raise ParameterError("rewards names no rule: ot.rewards.list_rules() lists them")
-    known = {row["reward"]: row for row in _core.reward_rules()}
+    rules = {row["reward"]: row for row in _core.reward_rules()}
     for name in named:
-        if name not in known:
-            raise ParameterError(unknown_name("reward", name, list(known)))
+        if name not in rules:
+            raise ParameterError(unknown_name("reward", name, list(rules)))
     if channels is not None and not isinstance(channels, Mapping):
         raise ParameterError(f"channels is {channels!r}, expected names by channel: {{'outcome': 'team'}}")
-    told = dict(channels or {})
-    has = {name: [one["name"] for one in known[name]["channels"]] for name in named}
-    for channel, measure in told.items():
-        everywhere = sorted({one for names in has.values() for one in names})
+    measures = dict(channels or {})
+    has = {name: [channel["name"] for channel in rules[name]["channels"]] for name in named}
+    for channel, measure in measures.items():
+        everywhere = sorted({channel for names in has.values() for channel in names})
         if channel not in everywhere:
             raise ParameterError(unknown_name("channel of these rewards", str(channel), everywhere))
         if not isinstance(measure, str):
@@ -364,7 +364,7 @@ def _asked(rewards: object, channels: Mapping[str, str] | None) -> list[dict[str
         {
             "name": name,
             "params": params,
-            "channels": {one: told[one] for one in has[name] if one in told},
+            "channels": {channel: measures[channel] for channel in has[name] if channel in measures},
         }
         for name, params in named.items()
     ]
@@ -376,14 +376,14 @@ def _about(name: str) -> dict[str, Any]:
 
 def _paid(
     corpus: Corpus,
-    asked: list[dict[str, Any]],
+    requested: list[dict[str, Any]],
     options: dict[str, Any],
     windows: Windows,
     addends: bool,
 ) -> list[pl.DataFrame]:
     """What each rule pays in all pieces of a corpus."""
-    elsewhere = corpus.reward_channels() if any(rule["channels"] for rule in asked) else []
-    more = {"rules": asked, "elsewhere": elsewhere, "addends": addends, "windows": windows}
+    elsewhere = corpus.reward_channels() if any(rule["channels"] for rule in requested) else []
+    more = {"rules": requested, "elsewhere": elsewhere, "addends": addends, "windows": windows}
     request = {**options, **more}
     pieces = [
         [pl.DataFrame(table) for table in _core.pay(store_of(load()), **request)]

@@ -119,15 +119,15 @@ def balance(
         n = int(tasks.max()) + 1 if tasks.size else 0
         values = {name: part[name].to_numpy() for name in weights}
         frame = {"train_step": step, "n_traces": tasks.size, "n_tasks": n, "params": params}
-        for (reward, statistic), (made, empty) in _statistics(
+        for (reward, statistic), (estimator, empty) in _statistics(
             values, weights, outcome, tasks, groups, n
         ).items():
-            value, lower, upper = resampled(made, n, n_boot=n_boot, confidence=confidence, seed=seed)
+            value, lower, upper = resampled(estimator, n, n_boot=n_boot, confidence=confidence, seed=seed)
             reason = empty if value is None else "support.absent" if lower is None else None
             row = {"reward": reward, "statistic": statistic, "value": value, "lower": lower, "upper": upper}
             rows.append(frame | row | {"reason": reason})
         for name, weight in weights.items():
-            spread = {one: float(values[one].std()) if tasks.size else 0.0 for one in (outcome, name)}
+            spread = {each: float(values[each].std()) if tasks.size else 0.0 for each in (outcome, name)}
             factor = (spread[outcome] / spread[name]) ** alpha if min(spread.values()) > 0 else None
             proposed = None if factor is None else weight * min(max(factor, low), high)
             row = {"reward": name, "statistic": "weight", "value": proposed}
@@ -152,25 +152,25 @@ def _statistics(
     task_of[groups] = tasks
     r = centered(total, groups, n_groups)
     spread = sums_of(r * r, groups, n_groups)
-    told = spread > 0.0
-    found: dict[tuple[str, str], tuple[Statistic, str]] = {}
-    counted = sums_of(told, task_of, n)
+    varies = spread > 0.0
+    statistics: dict[tuple[str, str], tuple[Statistic, str]] = {}
+    counted = sums_of(varies, task_of, n)
     for name, weight in weights.items():
         both = sums_of(weight * centered(values[name], groups, n_groups) * r, groups, n_groups)
-        share = np.where(told, both / np.where(told, spread, 1.0), 0.0)
-        found[name, "variance_share"] = ratio_of(sums_of(share, task_of, n), counted), "group.degenerate"
+        share = np.where(varies, both / np.where(varies, spread, 1.0), 0.0)
+        statistics[name, "variance_share"] = ratio_of(sums_of(share, task_of, n), counted), "group.degenerate"
     for name in weights:
-        found[name, "rank_correlation"] = (
+        statistics[name, "rank_correlation"] = (
             rank_correlation_of(values[name], values[outcome], tasks),
             "ratio.empty",
         )
     by_outcome = np.sign(centered(values[outcome], groups, n_groups))
     flipped = (by_outcome != 0) & (np.sign(r) != by_outcome)
-    found["total", "sign_flip"] = (
+    statistics["total", "sign_flip"] = (
         ratio_of(sums_of(flipped, tasks, n), sums_of(by_outcome != 0, tasks, n)),
         "group.degenerate",
     )
-    return found
+    return statistics
 
 
 def centered(values: Floats, groups: Ints, n_groups: int) -> Floats:
@@ -191,10 +191,10 @@ def _wide(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame, names: list[str]
     paid = collected(rewards, "rewards", ("trace", "reward", "unit", "value")).with_columns(
         pl.col("reward", "unit").cast(pl.String)
     )
-    known = paid["reward"].unique(maintain_order=True).to_list()
+    recorded = paid["reward"].unique(maintain_order=True).to_list()
     for name in names:
-        if name not in known:
-            raise ParameterError(unknown_name("reward", name, known))
+        if name not in recorded:
+            raise ParameterError(unknown_name("reward", name, recorded))
     paid = paid.filter(pl.col("reward").is_in(names))
     smaller = paid.filter(pl.col("unit") != "team")
     if smaller.height:
@@ -214,6 +214,6 @@ def _wide(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame, names: list[str]
     if paid.join(frame, on="trace", how="anti").height:
         raise ParameterError("rewards has a trace that is not in the corpus: give the corpus they are of")
     for name in names:
-        one = paid.filter(reward=name).select("trace", pl.col("value").alias(name))
-        frame = frame.join(one, on="trace", how="inner", maintain_order="left")
+        column = paid.filter(reward=name).select("trace", pl.col("value").alias(name))
+        frame = frame.join(column, on="trace", how="inner", maintain_order="left")
     return frame.drop_nulls(names)

@@ -48,7 +48,7 @@ HAZARDS: Final = pl.Schema(
 )
 """Columns and types of what `detect_hacking` returns."""
 
-Asked = Mapping[str, Any]
+Resampling = Mapping[str, Any]
 """How intervals are made: `n_boot`, `confidence` and `seed` of `resampled`."""
 
 
@@ -60,7 +60,7 @@ class Window:
     frame: pl.DataFrame
     within: Within
 
-    def told(self, *columns: str) -> tuple[list[Floats], Ints, int]:
+    def complete_columns(self, *columns: str) -> tuple[list[Floats], Ints, int]:
         """Columns where none is null, and the tasks of their rows, numbered from 0."""
         rows = self.frame.drop_nulls(list(columns)).sort("task", maintain_order=True)
         _, tasks = np.unique(rows["task"].to_numpy(), return_inverse=True)
@@ -68,9 +68,9 @@ class Window:
         return values, tasks, int(tasks.max()) + 1 if tasks.size else 0
 
 
-Found = tuple[Statistic, int, int]
+Detection = tuple[Statistic, int, int]
 """A statistic, its clusters, its traces."""
-Detect = Callable[[Window], Found]
+Detect = Callable[[Window], Detection]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Detector:
     absent: str = "field.absent"
 
     @property
-    def told(self) -> str:
+    def bound_text(self) -> str:
         """The bound, as the result states it."""
         return f"{self.sign} {self.bound:g}"
 
@@ -104,7 +104,7 @@ def chosen(within: Within | None, frame: pl.DataFrame) -> Within:
 
 
 def rows_of(
-    detectors: Iterable[Detector], frame: pl.DataFrame, within: Within, asked: Asked
+    detectors: Iterable[Detector], frame: pl.DataFrame, within: Within, resampling: Resampling
 ) -> list[dict[str, Any]]:
     """A row per step of training and detector, but for the column ``params``."""
     detectors = list(detectors)
@@ -112,40 +112,40 @@ def rows_of(
     rows = []
     for step in steps if len(steps) else [None]:
         window = Window(step, frame.filter(pl.col("train_step").eq_missing(pl.lit(step))), within)
-        rows += [_row(one, window, asked) for one in detectors]
+        rows += [_row(detector, window, resampling) for detector in detectors]
     return rows
 
 
-def _row(one: Detector, window: Window, asked: Asked) -> dict[str, Any]:
+def _row(detector: Detector, window: Window, resampling: Resampling) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "family": one.family,
-        "detector": one.name,
-        "reward": one.reward,
-        "unit_id": one.unit_id,
+        "family": detector.family,
+        "detector": detector.name,
+        "reward": detector.reward,
+        "unit_id": detector.unit_id,
         "train_step": window.step,
-        "bound": one.told,
+        "bound": detector.bound_text,
         "alarm": False,
     }
-    if one.detect is None:
-        return row | {"reason": one.absent, "n_traces": 0, "n_tasks": 0}
-    statistic, n_tasks, n_traces = one.detect(window)
+    if detector.detect is None:
+        return row | {"reason": detector.absent, "n_traces": 0, "n_tasks": 0}
+    statistic, n_tasks, n_traces = detector.detect(window)
     row |= {"n_traces": n_traces, "n_tasks": n_tasks}
     if not n_traces:
-        return row | {"reason": one.absent}
-    value, lower, upper = resampled(statistic, n_tasks, **asked)
+        return row | {"reason": detector.absent}
+    value, lower, upper = resampled(statistic, n_tasks, **resampling)
     row |= {"value": value, "lower": lower, "upper": upper}
     if value is None:
         return row | {"reason": "ratio.empty"}
     if n_traces < FEWEST_TRACES or n_tasks < FEWEST_TASKS or lower is None or upper is None:
         return row | {"reason": "support.absent"}
-    return row | {"alarm": one.alarms(lower, upper)}
+    return row | {"alarm": detector.alarms(lower, upper)}
 
 
-def ratio(part: str, whole: str) -> Detect:
+def ratio(numerator: str, denominator: str) -> Detect:
     """The sum of one column over that of another."""
 
-    def detect(window: Window) -> Found:
-        (a, b), tasks, n = window.told(part, whole)
+    def detect(window: Window) -> Detection:
+        (a, b), tasks, n = window.complete_columns(numerator, denominator)
         return ratio_of(sums_of(a, tasks, n), sums_of(b, tasks, n)), n, a.size
 
     return detect
@@ -154,8 +154,8 @@ def ratio(part: str, whole: str) -> Detect:
 def mean(column: str) -> Detect:
     """The mean over traces."""
 
-    def detect(window: Window) -> Found:
-        (a,), tasks, n = window.told(column)
+    def detect(window: Window) -> Detection:
+        (a,), tasks, n = window.complete_columns(column)
         return ratio_of(sums_of(a, tasks, n), sums_of(np.ones(a.size), tasks, n)), n, a.size
 
     return detect
@@ -173,8 +173,8 @@ def rank_statistic(a: Floats, b: Floats, tasks: Ints, n: int, within: Within) ->
 def rank(column: str, other: str) -> Detect:
     """Spearman's correlation of two columns."""
 
-    def detect(window: Window) -> Found:
-        (a, b), tasks, n = window.told(column, other)
+    def detect(window: Window) -> Detection:
+        (a, b), tasks, n = window.complete_columns(column, other)
         return rank_statistic(a, b, tasks, n, window.within), n, a.size
 
     return detect
@@ -184,7 +184,7 @@ def idle_spawns(corpus: Corpus, threads: int | None) -> pl.DataFrame:
     """Of each trace the spawned names that own no event with a path to the outcome."""
     members = metrics(corpus, by="agent", threads=threads)
     live = members.filter(pl.col("utilization") > 0).select("trace", pl.col("agent").cast(pl.String))
-    known = members.group_by("trace").agg(pl.col("utilization").is_not_null().any().alias("known"))
+    measured = members.group_by("trace").agg(pl.col("utilization").is_not_null().any().alias("known"))
     spawned = (
         corpus.events.filter((pl.col("type") == "spawn") & pl.col("to").is_not_null())
         .select("trace", pl.col("to").cast(pl.String).alias("agent"))
@@ -192,10 +192,10 @@ def idle_spawns(corpus: Corpus, threads: int | None) -> pl.DataFrame:
         .collect(engine="streaming")
     )
     idle = spawned.join(live, on=["trace", "agent"], how="anti").group_by("trace").len("n_idle")
-    told = (
+    rows = (
         spawned.select("trace")
         .unique()
         .join(idle, on="trace", how="left")
-        .join(known, on="trace", how="left")
+        .join(measured, on="trace", how="left")
     )
-    return told.select("trace", n_idle=pl.when("known").then(pl.col("n_idle").fill_null(0)).cast(pl.Float64))
+    return rows.select("trace", n_idle=pl.when("known").then(pl.col("n_idle").fill_null(0)).cast(pl.Float64))

@@ -19,8 +19,8 @@ from ...stopping.answer_rules import regret
 from ...stopping.recorded import epochs
 from .detectors import (
     HAZARDS,
-    Asked,
     Detector,
+    Resampling,
     Within,
     chosen,
     idle_spawns,
@@ -129,9 +129,9 @@ def failure_modes(
         frame = _per_trace(corpus, outcome, price, threads)
     mode = chosen(within, frame)
     options: dict[str, Any] = {"outcome": outcome, "price": price, "tolerance": tolerance, "within": mode}
-    asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
-    params = json.dumps({**options, **asked, "version": _core.VERSION}, sort_keys=True, default=in_json)
-    rows = [*_slopes(frame, asked), *rows_of(_detectors(float(tolerance)), frame, mode, asked)]
+    resampling = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
+    params = json.dumps({**options, **resampling, "version": _core.VERSION}, sort_keys=True, default=in_json)
+    rows = [*_slopes(frame, resampling), *rows_of(_detectors(float(tolerance)), frame, mode, resampling)]
     place = {family: at for at, family in enumerate(MODES)}
     rows.sort(key=lambda row: place[row["family"]])
     return pl.DataFrame([row | {"params": params} for row in rows], schema=FAILURES)
@@ -169,8 +169,8 @@ def _per_trace(corpus: Corpus, outcome: Reward, price: float, threads: int | Non
         team_efficiency=pl.when(pl.col("n_agents") > 0).then(pl.col("parallelism") / pl.col("n_agents")),
     )
     earned = amounts(corpus, outcome).select("trace", outcome="reward")
-    told = message(corpus, reward=outcome).group_by("trace").agg(utility=pl.col("utility").mean())
-    for more in (earned, told, idle_spawns(corpus, threads), _regrets(corpus, outcome, price)):
+    messages = message(corpus, reward=outcome).group_by("trace").agg(utility=pl.col("utility").mean())
+    for more in (earned, messages, idle_spawns(corpus, threads), _regrets(corpus, outcome, price)):
         frame = frame.join(more, on="trace", how="left", maintain_order="left")
     return frame
 
@@ -185,18 +185,20 @@ def _regrets(corpus: Corpus, outcome: Reward, price: float) -> pl.DataFrame:
 # --- slopes over training --------------------------------------------------------------------------------
 
 
-def _slopes(frame: pl.DataFrame, asked: Asked) -> list[dict[str, Any]]:
+def _slopes(frame: pl.DataFrame, resampling: Resampling) -> list[dict[str, Any]]:
     """The rows of slopes; those of a mode alarm together."""
     falls = [
-        slope("serial_collapse", name, column, frame, asked) | {"bound": "< 0"}
+        slope("serial_collapse", name, column, frame, resampling) | {"bound": "< 0"}
         for name, column in (("parallelism_slope", "parallelism"), ("spawn_slope", "n_spawned"))
     ]
     collapsed = all(row["reason"] is None and row["upper"] < 0.0 for row in falls)
-    steps = slope("spurious_parallelism", "steps_slope", "total_steps", frame, asked) | {"bound": "> 0"}
-    gains = slope("spurious_parallelism", "outcome_slope", "outcome", frame, asked) | {"bound": "not > 0"}
-    # without an interval nobody knows that the outcome did not rise
-    known = steps["reason"] is None and gains["reason"] is None
-    spurious = known and steps["lower"] > 0.0 and not gains["lower"] > 0.0
+    steps = slope("spurious_parallelism", "steps_slope", "total_steps", frame, resampling) | {"bound": "> 0"}
+    gains = slope("spurious_parallelism", "outcome_slope", "outcome", frame, resampling) | {
+        "bound": "not > 0"
+    }
+    # without an interval the outcome may have risen
+    has_intervals = steps["reason"] is None and gains["reason"] is None
+    spurious = has_intervals and steps["lower"] > 0.0 and not gains["lower"] > 0.0
     return [row | {"alarm": collapsed} for row in falls] + [
         row | {"alarm": spurious} for row in (steps, gains)
     ]

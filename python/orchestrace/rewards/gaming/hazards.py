@@ -23,10 +23,10 @@ from ...statistics.resampling import ratio_of, sums_of
 from .balance import centered
 from .detectors import (
     HAZARDS,
-    Asked,
     Detect,
+    Detection,
     Detector,
-    Found,
+    Resampling,
     Window,
     Within,
     chosen,
@@ -138,20 +138,20 @@ def detect_hacking(
     params = json.dumps(
         {**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True, default=in_json
     )
-    asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
-    found = [*_trends(paid, frame, asked), *rows_of(detectors, frame, mode, asked)]
-    rows = [row | {"params": params} for row in found]
+    resampling = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
+    detected = [*_trends(paid, frame, resampling), *rows_of(detectors, frame, mode, resampling)]
+    rows = [row | {"params": params} for row in detected]
     return pl.DataFrame(rows, schema=HAZARDS)
 
 
-def _trends(paid: pl.DataFrame, frame: pl.DataFrame, asked: Asked) -> Iterator[dict[str, Any]]:
+def _trends(paid: pl.DataFrame, frame: pl.DataFrame, resampling: Resampling) -> Iterator[dict[str, Any]]:
     """Of every reward its slope over training and that of the outcome: more pay for less is an alarm."""
     for name, family in paid.select("reward", "family").unique(maintain_order=True).iter_rows():
         both = frame.drop_nulls([f"paid {name}", "outcome"])
-        pay = slope(family, "pay_slope", f"paid {name}", both, asked, name) | {"bound": "> 0"}
-        earned = slope(family, "outcome_slope", "outcome", both, asked, name) | {"bound": "< 0"}
-        known = pay["reason"] is None and earned["reason"] is None
-        alarm = known and pay["lower"] > 0.0 and earned["upper"] < 0.0
+        pay = slope(family, "pay_slope", f"paid {name}", both, resampling, name) | {"bound": "> 0"}
+        earned = slope(family, "outcome_slope", "outcome", both, resampling, name) | {"bound": "< 0"}
+        has_intervals = pay["reason"] is None and earned["reason"] is None
+        alarm = has_intervals and pay["lower"] > 0.0 and earned["upper"] < 0.0
         yield from (row | {"alarm": alarm} for row in (pay, earned))
 
 
@@ -164,7 +164,7 @@ def _detectors(paid: pl.DataFrame, parts: dict[str, float]) -> Iterator[Detector
     of = dict(paid.select("reward", "family").unique(maintain_order=True).iter_rows())
 
     def named(family: str) -> list[str | None]:
-        return [name for name, one in of.items() if one == family] or [None]
+        return [name for name, other in of.items() if other == family] or [None]
 
     for name in named("R2"):
         yield Detector("R2", "share_gap", ">", 0.25, mean(f"gap {name}") if name else None, name)
@@ -200,8 +200,8 @@ def _detectors(paid: pl.DataFrame, parts: dict[str, float]) -> Iterator[Detector
 def _excess(column: str, size: str) -> Detect:
     """corr(column, size) - corr(column, outcome)."""
 
-    def detect(window: Window) -> Found:
-        (a, b, y), tasks, n = window.told(column, size, "outcome")
+    def detect(window: Window) -> Detection:
+        (a, b, y), tasks, n = window.complete_columns(column, size, "outcome")
         by_size = rank_statistic(a, b, tasks, n, window.within)
         by_outcome = rank_statistic(a, y, tasks, n, window.within)
         return (lambda times: by_size(times) - by_outcome(times)), n, a.size
@@ -212,13 +212,13 @@ def _excess(column: str, size: str) -> Detect:
 def _failed_less_passed(column: str) -> Detect:
     """Within tasks the slope of the column on failing: the difference of means, were tasks all alike."""
 
-    def detect(window: Window) -> Found:
-        (a, passed), tasks, n = window.told(column, "passed")
+    def detect(window: Window) -> Detection:
+        (a, passed), tasks, n = window.complete_columns(column, "passed")
         failed = 1.0 - passed
         if window.within == "task":
             x, y = centered(failed, tasks, n), centered(a, tasks, n)
             return ratio_of(sums_of(x * y, tasks, n), sums_of(x * x, tasks, n)), n, a.size
-        means = [ratio_of(sums_of(a * one, tasks, n), sums_of(one, tasks, n)) for one in (failed, passed)]
+        means = [ratio_of(sums_of(a * arm, tasks, n), sums_of(arm, tasks, n)) for arm in (failed, passed)]
         return (lambda times: means[0](times) - means[1](times)), n, a.size
 
     return detect
@@ -227,8 +227,8 @@ def _failed_less_passed(column: str) -> Detect:
 def _variance_share(column: str, outcome: str, weight: float) -> Detect:
     """Mean over groups of Cov(weight · outcome, r) / Var(r); groups without spread are left out."""
 
-    def detect(window: Window) -> Found:
-        (r, y), tasks, n = window.told(column, outcome)
+    def detect(window: Window) -> Detection:
+        (r, y), tasks, n = window.complete_columns(column, outcome)
         x, z = centered(r, tasks, n), weight * centered(y, tasks, n)
         spread, both = sums_of(x * x, tasks, n), sums_of(x * z, tasks, n)
         # where the outcome is the same in all runs there is nothing to drown
@@ -240,8 +240,8 @@ def _variance_share(column: str, outcome: str, weight: float) -> Detect:
 
 
 def _sign_flip(column: str) -> Detect:
-    def detect(window: Window) -> Found:
-        (r, y), tasks, n = window.told(column, "outcome")
+    def detect(window: Window) -> Detection:
+        (r, y), tasks, n = window.complete_columns(column, "outcome")
         a, b = (np.sign(centered(v, tasks, n)) for v in (r, y))
         counted = b != 0
         flipped = counted & (a != b)
@@ -273,12 +273,12 @@ def _per_trace(
             f"trace {unknown['trace'][0]} of the rewards is not in the corpus: give the corpus they are of"
         )
     for (name,), rows in paid.group_by("reward", maintain_order=True):
-        whole = rows.group_by("trace").agg(_total().alias(f"paid {name}"))
-        frame = frame.join(whole, on="trace", how="left", maintain_order="left")
+        totals = rows.group_by("trace").agg(_total().alias(f"paid {name}"))
+        frame = frame.join(totals, on="trace", how="left", maintain_order="left")
         if rows["family"][0] == "R3":
             for (unit,), of in rows.group_by("unit_id", maintain_order=True):
-                told = of.select("trace", pl.col("value").alias(f"role {name} {unit}"))
-                frame = frame.join(told, on="trace", how="left", maintain_order="left")
+                role = of.select("trace", pl.col("value").alias(f"role {name} {unit}"))
+                frame = frame.join(role, on="trace", how="left", maintain_order="left")
     frame = frame.join(idle_spawns(corpus, threads), on="trace", how="left", maintain_order="left")
     weighted = outcome if isinstance(outcome, str) else None
     parts = {
@@ -296,12 +296,12 @@ def _total() -> pl.Expr:
 
 def _weight_of(params: str, outcome: str | None) -> float | None:
     """The weight of the outcome in a sum that `combine` made, from its own parameters."""
-    told = json.loads(params)
-    if told.get("clip") or told.get("normalize") or "weights" not in told:
+    options = json.loads(params)
+    if options.get("clip") or options.get("normalize") or "weights" not in options:
         return None
-    parts = told["rewards"]
+    parts = options["rewards"]
     of = [name for name, about in parts.items() if about and about.get("channels.outcome") == outcome]
-    return sum(told["weights"][name] * parts[name].get("weight", 1.0) for name in of) if of else None
+    return sum(options["weights"][name] * parts[name].get("weight", 1.0) for name in of) if of else None
 
 
 def _with_shares(
@@ -323,11 +323,11 @@ def _with_shares(
         # who is never paid has no reward to compare: a lead, where the rule is about workers
         rows = rows.filter((pl.col("value") != 0).any().over("unit_id"))
         both = owned.join(rows.select("trace", "unit_id", "value"), on=["trace", "unit_id"], how="inner")
-        whole = pl.col("credit", "value").sum().over("trace")
-        both = both.with_columns(whole.name.prefix("all_")).filter(
+        totals = pl.col("credit", "value").sum().over("trace")
+        both = both.with_columns(totals.name.prefix("all_")).filter(
             (pl.col("all_credit") > 0) & (pl.col("all_value") > 0)
         )
         gap = (pl.col("value") / pl.col("all_value") - pl.col("credit") / pl.col("all_credit")).abs().max()
-        told = both.group_by("trace").agg(gap.alias(f"gap {name}"))
-        frame = frame.join(told, on="trace", how="left", maintain_order="left")
+        gaps = both.group_by("trace").agg(gap.alias(f"gap {name}"))
+        frame = frame.join(gaps, on="trace", how="left", maintain_order="left")
     return frame

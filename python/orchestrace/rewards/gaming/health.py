@@ -100,20 +100,20 @@ def verifier_health(
     params = json.dumps(
         {**options, "n_boot": n_boot, "seed": seed, "version": _core.VERSION}, sort_keys=True, default=in_json
     )
-    asked = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
+    resampling = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
     same = {"judge": judge or "score", "alarm": False, "params": params}
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for (system,), of in rows.group_by("system", maintain_order=True):
         steps = of["train_step"].unique().sort(nulls_last=True)
         for step in steps:
             part = of.filter(pl.col("train_step").eq_missing(pl.lit(step, pl.Float64)))
             head = same | {"train_step": step, "system": system} | _counts(part)
-            found += [head | row for row in _of_window(part, asked)]
+            results += [head | row for row in _of_window(part, resampling)]
         named = steps.drop_nulls()
         if len(named) >= FEWEST_WINDOWS:
             head = same | {"train_step": None, "system": system} | _counts(of)
-            found.append(head | _drift(of, named.to_list(), asked))
-    return pl.DataFrame(found, schema=HEALTH)
+            results.append(head | _drift(of, named.to_list(), resampling))
+    return pl.DataFrame(results, schema=HEALTH)
 
 
 def _scores(corpus: Corpus, judge: str | None, outcome: Reward, success: float) -> pl.DataFrame:
@@ -122,10 +122,10 @@ def _scores(corpus: Corpus, judge: str | None, outcome: Reward, success: float) 
         scores = corpus.events.filter(pl.col("score").is_not_null()).select(
             "trace", pl.col("score").alias("s")
         )
-        told = scores.collect(engine="streaming")
+        judged = scores.collect(engine="streaming")
     else:
         check_channels(corpus, [judge])
-        told = amounts(corpus, judge).select("trace", s="reward").drop_nulls()
+        judged = amounts(corpus, judge).select("trace", s="reward").drop_nulls()
     earned = amounts(corpus, outcome).select("trace", y=reaches(pl.col("reward"), success).cast(pl.Float64))
     traces = corpus.traces.select(
         "trace",
@@ -133,7 +133,7 @@ def _scores(corpus: Corpus, judge: str | None, outcome: Reward, success: float) 
         pl.col("system").cast(pl.String),
     ).collect(engine="streaming")
     steps = measure_of_traces(corpus, "metric", "train_step")
-    rows = told.join(earned, on="trace", maintain_order="left").drop_nulls("y")
+    rows = judged.join(earned, on="trace", maintain_order="left").drop_nulls("y")
     return rows.join(traces, on="trace", maintain_order="left").join(
         steps, on="trace", how="left", maintain_order="left"
     )
@@ -147,29 +147,29 @@ def _counts(rows: pl.DataFrame) -> dict[str, int]:
     }
 
 
-def _of_window(rows: pl.DataFrame, asked: dict[str, Any]) -> list[dict[str, Any]]:
+def _of_window(rows: pl.DataFrame, resampling: dict[str, Any]) -> list[dict[str, Any]]:
     s, y = rows["s"].to_numpy(), rows["y"].to_numpy()
     _, tasks = np.unique(rows["task"].to_numpy(), return_inverse=True)
     n = int(tasks.max()) + 1
     inside = bool(((s >= 0) & (s <= 1)).all())
     ones = sums_of(np.ones(tasks.size), tasks, n)
 
-    def told(statistic: str, values: Floats) -> dict[str, Any]:
+    def mean_row(statistic: str, values: Floats) -> dict[str, Any]:
         if not inside:
             return {"statistic": statistic, "reason": "result.range"}
-        return _interval(statistic, ratio_of(sums_of(values, tasks, n), ones), n, asked)
+        return _interval(statistic, ratio_of(sums_of(values, tasks, n), ones), n, resampling)
 
     area, error = auc(s, y), calibration_error(s, y) if inside else None
     return [
-        told("brier", np.square(s - y)),
+        mean_row("brier", np.square(s - y)),
         {"statistic": "auc", "value": area, "reason": None if area is not None else "group.degenerate"},
         {"statistic": "calibration_error", "value": error, "reason": None if inside else "result.range"},
-        told("inflation", s - y),
+        mean_row("inflation", s - y),
     ]
 
 
-def _interval(statistic: str, made: Statistic, n: int, asked: dict[str, Any]) -> dict[str, Any]:
-    value, lower, upper = resampled(made, n, **asked)
+def _interval(statistic: str, estimator: Statistic, n: int, resampling: dict[str, Any]) -> dict[str, Any]:
+    value, lower, upper = resampled(estimator, n, **resampling)
     reason = "ratio.empty" if value is None else "support.absent" if lower is None else None
     return {"statistic": statistic, "value": value, "lower": lower, "upper": upper, "reason": reason}
 
@@ -190,7 +190,7 @@ def calibration_error(scores: Floats, truth: Floats) -> float:
     return float(np.abs(np.bincount(bins, scores - truth, BINS)).sum() / scores.size)
 
 
-def _drift(rows: pl.DataFrame, steps: list[float], asked: dict[str, Any]) -> dict[str, Any]:
+def _drift(rows: pl.DataFrame, steps: list[float], resampling: dict[str, Any]) -> dict[str, Any]:
     third = max(1, len(steps) // 3)
     s, y = rows["s"].to_numpy(), rows["y"].to_numpy()
     if not bool(((s >= 0) & (s <= 1)).all()):
@@ -198,7 +198,7 @@ def _drift(rows: pl.DataFrame, steps: list[float], asked: dict[str, Any]) -> dic
     _, tasks = np.unique(rows["task"].to_numpy(), return_inverse=True)
     n = int(tasks.max()) + 1
     means = [_part(rows["train_step"], part, s - y, tasks, n) for part in (steps[:third], steps[-third:])]
-    row = _interval("drift", lambda times: means[1](times) - means[0](times), n, asked)
+    row = _interval("drift", lambda times: means[1](times) - means[0](times), n, resampling)
     return row | {"alarm": row["lower"] is not None and row["lower"] > 0}
 
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from ...base.arrays import Floats, Ints
 from ...statistics.resampling import draws, percentiles, sums_of
-from .detectors import FEWEST_TASKS, FEWEST_TRACES, Asked
+from .detectors import FEWEST_TASKS, FEWEST_TRACES, Resampling
 
 FEWEST_STEPS: Final = 5
 """Steps of training that a slope over them needs."""
@@ -16,7 +16,12 @@ _CHUNK: Final = 1 << 22  # cells of a block of slopes
 
 
 def slope(
-    family: str, name: str, column: str, frame: pl.DataFrame, asked: Asked, reward: str | None = None
+    family: str,
+    name: str,
+    column: str,
+    frame: pl.DataFrame,
+    resampling: Resampling,
+    reward: str | None = None,
 ) -> dict[str, Any]:
     """The row of the slope of a column over steps of training, but for its bound and ``params``."""
     rows = frame.drop_nulls(["train_step", column]).sort("train_step", "task", maintain_order=True)
@@ -38,13 +43,13 @@ def slope(
             np.concatenate(
                 [
                     (times @ total) / (times @ count)
-                    for times in draws(count.size, asked["n_boot"], asked["seed"], stream=at + 1)
+                    for times in draws(count.size, resampling["n_boot"], resampling["seed"], stream=at + 1)
                 ]
             )
             for at, (total, count) in enumerate(sides)
         ]
     )
-    lower, upper = percentiles(theil_sen(steps, drawn), fewest, asked["confidence"])
+    lower, upper = percentiles(theil_sen(steps, drawn), fewest, resampling["confidence"])
     if lower is None or upper is None:
         return row | {"reason": "support.absent"}
     return row | {"lower": lower, "upper": upper}
@@ -64,8 +69,8 @@ def theil_sen(steps: Floats, means: Floats) -> Floats:
     first, second = np.triu_indices(steps.size, 1)
     apart = (steps[second] - steps[first])[:, None]
     columns = max(1, _CHUNK // apart.size)
-    found = [
+    medians = [
         np.median((means[second, at : at + columns] - means[first, at : at + columns]) / apart, axis=0)
         for at in range(0, means.shape[1], columns)
     ]
-    return np.concatenate(found) if found else np.zeros(0)
+    return np.concatenate(medians) if medians else np.zeros(0)
