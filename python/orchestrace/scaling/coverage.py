@@ -77,14 +77,17 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
         (family_of.get(reward), unit if unit in CREDIT_UNITS else None)
         for reward, unit in papers.select("reward_type", "credit_granularity").iter_rows()
     ]
-    known = list_methods()
+    methods = list_methods()
     families = _families(Counter(family for family, _ in tagged), list_rules())
-    cells = _cells(Counter(tagged), known, families)
+    cells = _cells(Counter(tagged), methods, families)
     return {
         "reward_families": families,
-        "credit_units": _units(Counter(unit for _, unit in tagged), known),
+        "credit_units": _units(Counter(unit for _, unit in tagged), methods),
         "sub_decisions": pl.DataFrame(
-            [(one.id, one.name, list(one.event_types), verbs_for(one.id)) for one in SUB_DECISIONS],
+            [
+                (decision.id, decision.name, list(decision.event_types), verbs_for(decision.id))
+                for decision in SUB_DECISIONS
+            ],
             schema={"decision": pl.String, "name": pl.String, "event_types": _WORDS, "verbs": _WORDS},
             orient="row",
         ),
@@ -96,13 +99,13 @@ def coverage(papers: pl.DataFrame) -> dict[str, pl.DataFrame]:
 _WORDS: Final = pl.List(pl.String)
 
 
-def _families(papers: Counter[str | None], known: pl.DataFrame) -> pl.DataFrame:
+def _families(papers: Counter[str | None], rules: pl.DataFrame) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = []
     for family in REWARD_FAMILIES:
-        own = known.filter(family=family.id)
+        of_family = rules.filter(family=family.id)
         # a channel is an input of every method, whatever its family
-        status = "computed" if (own["channels"].list.len() == 0).any() else "channel"
-        rows.append((family.id, family.name, papers[family.id], own["reward"].to_list(), status))
+        status = "computed" if (of_family["channels"].list.len() == 0).any() else "channel"
+        rows.append((family.id, family.name, papers[family.id], of_family["reward"].to_list(), status))
     rows.append((None, "no family, as tagged", papers[None], [], None))
     schema: dict[str, Any] = {
         "family": pl.String,
@@ -114,10 +117,10 @@ def _families(papers: Counter[str | None], known: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _units(papers: Counter[str | None], known: pl.DataFrame) -> pl.DataFrame:
+def _units(papers: Counter[str | None], methods: pl.DataFrame) -> pl.DataFrame:
     rows: list[tuple[Any, ...]] = []
     for unit in CREDIT_UNITS:
-        here = known.filter(pl.col("units").list.contains(unit))
+        here = methods.filter(pl.col("units").list.contains(unit))
         shares = int((here["quantity"] == "share").sum())
         rows.append((unit, papers[unit], shares, here.height - shares, here["name"].to_list()))
     rows.append((None, papers[None], None, None, None))
@@ -127,14 +130,14 @@ def _units(papers: Counter[str | None], known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cells(
-    papers: Counter[tuple[str | None, str | None]], known: pl.DataFrame, families: pl.DataFrame
+    papers: Counter[tuple[str | None, str | None]], methods: pl.DataFrame, families: pl.DataFrame
 ) -> pl.DataFrame:
     specimen = _specimen()
     reward = dict(families.select("family", "status").iter_rows())
     rows = []
     for family in REWARD_FAMILIES:
         for unit in CREDIT_UNITS:
-            n_methods = int(known["units"].list.contains(unit).sum())
+            n_methods = int(methods["units"].list.contains(unit).sum())
             for decision in SUB_DECISIONS:
                 held = _held(specimen, unit, decision)
                 missing = (
@@ -166,8 +169,8 @@ def _cells(
 def _counted(cells: pl.DataFrame) -> pl.DataFrame:
     computable = pl.col("status") != "not_yet"
     return cells.group_by("unit", maintain_order=True).agg(
-        (computable & (pl.col("decision") == one.id)).sum().cast(pl.UInt32).alias(one.id)
-        for one in SUB_DECISIONS
+        (computable & (pl.col("decision") == decision.id)).sum().cast(pl.UInt32).alias(decision.id)
+        for decision in SUB_DECISIONS
     )
 
 

@@ -112,7 +112,7 @@ def rollouts_needed(
     """
     reach = _reach(alpha, power)
     if isinstance(n, Sequence):
-        return [rollouts_needed(one, block=block, noise=noise, alpha=alpha, power=power) for one in n]
+        return [rollouts_needed(size, block=block, noise=noise, alpha=alpha, power=power) for size in n]
     expect("n", n, Integer(1))
     units = n if block is None else min(n, block)
     if not math.isfinite(reach * reach * (units + noise * noise)):
@@ -242,18 +242,18 @@ def diffusion_law(
             raise ParameterError("block takes the place of a method: leave one of them out")
         if noise:
             raise ParameterError("rewards of planted blocks have no noise: source='simulated'")
-    found = []
+    rows = []
     for replicate in range(replicates):
         for n in sizes:
-            own = _seed(seed, replicate, n)
+            cell_seed = _seed(seed, replicate, n)
             if source == "simulated":
-                correlation, sigma = _simulated(n, block, noise, rollouts, own), 1.0
+                correlation, sigma = _simulated(n, block, noise, rollouts, cell_seed), 1.0
             else:
-                planted = {"traces": rollouts, "group_size": group_size, "noise": noise, "seed": own}
+                planted = {"traces": rollouts, "group_size": group_size, "noise": noise, "seed": cell_seed}
                 correlation, sigma = _planted(n, block, planted, method, dict(params or {}), threads)
-            found.append((replicate, n, correlation, sigma))
+            rows.append((replicate, n, correlation, sigma))
     types = {"replicate": pl.UInt32(), "n": pl.UInt32(), "correlation": pl.Float64(), "sigma": pl.Float64()}
-    measured = pl.DataFrame(found, types, orient="row").with_columns(pl.col("correlation").fill_nan(None))
+    measured = pl.DataFrame(rows, types, orient="row").with_columns(pl.col("correlation").fill_nan(None))
     curve = _curve(measured, block, noise, confidence)
     name = method if block is None else f"block of {block}"
     slope = _slope(measured, curve, n_boot, confidence, seed)
@@ -332,13 +332,13 @@ def credit_snr(
     events = corpus.events.select("trace", ids, *keys).collect(engine="streaming")
     traces = corpus.traces.select("trace", pl.col("group_id").cast(pl.String), "n_events").collect()
     paid = rows.select("trace", pl.col("unit_id").cast(pl.String), "credit").drop_nulls()
-    found = paid.join(events, on=["trace", "unit_id"], how="inner")
-    if found.height < paid.height:
+    valued = paid.join(events, on=["trace", "unit_id"], how="inner")
+    if valued.height < paid.height:
         raise ParameterError("credits name events that the corpus does not have: pass the corpus they are of")
-    found = _scaled(found.join(traces, on="trace").sort("group_id", "trace", "unit_id"))
+    valued = _scaled(valued.join(traces, on="trace").sort("group_id", "trace", "unit_id"))
     credit, away = pl.col("credit"), pl.col("credit") - pl.col("mean")
     # of every rollout, how much it moves the mean of its group; and of a class
-    runs = found.with_columns(mean=credit.mean().over("group_id"), size=pl.len().over("group_id"))
+    runs = valued.with_columns(mean=credit.mean().over("group_id"), size=pl.len().over("group_id"))
     runs = runs.group_by("group_id", "trace", maintain_order=True).agg(
         pl.col("mean", "n_events").first(), moves=(away / pl.col("size")).sum()
     )
@@ -349,7 +349,7 @@ def credit_snr(
         moved=(pl.col("moves") ** 2).sum(),
     )
     place = ["group_id", *keys]
-    classed = found.drop_nulls(keys).with_columns(mean=credit.mean().over(place), size=pl.len().over(place))
+    classed = valued.drop_nulls(keys).with_columns(mean=credit.mean().over(place), size=pl.len().over(place))
     parts = classed.group_by(*place, "trace", maintain_order=True).agg(own=(away / pl.col("size")).sum())
     parts = parts.join(runs.select("trace", "moves"), on="trace", maintain_order="left")
     moved = parts.group_by(place, maintain_order=True).agg(
@@ -373,12 +373,12 @@ def credit_snr(
     # rounding may leave less than nothing
     variance = pl.max_horizontal(pl.col("moved") + pl.col("change"), 0.0)
     error = (variance * pl.col("runs") / (pl.col("runs") - 1)).sqrt()
-    told = pl.when(~(few | pl.col("flat")))
+    defined = pl.when(~(few | pl.col("flat")))
     ratios = table.select(
         *place,
         "events",
-        snr=told.then((pl.col("mean") - pl.col("level")).abs() / pl.col("sd")),
-        floor=told.then(math.sqrt(2.0 / math.pi) * error / pl.col("sd")),
+        snr=defined.then((pl.col("mean") - pl.col("level")).abs() / pl.col("sd")),
+        floor=defined.then(math.sqrt(2.0 / math.pi) * error / pl.col("sd")),
         n_rollouts="n_rollouts",
         n_events="n_events",
         reason=reason.cast(CREDITS["reason"]),
@@ -395,11 +395,11 @@ def _scaled(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _check_lengths(lengths: Sequence[int]) -> list[int]:
     """Distinct, ascending."""
-    given = [lengths] if isinstance(lengths, int) else list(lengths)
-    if not given:
+    sizes = [lengths] if isinstance(lengths, int) else list(lengths)
+    if not sizes:
         raise ParameterError("lengths is empty, expected numbers of events")
-    expect_each("lengths", given, Integer(1, 2**31 - 1))
-    return sorted({int(n) for n in given})
+    expect_each("lengths", sizes, Integer(1, 2**31 - 1))
+    return sorted({int(n) for n in sizes})
 
 
 def _seed(seed: int, replicate: int, n: int) -> int:
@@ -411,8 +411,8 @@ def _units(n: int, block: int | None) -> float:
     """How many units share the reward of a unit, on average over units; the last block may be shorter."""
     if block is None or block >= n:
         return float(n)
-    whole, rest = divmod(n, block)
-    return (whole * block * block + rest * rest) / n
+    blocks, rest = divmod(n, block)
+    return (blocks * block * block + rest * rest) / n
 
 
 def _simulated(n: int, block: int | None, noise: float, rollouts: int, seed: int) -> float:
@@ -467,13 +467,15 @@ def _planted(
 
 
 def _curve(measured: pl.DataFrame, block: int | None, noise: float, confidence: float) -> pl.DataFrame:
-    """What is known of each length."""
+    """Measured and expected correlation of each length."""
     rows = []
-    for (n,), own in measured.group_by("n", maintain_order=True):
-        values = own["correlation"].cast(pl.Float64).fill_null(math.nan).to_numpy()
-        found = mean_interval(values, own["replicate"].to_numpy(), confidence=confidence, within=(-1.0, 1.0))
-        mean, around = found.estimate, found.around
-        units, sigma = _units(int(str(n)), block), float(own["sigma"].to_numpy().mean())
+    for (n,), of_length in measured.group_by("n", maintain_order=True):
+        values = of_length["correlation"].cast(pl.Float64).fill_null(math.nan).to_numpy()
+        averaged = mean_interval(
+            values, of_length["replicate"].to_numpy(), confidence=confidence, within=(-1.0, 1.0)
+        )
+        mean, around = averaged.estimate, averaged.around
+        units, sigma = _units(int(str(n)), block), float(of_length["sigma"].to_numpy().mean())
         row: dict[str, Any] = {"n": n, "units": units, "sigma": sigma, "correlation": mean}
         row |= {"lower": around.lower, "upper": around.upper, "reason": around.reason}
         ratio = noise / sigma if sigma > 0.0 else math.inf
@@ -498,16 +500,16 @@ def _slope(
         confidence=confidence,
         seed=seed,
     ).row(1, named=True)
-    found = {"slope": law["estimate"], "lower": law["lower"], "upper": law["upper"], "reason": law["reason"]}
+    row = {"slope": law["estimate"], "lower": law["lower"], "upper": law["upper"], "reason": law["reason"]}
     if curve.height < 2:
-        return found
+        return row
     x, y = np.log(curve["n"].to_numpy()), np.log(curve["theory"].to_numpy())
     x = x - x.mean()
     # rounded, so that -1/2 is -1/2
-    found["theory"] = theory = round(float((x * y).sum() / (x * x).sum()), 12) + 0.0
+    row["theory"] = theory = round(float((x * y).sum() / (x * x).sum()), 12) + 0.0
     if law["lower"] is not None:
-        found["agrees"] = law["lower"] <= theory <= law["upper"]
-    return found
+        row["agrees"] = law["lower"] <= theory <= law["upper"]
+    return row
 
 
 def _reach(alpha: float, power: float) -> float:

@@ -56,9 +56,9 @@ def held_out(data: Rows, law: Law, fold_of: Ints) -> Floats | None:
         theta = law.fit(points)
         if theta is None:
             return None
-        said = law.curve(theta, data.log_x[out])
+        predicted = law.curve(theta, data.log_x[out])
         with np.errstate(divide="ignore", invalid="ignore"):
-            squares[out] = np.square((np.log(said) if data.relative else said) - data.target[out])
+            squares[out] = np.square((np.log(predicted) if data.relative else predicted) - data.target[out])
     return squares if np.isfinite(squares).all() else None
 
 
@@ -69,8 +69,8 @@ def simplest(squares: dict[str, Floats], data: Rows) -> str | None:
     # laws that are exact but for rounding are not distinguished
     least = 1e-20 * (1.0 if data.relative else float(np.square(data.target).mean()))
     best = min(squares, key=lambda model: float(squares[model].mean()))
-    for model, own in squares.items():
-        worse = mean_interval(own - squares[best], data.codes, confidence=0.5)
+    for model, errors in squares.items():
+        worse = mean_interval(errors - squares[best], data.codes, confidence=0.5)
         if (worse.estimate or 0.0) <= max(worse.around.stderr or 0.0, least):
             return model
     return best
@@ -78,13 +78,13 @@ def simplest(squares: dict[str, Floats], data: Rows) -> str | None:
 
 def resampled(data: Rows, law: Law, theta: Floats, n_clusters: int, n_boot: int, seed: int) -> Floats:
     """Parameters of resampled clusters; resamples with too few distinct x are left out."""
-    found = []
+    parameters = []
     for block in draws(n_clusters, n_boot, seed):
         for times in block:
             points = data.points(times[data.codes])
             if points.z.size < len(law.parameters):
                 continue
-            own = law.fit(points, theta)
-            if own is not None and np.isfinite(own).all():
-                found.append(own)
-    return np.array(found).reshape(-1, theta.size)
+            refitted = law.fit(points, theta)
+            if refitted is not None and np.isfinite(refitted).all():
+                parameters.append(refitted)
+    return np.array(parameters).reshape(-1, theta.size)

@@ -143,12 +143,14 @@ class BrokenPower:
         # at least two distinct x on either side
         inner = np.arange(1, z.size - 2)
         if inner.size:
-            (b1, m1, one), (b2, m2, two) = _lines_of(left[:, inner]), _lines_of(right[:, inner])
+            (b1, m1, left_loss), (b2, m2, right_loss) = _lines_of(left[:, inner]), _lines_of(right[:, inner])
             with np.errstate(divide="ignore", invalid="ignore"):
                 crossing = (m1 - m2) / (b2 - b1)
             good = np.flatnonzero((crossing > z[inner]) & (crossing < z[inner + 1]))
-            # these sums have lost digits: they say which are worth a look, no more
-            candidates = crossing[good[np.argsort((one + two)[good], kind="stable")[:_LOOKS]]].tolist()
+            # these sums have lost digits: they only rank the candidates
+            candidates = crossing[
+                good[np.argsort((left_loss + right_loss)[good], kind="stable")[:_LOOKS]]
+            ].tolist()
         bends = z[1:-1]
         if bends.size > _LOOKS:
             bends = bends[np.linspace(0, bends.size - 1, _LOOKS).astype(np.int64)]
@@ -237,15 +239,15 @@ class Saturating:
                 share = float(np.clip(np.exp(part - logs[0]), 1e-6, 1.0 - 1e-6))
                 begins.append((rising, np.array([logs[0], np.log(share / (1.0 - share)), logs[1]])))
         begins.sort(key=lambda begin: points.loss(begin[0](begin[1])))
-        best, found = np.inf, None
+        best, chosen = np.inf, None
         for form, start in begins[:_STARTS]:
             p = _least(partial(_apart, points, form), start)
             loss = points.loss(form(p))
             if loss < best:
-                best, found = loss, (form, p)
-        if found is None:
+                best, chosen = loss, (form, p)
+        if chosen is None:
             return None
-        form, p = found
+        form, p = chosen
         rate, limit = rate_of(p), float(np.exp(_bounded(p[0])))
         moved = rate * (points.center + z0)
         if form is falling:
@@ -284,7 +286,7 @@ def _bounded(exponent: Floats | float) -> Floats:
 
 
 def _times_exp(factor: Floats | float, exponent: Floats | float) -> Floats:
-    """factor * e^exponent, which may be a float where e^exponent is none."""
+    """factor * e^exponent, which may be finite where e^exponent overflows."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         return np.asarray(np.sign(factor) * np.exp(np.log(np.abs(factor)) + exponent))
 
@@ -371,13 +373,13 @@ def _projected(
     points: Points, shape: Callable[[Floats], Floats], starts: Floats, offset: bool = False
 ) -> Floats | None:
     """The parameters of a shape whose best multiple leaves the least sum of squares."""
-    best, found = np.inf, None
+    best, chosen = np.inf, None
     for start in starts:
         p = _least(lambda p: _remainder(points, shape(p), offset), start)
         loss = float(np.square(_remainder(points, shape(p), offset)).sum())
         if loss < best:
-            best, found = loss, p
-    return found
+            best, chosen = loss, p
+    return chosen
 
 
 def _least(residuals: Callable[[Floats], Floats], start: Floats) -> Floats:
@@ -385,5 +387,5 @@ def _least(residuals: Callable[[Floats], Floats], start: Floats) -> Floats:
     from scipy.optimize import leastsq
 
     # the full output is what keeps it from warning where it ran out of steps: any point is judged by its loss
-    found = leastsq(residuals, start, ftol=1e-12, xtol=1e-12, maxfev=500, full_output=True)
-    return np.atleast_1d(np.asarray(found[0], np.float64))
+    solution = leastsq(residuals, start, ftol=1e-12, xtol=1e-12, maxfev=500, full_output=True)
+    return np.atleast_1d(np.asarray(solution[0], np.float64))

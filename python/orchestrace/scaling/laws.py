@@ -167,18 +167,18 @@ def fit_law(
     wanted = _check_models(models)
     keys = [by] if isinstance(by, str) else list(by or [])
     rows, groups = _rows(frame, x, y, cluster, keys)
-    parts = {own["group"][0]: own for own in rows.partition_by("group")}
+    parts = {part["group"][0]: part for part in rows.partition_by("group")}
     table: list[dict[str, Any]] = []
     for group, read in groups.select("group", "read").rows():
-        own = parts.get(group, rows.clear())
-        fits = _fit_group(own, wanted, errors == "relative", folds, n_boot, confidence, seed)
-        table += [{"group": group, "n_null": read - own.height, **fit} for fit in fits]
-    made = pl.DataFrame(table, {"group": pl.UInt32(), **_LAWS}, orient="row")
+        part = parts.get(group, rows.clear())
+        fits = _fit_group(part, wanted, errors == "relative", folds, n_boot, confidence, seed)
+        table += [{"group": group, "n_null": read - part.height, **fit} for fit in fits]
+    laws = pl.DataFrame(table, {"group": pl.UInt32(), **_LAWS}, orient="row")
     if not keys:
-        return made.drop("group")
+        return laws.drop("group")
     named = groups.select("group", pl.struct(keys).alias("by"))
-    told = named.join(made, on="group", maintain_order="right").drop("group")
-    return told.select(pl.col("by").struct.unnest(), pl.exclude("by"))
+    labeled = named.join(laws, on="group", maintain_order="right").drop("group")
+    return labeled.select(pl.col("by").struct.unnest(), pl.exclude("by"))
 
 
 @verb
@@ -251,17 +251,17 @@ def predict_law(
     keys = [name for name in fit.columns if name not in _LAWS]
     table: list[dict[str, Any]] = []
     for group in fit.partition_by(keys, maintain_order=True) if keys else [fit] * bool(fit.height):
-        own = group.filter(pl.col("chosen") if model is None else pl.col("model") == model)
+        fitted = group.filter(pl.col("chosen") if model is None else pl.col("model") == model)
         key = {name: group[name][0] for name in keys}
         # where nothing could be fitted, for one reason, that is why
         reasons = group["reason"].unique().to_list()
         reason = reasons[0] if len(reasons) == 1 and group["estimate"].is_null().all() else "choice.absent"
         theta, spread, name = None, None, None
-        if own.height:
-            name, reason = own["model"][0], own["reason"][0]
-            if own["estimate"].null_count() == 0:
-                theta = own["estimate"].to_numpy()
-            drawn = own["draws"].to_list()
+        if fitted.height:
+            name, reason = fitted["model"][0], fitted["reason"][0]
+            if fitted["estimate"].null_count() == 0:
+                theta = fitted["estimate"].to_numpy()
+            drawn = fitted["draws"].to_list()
             if all(drawn):
                 spread = np.array(drawn).T
         low_x, high_x = group["x_lower"][0], group["x_upper"][0]
@@ -269,26 +269,26 @@ def predict_law(
             row: dict[str, Any] = {**key, "model": name, "x": size, "reason": reason}
             if low_x is not None:
                 outside = max(math.log10(low_x / size), math.log10(size / high_x), 0.0)
-                # so that ten times the greatest x is a decade, whatever logarithms round to
+                # so that ten times the greatest x is exactly one decade
                 row["extrapolated_decades"] = outside = round(outside, 12)
                 row["beyond_a_decade"] = outside > 1.0
             if theta is not None and row["beyond_a_decade"] and not beyond_a_decade:
                 row["reason"] = "range.exceeded"
             elif theta is not None:
-                positive = own["errors"][0] == "relative"
-                row |= _said(LAWS[str(name)], theta, spread, size, positive, own, confidence)
+                positive = fitted["errors"][0] == "relative"
+                row |= _prediction(LAWS[str(name)], theta, spread, size, positive, fitted, confidence)
             table.append(row)
     schema = {name: fit.schema[name] for name in keys}
     return pl.DataFrame(table, {**schema, **_PREDICTIONS}, orient="row")
 
 
-def _said(
+def _prediction(
     law: "Law",
     theta: "Floats",
     spread: "Floats | None",
     size: float,
     positive: bool,
-    own: pl.DataFrame,
+    fitted: pl.DataFrame,
     confidence: float,
 ) -> dict[str, Any]:
     """Estimate and interval at one size."""
@@ -300,26 +300,26 @@ def _said(
         return {"reason": "y.not_positive"}
     lower, upper = None, None
     if spread is not None:
-        lower, upper = percentiles(law.curve(spread, log_x)[:, 0], own["n_clusters"][0], confidence)
-    reason = "clusters.few" if own["n_clusters"][0] < FEWEST_CLUSTERS else None
+        lower, upper = percentiles(law.curve(spread, log_x)[:, 0], fitted["n_clusters"][0], confidence)
+    reason = "clusters.few" if fitted["n_clusters"][0] < FEWEST_CLUSTERS else None
     return {"estimate": estimate, "lower": lower, "upper": upper, "reason": reason}
 
 
 def _check_models(models: Sequence[str]) -> list[str]:
     """Known names, in the order of the table, each once."""
-    given = [models] if isinstance(models, str) else list(models)
-    for name in given:
+    names = [models] if isinstance(models, str) else list(models)
+    for name in names:
         if name not in MODELS:
             raise ParameterError(unknown_name("model", str(name), list(MODELS)))
-    if not given:
+    if not names:
         raise ParameterError(f"models is empty, expected some of {', '.join(MODELS)}")
-    return [name for name in MODELS if name in given]
+    return [name for name in MODELS if name in names]
 
 
 def _check_sizes(at: object) -> list[float]:
-    given: list[object] = list(at) if isinstance(at, Iterable) else [at]
+    values: list[object] = list(at) if isinstance(at, Iterable) else [at]
     sizes = []
-    for size in given:
+    for size in values:
         try:
             number = float(size)  # type: ignore[arg-type]  # that is the question
         except (TypeError, ValueError):
@@ -333,17 +333,17 @@ def _check_sizes(at: object) -> list[float]:
 def _rows(
     frame: pl.DataFrame | pl.LazyFrame, x: str, y: str, cluster: str | None, keys: list[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Usable rows ``group cluster x y`` in an order of their own; keys and rows read of each group."""
-    given = collected(frame, "frame", (x, y, *keys, *([cluster] if cluster is not None else [])))
+    """Usable rows ``group cluster x y``, sorted; and of each group its keys and the number of rows read."""
+    table = collected(frame, "frame", (x, y, *keys, *([cluster] if cluster is not None else [])))
     for name in (x, y):
-        dtype = given.schema[name]
-        if not (dtype.is_numeric() or given[name].null_count() == given.height):
+        dtype = table.schema[name]
+        if not (dtype.is_numeric() or table[name].null_count() == table.height):
             raise ParameterError(f"frame.{name} has type {dtype}, expected numbers")
     for name in keys:
         if name in _TAKEN:
             raise ParameterError(f"by has '{name}', a name of the result: rename that column of the frame")
     of = pl.struct(keys).rank("dense") if keys else pl.lit(1)
-    numbered = given.select(
+    numbered = table.select(
         *keys,
         group=of.cast(pl.UInt32),
         cluster=pl.lit("") if cluster is None else pl.col(cluster).cast(pl.String),
@@ -353,10 +353,12 @@ def _rows(
     groups = numbered.group_by("group", *keys).agg(read=pl.len()).sort("group")
     if not keys and groups.is_empty():
         groups = pl.DataFrame({"group": [1], "read": [0]}, {"group": pl.UInt32(), "read": pl.UInt32()})
-    known = pl.col("x").is_finite() & pl.col("y").is_finite() & pl.col("cluster").is_not_null()
-    usable = numbered.filter(known).select("group", "cluster", "x", "y").sort("group", "cluster", "x", "y")
+    is_usable = pl.col("x").is_finite() & pl.col("y").is_finite() & pl.col("cluster").is_not_null()
+    usable = (
+        numbered.filter(is_usable).select("group", "cluster", "x", "y").sort("group", "cluster", "x", "y")
+    )
     if cluster is None:
-        # every row is one; equal rows may change places, since nothing distinguishes them
+        # every row is a cluster; equal rows may change places, since nothing distinguishes them
         usable = usable.with_columns(cluster=pl.int_range(pl.len()).over("group").cast(pl.String))
     return usable, groups
 
@@ -379,7 +381,7 @@ def _fit_group(
         "x_upper": rows["x"].max(),
         "chosen": False,
     }
-    found: dict[str, Floats] = {}
+    fits: dict[str, Floats] = {}
     squares: dict[str, Floats] = {}
     reasons: dict[str, str] = {}
     bad = "x.not_positive" if (x <= 0).any() else None
@@ -397,12 +399,12 @@ def _fit_group(
         if theta is None or not law.identified(theta, points):
             reasons[model] = "fit.unidentified"
             continue
-        found[model] = theta
+        fits[model] = theta
         unseen = None if parts is None else held_out(data, law, parts)
         if unseen is not None:
             squares[model] = unseen
     chosen = (
-        next(iter(found), None)
+        next(iter(fits), None)
         if len(models) == 1
         else (simplest(squares, data) if data is not None else None)
     )
@@ -410,10 +412,10 @@ def _fit_group(
     for model in models:
         law = LAWS[model]
         of = {**base, "model": model}
-        if data is None or model not in found:
+        if data is None or model not in fits:
             result += [{**of, "parameter": name, "reason": reasons[model]} for name in law.parameters]
             continue
-        theta, drawn = found[model], None
+        theta, drawn = fits[model], None
         if len(ordered) >= FEWEST_CLUSTERS and n_boot:
             drawn = resampled(data, law, theta, len(ordered), n_boot, seed)
         of["heldout_error"] = math.sqrt(squares[model].mean()) if model in squares else None

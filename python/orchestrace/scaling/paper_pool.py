@@ -207,22 +207,22 @@ def _table(path: Path, key: str, tags: Sequence[str]) -> pl.DataFrame:
     for name in (key, *tags):
         if header.count(name) != 1:
             many = "no column" if name not in header else "more than one column"
-            found = plain(", ".join(header[:30])) or "nothing"
-            raise InputError(f"{shown} has {many} '{name}' (found: {found})")
+            listed = plain(", ".join(header[:30])) or "nothing"
+            raise InputError(f"{shown} has {many} '{name}' (found: {listed})")
     seen: dict[str, int] = {}
     for line, row in rows:
         if len(row) != len(header):
             raise InputError(f"{shown}, line {line}: {len(row)} fields, expected {len(header)}")
         if row == header:
             raise InputError(f"{shown}, line {line}: the header again")
-        given = dict(zip(header, row, strict=True))
+        fields = dict(zip(header, row, strict=True))
         for name in (key, *tags):
-            if not given[name].strip():
+            if not fields[name].strip():
                 raise InputError(f"{shown}, line {line}: no {name}")
-        first = seen.setdefault(given[key], line)
+        first = seen.setdefault(fields[key], line)
         if first != line:
             raise InputError(
-                f"{shown}, line {line}: {key} '{plain(given[key])}' is also that of line {first}"
+                f"{shown}, line {line}: {key} '{plain(fields[key])}' is also that of line {first}"
             )
     columns = {name: [row[at] for _, row in rows] for at, name in enumerate(header)}
     return pl.DataFrame(columns, schema=dict.fromkeys(header, pl.String))

@@ -173,9 +173,9 @@ def distance_to_published(
     other = None if against is None else _named(table, against)
     runs, taken = _scales(data)
     values = runs.select(axis.name for axis in AXES)
-    known = table.filter(pl.col("scope") == "trace")
+    envelopes = table.filter(pl.col("scope") == "trace")
     if by == "axis":
-        return _summary(values, taken, known, other)
+        return _summary(values, taken, envelopes, other)
     logs = np.log10(_sizes(values))
     frame = _frame(logs)
     percentile = (pl.all().rank("average") - 0.5) / pl.all().count() * 100
@@ -183,12 +183,12 @@ def distance_to_published(
         runs.select(name for name in _KEYS if name in runs.columns),
         frame.rename(lambda name: f"log10_{name}"),
         frame.select(percentile).rename(lambda name: f"percentile_{name}"),
-        _nearest(logs[:, over], np.log10(_sizes(known))[:, over], known, min_axes),
+        _nearest(logs[:, over], np.log10(_sizes(envelopes))[:, over], envelopes, min_axes),
     ]
     if other is not None:
         ratio = _frame(_decades(_sizes(values), _sizes(other)))
         columns.append(ratio.rename(lambda name: f"log10_ratio_{name}"))
-    return pl.concat([one for one in columns if one.width], how="horizontal")
+    return pl.concat([column for column in columns if column.width], how="horizontal")
 
 
 def _sizes(frame: pl.DataFrame) -> Floats:
@@ -212,15 +212,15 @@ def _frame(sizes: Floats) -> pl.DataFrame:
 
 def _axes(axes: object) -> list[int]:
     """Places of axes in `AXES`."""
-    known = [axis.name for axis in AXES]
+    names = [axis.name for axis in AXES]
     if axes is None:
-        return list(range(len(known)))
+        return list(range(len(names)))
     if isinstance(axes, str) or not isinstance(axes, Sequence) or not axes:
         raise ParameterError(f"axes is {axes!r}, expected a list of names of axes")
     for name in axes:
-        if name not in known:
-            raise ParameterError(unknown_name("axis", str(name), known))
-    return [place for place, name in enumerate(known) if name in axes]
+        if name not in names:
+            raise ParameterError(unknown_name("axis", str(name), names))
+    return [place for place, name in enumerate(names) if name in axes]
 
 
 def _scales(data: Corpus | pl.DataFrame | pl.LazyFrame) -> tuple[pl.DataFrame, dict[str, str]]:
@@ -233,8 +233,8 @@ def _scales(data: Corpus | pl.DataFrame | pl.LazyFrame) -> tuple[pl.DataFrame, d
                 taken[axis.name] = name
                 break
     if not taken:
-        known = ", ".join(name for axis in AXES for name in axis.columns)
-        raise ParameterError(f"data has no axis of scale (expected some of: {known})")
+        expected = ", ".join(name for axis in AXES for name in axis.columns)
+        raise ParameterError(f"data has no axis of scale (expected some of: {expected})")
     for name in taken.values():
         _check_sizes(frame[name], f"data.{name}")
     keys = [name for name in _KEYS if name in frame.columns]
@@ -255,27 +255,27 @@ def _check_sizes(column: pl.Series, place: str) -> None:
     if not column.dtype.is_numeric():
         raise ParameterError(f"{place} has type {column.dtype}, expected numbers")
     numbers = column.cast(pl.Float64)
-    odd = numbers.filter(numbers.is_nan() | numbers.is_infinite() | (numbers < 0))
-    if odd.len():
-        raise ParameterError(f"{place} has the value {odd[0]}, expected numbers of 0 or more")
+    wrong = numbers.filter(numbers.is_nan() | numbers.is_infinite() | (numbers < 0))
+    if wrong.len():
+        raise ParameterError(f"{place} has the value {wrong[0]}, expected numbers of 0 or more")
 
 
 def _published(table: pl.DataFrame) -> pl.DataFrame:
     """Envelopes by axis: ``system kind scope`` and a Float64 column per axis."""
     if "system" not in table.columns:
         raise ParameterError(f"published has no column 'system' (found: {', '.join(table.columns)})")
-    there = [axis.envelope for axis in AXES if axis.envelope in table.columns]
-    if not there:
-        known = ", ".join(axis.envelope for axis in AXES if axis.envelope)
-        raise ParameterError(f"published has no axis of scale (expected some of: {known})")
-    for name in there:
+    present = [axis.envelope for axis in AXES if axis.envelope in table.columns]
+    if not present:
+        expected = ", ".join(axis.envelope for axis in AXES if axis.envelope)
+        raise ParameterError(f"published has no axis of scale (expected some of: {expected})")
+    for name in present:
         _check_sizes(table[name], f"published.{name}")
     return table.select(
         pl.col("system").cast(pl.String),
         (pl.col("kind") if "kind" in table.columns else pl.lit(None)).cast(pl.String).alias("kind"),
         (pl.col("scope") if "scope" in table.columns else pl.lit("trace")).cast(pl.String).alias("scope"),
         *(
-            (pl.col(axis.envelope) if axis.envelope in there else pl.lit(None))
+            (pl.col(axis.envelope) if axis.envelope in present else pl.lit(None))
             .cast(pl.Float64)
             .alias(axis.name)
             for axis in AXES
@@ -287,25 +287,25 @@ def _named(table: pl.DataFrame, against: str) -> pl.DataFrame:
     if not against:
         raise ParameterError(f"against is {against!r}, expected the name of an envelope")
     names = table["system"].drop_nulls().to_list()
-    found = [name for name in names if name == against] or [
+    matches = [name for name in names if name == against] or [
         name for name in names if against.casefold() in name.casefold()
     ]
-    if not found:
+    if not matches:
         nearest = _core.nearest(against, names)
         hint = f"; did you mean '{nearest}'?" if nearest else ""
         raise ParameterError(f"unknown envelope '{against}'{hint} ({len(names)} are known: see envelopes())")
-    if len(found) > 1:
-        raise ParameterError(f"envelope '{against}' may be several: {'; '.join(found)}")
-    return table.filter(pl.col("system") == found[0])
+    if len(matches) > 1:
+        raise ParameterError(f"envelope '{against}' may be several: {'; '.join(matches)}")
+    return table.filter(pl.col("system") == matches[0])
 
 
-def _nearest(points: Floats, there: Floats, known: pl.DataFrame, min_axes: int) -> pl.DataFrame:
-    """``nearest nearest_kind distance axes_used reason`` of every point; `there` are those of `known`."""
+def _nearest(points: Floats, sizes: Floats, envelopes: pl.DataFrame, min_axes: int) -> pl.DataFrame:
+    """``nearest nearest_kind distance axes_used reason`` of every point; `sizes` are of `envelopes`."""
     distance = np.full(len(points), np.inf)
     used = np.zeros(len(points), np.uint32)
     which = np.full(len(points), -1, np.int64)
     # one envelope at a time: memory stays that of the traces
-    for row, envelope in enumerate(there):
+    for row, envelope in enumerate(sizes):
         apart = np.abs(points - envelope)
         common = np.isfinite(apart)
         count = common.sum(axis=1)
@@ -320,11 +320,11 @@ def _nearest(points: Floats, there: Floats, known: pl.DataFrame, min_axes: int) 
             np.where(nearer, count, used).astype(np.uint32),
             np.where(nearer, row, which),
         )
-    found = pl.Series("which", which)
-    names = known.with_row_index("which").select(pl.col("which").cast(pl.Int64), "system", "kind")
+    nearest = pl.Series("which", which)
+    names = envelopes.with_row_index("which").select(pl.col("which").cast(pl.Int64), "system", "kind")
     has_axis = pl.Series("has", np.isfinite(points).any(axis=1))
     return (
-        pl.DataFrame({"which": found, "distance": distance, "axes_used": used, "has": has_axis})
+        pl.DataFrame({"which": nearest, "distance": distance, "axes_used": used, "has": has_axis})
         .join(names, on="which", how="left", maintain_order="left")
         .select(
             nearest="system",
@@ -341,13 +341,13 @@ def _nearest(points: Floats, there: Floats, known: pl.DataFrame, min_axes: int) 
 
 
 def _summary(
-    values: pl.DataFrame, taken: dict[str, str], known: pl.DataFrame, other: pl.DataFrame | None
+    values: pl.DataFrame, taken: dict[str, str], envelopes: pl.DataFrame, other: pl.DataFrame | None
 ) -> pl.DataFrame:
     rows = []
     for axis in AXES:
         # a size of 0 has no place on a logarithmic axis
         sizes = values[axis.name].filter(values[axis.name] + axis.offset > 0)
-        largest = known.sort(axis.name, descending=True, nulls_last=True, maintain_order=True).head(1)
+        largest = envelopes.sort(axis.name, descending=True, nulls_last=True, maintain_order=True).head(1)
         row: dict[str, Any] = {
             "axis": axis.name,
             "unit": axis.unit,
@@ -366,11 +366,11 @@ def _summary(
             "log10_gap": _ratio(axis, top, row["max"]),
         }
         if other is not None:
-            there = other[axis.name][0]
+            size = other[axis.name][0]
             row |= {
-                "against": there,
-                "log10_ratio_median": _ratio(axis, row["median"], there),
-                "log10_ratio_max": _ratio(axis, row["max"], there),
+                "against": size,
+                "log10_ratio_median": _ratio(axis, row["median"], size),
+                "log10_ratio_max": _ratio(axis, row["max"], size),
             }
         rows.append(row)
     words = dict.fromkeys(("axis", "unit", "column", "published_by"), pl.String)
