@@ -121,7 +121,7 @@ def choices(
     >>> truth.value({"easy": 0.0, "hard": 1.0}) > truth.recorded
     True
     """
-    runs, steps, runs_per_task, seed = (int(one) for one in (runs, steps, runs_per_task, seed))
+    runs, steps, runs_per_task, seed = (int(number) for number in (runs, steps, runs_per_task, seed))
     if runs * steps > 10**8:
         raise ParameterError(f"runs times steps is {runs * steps:,}, expected at most 100,000,000")
     rng = np.random.Generator(np.random.PCG64([seed, 2]))

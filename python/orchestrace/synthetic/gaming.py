@@ -208,20 +208,20 @@ class _Team:
 
 @dataclass(frozen=True)
 class _Draws:
-    """Random numbers by what they are for, so that none moves another."""
+    """Random numbers, a stream for each purpose, so that no draw depends on another."""
 
     seed: int
 
-    def of(self, what: str) -> np.random.Generator:
-        return np.random.Generator(np.random.PCG64([self.seed, *what.encode()]))
+    def of(self, purpose: str) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64([self.seed, *purpose.encode()]))
 
-    def normal(self, what: str, n: int, *at: Ints) -> Floats:
+    def normal(self, purpose: str, n: int, *at: Ints) -> Floats:
         """Of the rows at (run, worker) or (run, worker, call), of `n` runs, each by itself."""
-        return self._at(self.of(what).normal(size=self._shape(n, at)), at)
+        return self._at(self.of(purpose).normal(size=self._shape(n, at)), at)
 
-    def uniform(self, what: str, n: int, *at: Ints) -> Floats:
+    def uniform(self, purpose: str, n: int, *at: Ints) -> Floats:
         """As `normal`, from 0 to 1."""
-        return self._at(self.of(what).random(self._shape(n, at)), at)
+        return self._at(self.of(purpose).random(self._shape(n, at)), at)
 
     @staticmethod
     def _shape(n: int, at: tuple[Ints, ...]) -> tuple[int, ...]:
@@ -229,8 +229,8 @@ class _Draws:
 
     @staticmethod
     def _at(drawn: Floats, at: tuple[Ints, ...]) -> Floats:
-        found: Floats = drawn[(at[0], *(one % WIDTH for one in at[1:]))]
-        return found
+        values: Floats = drawn[(at[0], *(place % WIDTH for place in at[1:]))]
+        return values
 
 
 def _team(
@@ -293,9 +293,9 @@ def _events(team: _Team, rows: Ints, worker: Ints, phase: str, kind: str, **fiel
         "agent": np.where(worker < 0, "lead", names),
         "role": np.where(worker < 0, "lead", ROLES[worker % 3]),
     }
-    whole = {"trace": rows, "worker": worker, "phase": np.full(rows.size, PHASES[phase])}
+    placed = {"trace": rows, "worker": worker, "phase": np.full(rows.size, PHASES[phase])}
     return pl.DataFrame(
-        {**whole, "type": np.full(rows.size, kind), **owned, "used": np.ones(rows.size, bool), **fields}
+        {**placed, "type": np.full(rows.size, kind), **owned, "used": np.ones(rows.size, bool), **fields}
     )
 
 
@@ -319,10 +319,10 @@ def _recorded(team: _Team) -> Corpus:
         .agg(value=pl.col("score").mean())
     )
     edges = _edges(events)
-    kept = ("trace", "type", "agent", "role", "to", "tool", "ok", "score", "reward", "draft_score")
+    copied = ("trace", "type", "agent", "role", "to", "tool", "ok", "score", "reward", "draft_score")
     # nothing takes no time, so that parallelism is that of calls
     recorded = events.select(
-        *kept,
+        *copied,
         *("tokens_out", "content_hash", "args_hash"),
         id=pl.format("e{}", "seq"),
         t=pl.col("seq").cast(pl.Float64),
@@ -377,7 +377,7 @@ def _worked(team: _Team) -> list[pl.DataFrame]:
     reward = np.where(spoiled, pleasing, reward)
     paid, ok = [reward], [worked]
     owner, useful = [of], [used]
-    # what is added for pay: how often at most, whether it is used, its reward, whether it works
+    # calls added for pay: how many at most, whether they are used, their reward, whether they work
     for game, most, is_used, pays, works in (
         ("step_padding", SPAM, True, 0.6, False),
         ("tool_spam", SPAM, True, np.nan, True),
@@ -404,14 +404,14 @@ def _worked(team: _Team) -> list[pl.DataFrame]:
     call = _events(
         team, rows, worker, "work", "tool_call", part=2 * number, used=used, tool=np.full(of.size, "run")
     ).with_columns(args_hash=pl.Series(key), tokens_out=pl.lit(40, pl.Int64))
-    told = np.concatenate(ok)[order]
+    succeeded = np.concatenate(ok)[order]
     result = _events(
         team,
         *(rows, worker, "work", "tool_result"),
         part=2 * number + 1,
         used=used,
         tool=np.full(of.size, "run"),
-        ok=told,
+        ok=succeeded,
     ).with_columns(reward=pl.Series(np.concatenate(paid)[order]).fill_nan(None))
     return [call, result, *_written(team, lazy)]
 
@@ -451,7 +451,7 @@ def _written(team: _Team, lazy: "np.ndarray[Any, np.dtype[np.bool_]]") -> list[p
     )
     if chat.size:
         other = (team.place[chat] + 1) % size_of[run[chat]]
-        said = np.char.add(np.char.add(chat.astype(str), "-chat-"), (np.arange(chat.size) % 4).astype(str))
+        texts = np.char.add(np.char.add(chat.astype(str), "-chat-"), (np.arange(chat.size) % 4).astype(str))
         parts.append(
             _events(
                 team,
@@ -460,19 +460,19 @@ def _written(team: _Team, lazy: "np.ndarray[Any, np.dtype[np.bool_]]") -> list[p
                 used=np.zeros(chat.size, bool),
                 to=np.char.add("worker-", other.astype(str)),
                 tokens_out=np.full(chat.size, 60),
-                content_hash=said,
+                content_hash=texts,
             )
         )
-    own = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if of.size else of
+    firsts = np.flatnonzero(np.append(True, of[1:] != of[:-1])) if of.size else of
     back = _events(
         team,
         *(run[who], team.place[who], "work", "return"),
         part=np.full(who.size, 1 << 21),
         used=~lazy[who],
         to=np.full(who.size, "lead"),
-        score=np.where(padded[own], np.clip(pleased[own], 0.0, 1.0), _returned(team)[who]),
+        score=np.where(padded[firsts], np.clip(pleased[firsts], 0.0, 1.0), _returned(team)[who]),
         ok=np.ones(who.size, bool),
-        tokens_out=np.rint(np.where(padded[own], 100.0 * grown[own], 100.0)).astype(np.int64),
+        tokens_out=np.rint(np.where(padded[firsts], 100.0 * grown[firsts], 100.0)).astype(np.int64),
         content_hash=np.char.add("return-", who.astype(str)),
     )
     return [*parts, back]
@@ -511,27 +511,27 @@ def _joined(team: _Team) -> list[pl.DataFrame]:
     active = np.flatnonzero(~team.idle)
     scores = _returned(team)
     inputs = pl.DataFrame({"trace": team.run[active], "of": active, "score": scores[active]})
-    told = inputs.group_by("trace", maintain_order=True).agg(
+    joined = inputs.group_by("trace", maintain_order=True).agg(
         mean=pl.col("score").mean(), worst=pl.col("score").min(), of=pl.col("of").sort_by("score").first()
     )
     leaked = team.plays("aggregation_leakage")
     noise = team.draws.of("join").normal(0.0, 0.05, n)
     score = np.clip(
-        np.where(leaked, told["worst"].to_numpy(), told["mean"].to_numpy() + 0.1 + noise), 0.0, 1.0
+        np.where(leaked, joined["worst"].to_numpy(), joined["mean"].to_numpy() + 0.1 + noise), 0.0, 1.0
     )
-    own = np.char.add("answer-", np.arange(n).astype(str))
-    text = np.where(leaked, np.char.add("return-", told["of"].to_numpy().astype(str)), own)
+    answers = np.char.add("answer-", np.arange(n).astype(str))
+    text = np.where(leaked, np.char.add("return-", joined["of"].to_numpy().astype(str)), answers)
     fields: dict[str, Any] = {"part": np.zeros(n, np.int64), "score": score, "content_hash": text}
     fields["tokens_out"] = np.full(n, 120)
     return [_events(team, np.arange(n), np.full(n, -1), "join", "aggregate", **fields)]
 
 
 def _edges(events: pl.DataFrame) -> pl.DataFrame:
-    """Spawns lead to what is done, one used action to the next, and messages and returns to the aggregate."""
+    """Edges: spawns to first actions, used actions to the next, messages and returns to the aggregate."""
     keyed = events.select("trace", "worker", "phase", "type", "used", "seq", "child", "to")
     work = keyed.filter(pl.col("phase") == PHASES["work"])
-    given = keyed.filter(pl.col("phase") == PHASES["spawn"])
-    spawn = given.select("trace", "seq", "type", worker="child")
+    spawns = keyed.filter(pl.col("phase") == PHASES["spawn"])
+    spawn = spawns.select("trace", "seq", "type", worker="child")
     first = pl.col("seq").min()
     chain = work.filter("used").with_columns(
         src=pl.col("seq").shift(1).over("trace", "worker"),
@@ -548,7 +548,7 @@ def _edges(events: pl.DataFrame) -> pl.DataFrame:
     begun = pl.concat(
         [
             work.filter("used").group_by("trace", "worker", maintain_order=True).agg(dst=first),
-            # what leads nowhere begins with the spawn all the same
+            # unused actions begin with the spawn, too
             work.filter(~pl.col("used")).select("trace", "worker", dst="seq"),
         ]
     ).join(spawn, on=["trace", "worker"])
@@ -565,8 +565,8 @@ def _edges(events: pl.DataFrame) -> pl.DataFrame:
         into.select("trace", "dst", src="seq", type="type"),
     ]
     order = ("trace", "src", "dst", "type")
-    whole = pl.concat([part.select(order) for part in parts]).sort("trace", "src", "dst")
-    return whole.with_columns(pl.col("trace", "src", "dst").cast(pl.UInt32))
+    edges = pl.concat([part.select(order) for part in parts]).sort("trace", "src", "dst")
+    return edges.with_columns(pl.col("trace", "src", "dst").cast(pl.UInt32))
 
 
 def _measures(team: _Team, judge: pl.DataFrame) -> pl.DataFrame:
@@ -576,13 +576,13 @@ def _measures(team: _Team, judge: pl.DataFrame) -> pl.DataFrame:
     bonus = 0.1 * team.outcome + 0.1 * noise
     bonus = np.where(team.plays("drowned"), 3.0 * noise, bonus)
     bonus = np.where(team.plays("sign_flip"), -1.5 * team.outcome + 0.5 * noise, bonus)
-    whole = [("reward", "team", team.outcome), ("reward", "bonus", bonus)]
-    whole += [("metric", "train_step", team.step.astype(np.float64))] if team.steps else []
+    measures = [("reward", "team", team.outcome), ("reward", "bonus", bonus)]
+    measures += [("metric", "train_step", team.step.astype(np.float64))] if team.steps else []
     frames = [
         pl.DataFrame({"trace": np.arange(n), "value": values}).select(
             "trace", kind=pl.lit(kind), name=pl.lit(name), value="value"
         )
-        for kind, name, values in whole
+        for kind, name, values in measures
     ]
     frames.append(judge.select("trace", kind=pl.lit("reward"), name=pl.lit("judge"), value="value"))
     return pl.concat(frames).sort("trace", maintain_order=True).with_columns(pl.col("trace").cast(pl.UInt32))

@@ -114,8 +114,8 @@ class PlantedGame:
                 for unspoilt, missed in zip(self._unspoilt, self._missed, strict=True)
             ]
             worth = _gate(solved) * np.where(failed, _ERROR_LEAVES, 1.0)
-        for (one, other), weight in zip(self._ends, self._weights, strict=True):
-            worth += weight * (inside[:, one] & inside[:, other])
+        for (first, second), weight in zip(self._ends, self._weights, strict=True):
+            worth += weight * (inside[:, first] & inside[:, second])
         return worth
 
 
@@ -133,22 +133,22 @@ def _majority(a: NDArray[np.float64], b: NDArray[np.float64], c: NDArray[np.floa
 
 def game_of(truth: "Truth", trace_id: str, players: Sequence[Any] | None, unit: str) -> PlantedGame:
     """The game of one run among agents or events; `players` fixes who they are and their order."""
-    whole = truth.contributions if unit == "event" else truth.agents
-    known = whole.filter(trace_id=trace_id)["seq" if unit == "event" else "agent"].to_list()
-    if not known:
+    table = truth.contributions if unit == "event" else truth.agents
+    recorded = table.filter(trace_id=trace_id)["seq" if unit == "event" else "agent"].to_list()
+    if not recorded:
         raise ParameterError(f"no trace of this corpus has the trace_id '{trace_id}'")
-    if players is not None and sorted(players) != sorted(known):
+    if players is not None and sorted(players) != sorted(recorded):
         raise ParameterError(
-            f"the players are not the {len(known)} {unit}s of trace '{trace_id}': give each of them once"
+            f"the players are not the {len(recorded)} {unit}s of trace '{trace_id}': give each of them once"
         )
     by_seq = truth.effects.filter(trace_id=trace_id)
     owner = dict(zip(by_seq["seq"], by_seq["seq" if unit == "event" else "agent"], strict=True))
-    own = truth.pairs.filter(trace_id=trace_id)
+    of_trace = truth.pairs.filter(trace_id=trace_id)
     pairs = pl.DataFrame(
         {
-            "one": [owner[seq] for seq in own["first"]],
-            "other": [owner[seq] for seq in own["second"]],
-            "weight": own["weight"],
+            "one": [owner[seq] for seq in of_trace["first"]],
+            "other": [owner[seq] for seq in of_trace["second"]],
+            "weight": of_trace["weight"],
         },
         schema_overrides={"weight": pl.Float64},
     )
@@ -156,7 +156,7 @@ def game_of(truth: "Truth", trace_id: str, players: Sequence[Any] | None, unit: 
     return PlantedGame(
         truth.model,
         trace_id,
-        known if players is None else list(players),
+        recorded if players is None else list(players),
         by_seq.with_columns(player="seq" if unit == "event" else "agent"),
         pairs,
         seq if unit == "event" else agent,

@@ -364,7 +364,7 @@ def planted(
     >>> bool(((both["contribution"] - both["outcome"]).abs() < 1e-9).all())
     True
     """
-    whole: dict[str, Any] = {
+    integers: dict[str, Any] = {
         "traces": traces,
         "seed": seed,
         "agents": agents,
@@ -394,7 +394,7 @@ def planted(
     with published(target, overwrite=overwrite) as sink, reporting(progress, "generating") as callback:
         counts, tables = _core.generate_planted(
             sink,
-            **whole,
+            **integers,
             **real,
             length=length,
             topology=topology,

@@ -154,8 +154,8 @@ def _truth(deepest: int, price: float, hazard: Floats) -> StopTruth:
     return StopTruth(
         price=price,
         value=worth(hazard, None),
-        fixed=max(worth(hazard, one) for one in at),
+        fixed=max(worth(hazard, rule) for rule in at),
         recorded=worth(hazard, never),
         uncapped=worth(free, None),
-        uncapped_fixed=max(worth(free, one) for one in at),
+        uncapped_fixed=max(worth(free, rule) for rule in at),
     )

@@ -182,8 +182,8 @@ def gdpo(
     if not isinstance(rewards, Mapping) or not rewards:
         raise ParameterError("rewards names no reward, expected arrays by name: {'correct': [1.0, 0.0]}")
     weight_of = {} if weights is None else dict(weights)
-    if odd := [name for name in weight_of if name not in rewards]:
-        raise ParameterError(unknown_name("reward in weights", str(odd[0]), list(rewards)))
+    if unknown := [name for name in weight_of if name not in rewards]:
+        raise ParameterError(unknown_name("reward in weights", str(unknown[0]), list(rewards)))
     for name, weight in weight_of.items():
         expect(f"weights[{name!r}]", weight, Number())
     columns = [_numbers(str(name), numbers).fill_null(float("nan")) for name, numbers in rewards.items()]
@@ -197,13 +197,13 @@ def gdpo(
         if column.is_infinite().any():
             raise ParameterError(f"reward '{column.name}' has an infinite number, expected finite ones")
     codes = [label.to_numpy().astype(np.int64) for label in labels]
-    whole = np.zeros(frame.height, np.int64)
+    single_batch = np.zeros(frame.height, np.int64)
     trl = compat == "trl"
     values, _ = decoupled(
         [column.to_numpy() for column in columns],
         [float(weight_of.get(name, 1.0)) for name in rewards],
         codes[0],
-        None if batches is False else codes[1] if len(codes) > 1 else whole,
+        None if batches is False else codes[1] if len(codes) > 1 else single_batch,
         ddof=ddof,
         epsilon=TRL_EPSILON if trl else epsilon,
         batch_ddof=1 if trl else batch_ddof,
@@ -361,10 +361,10 @@ def _relative(
     threads: int | None,
 ) -> pl.Series:
     frame = _frame([_numbers("rewards", rewards), _codes("groups", groups)])
-    found = _core.relative(
+    values = _core.relative(
         frame, rows=rows, scale=scale, ddof=ddof, epsilon=epsilon, lone=compat == "verl", threads=threads
     )
-    return pl.DataFrame(found).to_series()
+    return pl.DataFrame(values).to_series()
 
 
 def _along(
@@ -375,15 +375,15 @@ def _along(
     fading: float,
     threads: int | None,
 ) -> pl.Series:
-    found = _core.generalized(
+    values = _core.generalized(
         rows,
-        pl.DataFrame([_whole("offsets", offsets)]),
-        None if order is None else pl.DataFrame([_whole("order", order)]),
+        pl.DataFrame([_integers("offsets", offsets)]),
+        None if order is None else pl.DataFrame([_integers("order", order)]),
         gamma=gamma,
         fading=fading,
         threads=threads,
     )
-    return pl.DataFrame(found).to_series()
+    return pl.DataFrame(values).to_series()
 
 
 def _frame(columns: list[pl.Series]) -> pl.DataFrame:
@@ -396,28 +396,28 @@ def _frame(columns: list[pl.Series]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _series(name: str, given: "Numbers | Codes") -> pl.Series:
+def _series(name: str, values: "Numbers | Codes") -> pl.Series:
     _core.check_process()
     try:
-        if isinstance(given, pl.Series):
-            return given.alias(name)
+        if isinstance(values, pl.Series):
+            return values.alias(name)
         try:
-            return pl.Series(name, given)
+            return pl.Series(name, values)
         except TypeError:  # numbers of several kinds: [0, 0.5, True]
-            return pl.Series(name, np.asarray(given, dtype=float))
+            return pl.Series(name, np.asarray(values, dtype=float))
     except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
         raise ParameterError(f"{name} is not an array of one dimension: {error}") from None
 
 
-def _numbers(name: str, given: "Numbers") -> pl.Series:
-    series = _series(name, given)
+def _numbers(name: str, values: "Numbers") -> pl.Series:
+    series = _series(name, values)
     if not series.dtype.is_numeric() and len(series):
         raise ParameterError(f"{name} has type {series.dtype}, expected numbers")
     return series if series.dtype == pl.Float64 else series.cast(pl.Float64)
 
 
-def _whole(name: str, given: "Codes") -> pl.Series:
-    series = _series(name, given)
+def _integers(name: str, values: "Codes") -> pl.Series:
+    series = _series(name, values)
     if series.dtype == pl.Int64:
         return series
     if not series.dtype.is_integer() and len(series):
@@ -428,9 +428,9 @@ def _whole(name: str, given: "Codes") -> pl.Series:
         raise ParameterError(f"{name} has a number beyond 64 bits") from None
 
 
-def _codes(name: str, given: "Codes") -> pl.Series:
+def _codes(name: str, values: "Codes") -> pl.Series:
     """Small codes for what distinguishes groups; nulls stay, and are refused by the core."""
-    series = _series(name, given)
+    series = _series(name, values)
     if not len(series):
         return series.cast(pl.UInt32)
     if series.dtype == pl.UInt32 or (series.dtype == pl.Int32 and not (series < 0).any()):

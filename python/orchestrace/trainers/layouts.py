@@ -60,8 +60,8 @@ class Layout:
 
     def names(self, per: str) -> dict[str, str]:
         """What our columns are called."""
-        own = {name: name for name in (TURN if per == "turn" else TOKEN)}
-        named = own | (self.turn if per == "turn" else self.turn | self.token)
+        ours = {name: name for name in (TURN if per == "turn" else TOKEN)}
+        named = ours | (self.turn if per == "turn" else self.turn | self.token)
         return {name: word for name, word in named.items() if word}
 
 

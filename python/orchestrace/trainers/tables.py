@@ -31,7 +31,7 @@ ROW_GROUP: Final = 1 << 13
 """Rows that are held before they are written: with lists along tokens each may take kilobytes."""
 _NEEDED: Final = ("trace", "unit", "unit_id", "seq", "credit", "method", "reward", "reason", "params")
 _RUN: Final = ("unit", "method", "reward", "params")
-_KNOWN: Final = ("quantity",)
+_OPTIONAL: Final = ("quantity",)
 _CRITICS: Final = ("gae", "sequential_gae", "dag_gae")
 """Methods whose advantages become returns by adding the critic's value."""
 
@@ -164,33 +164,33 @@ def prepared(
     names = LAYOUTS[layout].names(per)
     ours = TURN if per == "turn" else TOKEN
     schema = pl.Schema({word: ours[name] for name, word in names.items()})
-    given = (run, later, per == "token", lambda_, max_tokens)
+    options = (run, later, per == "token", lambda_, max_tokens)
     return schema, (
         frame.select(pl.col(name).alias(word) for name, word in names.items())
-        for frame in _frames(corpus, *given)
+        for frame in _frames(corpus, *options)
     )
 
 
 class _Run:
     """Credits of one call of `credit`, of which the rows of some traces are asked for."""
 
-    def __init__(self, given: Frame, what: str) -> None:
-        self._rows = given.lazy()
-        there = self._rows.collect_schema().names()
+    def __init__(self, credits: Frame, label: str) -> None:
+        self._rows = credits.lazy()
+        names = self._rows.collect_schema().names()
         for name in _NEEDED:
-            if name not in there:
-                raise ParameterError(f"{what} has no column '{name}' (found: {', '.join(there)})")
-        texts = [pl.col(name).cast(pl.String) for name in (*_RUN, *_KNOWN) if name in there]
+            if name not in names:
+                raise ParameterError(f"{label} has no column '{name}' (found: {', '.join(names)})")
+        texts = [pl.col(name).cast(pl.String) for name in (*_RUN, *_OPTIONAL) if name in names]
         runs = self._rows.select(texts).unique().collect(engine="streaming")
         if runs.height > 1:
             differs = next(name for name in runs.columns if runs[name].n_unique() > 1)
             raise ParameterError(
-                f"{what} has several values of '{differs}': filter it to one method at one unit"
+                f"{label} has several values of '{differs}': filter it to one method at one unit"
             )
         self.unit, self.method, self.label = runs.row(0)[:3] if runs.height else ("turn", None, None)
         if self.unit not in _UNITS:
             raise ParameterError(
-                f"{what} is at unit '{self.unit}': compute it with unit='turn', 'event' or 'token'"
+                f"{label} is at unit '{self.unit}': compute it with unit='turn', 'event' or 'token'"
             )
         adds_up = quantities(runs).to_list()
         if adds_up == [None]:
@@ -236,10 +236,10 @@ def _frames(
         rows = rows.join(_by_turn(run, numbers, events), on=KEY, how="left", maintain_order="left")
         rows = rows.rename({"credit": "advantages"}).with_columns(returns=_returns(run))
         if later is not None:
-            known = _by_turn(later, numbers, events).select(*KEY, returns="credit")
-            rows = rows.drop("returns").join(known, on=KEY, how="left", maintain_order="left")
+            later_returns = _by_turn(later, numbers, events).select(*KEY, returns="credit")
+            rows = rows.drop("returns").join(later_returns, on=KEY, how="left", maintain_order="left")
         if by_token:
-            # wider than the counts themselves, of which a sum may not be one
+            # wider than the counts: their sum may exceed 64 bits
             total = int(events["n"].cast(pl.Int128).sum())
             if total > left:
                 raise ParameterError(
@@ -262,9 +262,9 @@ def _batches(
     """The traces that the credits are about, so many at a time as their events are few as Python objects."""
     for piece in corpus.slices():
         numbers = run.traces(piece)
-        for one in (run, later):
-            if one is not None:
-                one.load(numbers)
+        for source in (run, later):
+            if source is not None:
+                source.load(numbers)
         tokens = pl.col("tokens_out").fill_null(0).clip(0).cast(pl.Int128).sum() // _TOKENS_OF_AN_EVENT
         tokens = tokens.clip(0, 2**40).cast(pl.Int64)
         weight = pl.len().cast(pl.Int64) + (tokens if by_token else 0)
@@ -273,8 +273,8 @@ def _batches(
         batch = (sizes["weight"].cum_sum() // _BATCH_EVENTS).alias("batch")
         for part in sizes.with_columns(batch).partition_by("batch", maintain_order=True):
             some = part["trace"]
-            whole = some.len() == len(piece)
-            yield piece if whole else piece.filter(pl.col("trace").is_in(some.implode())), some
+            is_complete = some.len() == len(piece)
+            yield piece if is_complete else piece.filter(pl.col("trace").is_in(some.implode())), some
 
 
 def _paid(corpus: Corpus, label: str | None) -> pl.DataFrame | None:
@@ -295,8 +295,8 @@ def _rewarded(rows: pl.DataFrame, paid: pl.DataFrame | None) -> pl.DataFrame:
     """The outcome on the last turn of each trace (D14); null where it is not known what was paid."""
     if paid is None:
         return rows.with_columns(reward=pl.lit(None, pl.Float64))
-    known = paid.select("trace", outcome="reward")
-    rows = rows.join(known, on="trace", how="left", maintain_order="left")
+    outcomes = paid.select("trace", outcome="reward")
+    rows = rows.join(outcomes, on="trace", how="left", maintain_order="left")
     is_last = pl.col("place") == pl.col("place").max().over("trace")
     earned = pl.when(is_last).then(pl.col("reward") + pl.col("outcome")).otherwise("reward")
     return rows.with_columns(reward=earned).drop("outcome")
@@ -309,17 +309,17 @@ def _by_turn(run: _Run, numbers: pl.Series, events: pl.DataFrame) -> pl.DataFram
     reason = pl.col("reason").cast(pl.String)
     if run.unit == "turn":
         firsts = every.unique(KEY, keep="first", maintain_order=True)
-        own = rows.select("trace", "credit", reason, turn=pl.col("unit_id").cast(pl.String))
-        _check_once(own, ["trace", "turn"], "turn")
-        made = firsts.join(own, on=["trace", "turn"], how="left", maintain_order="left")
+        credited = rows.select("trace", "credit", reason, turn=pl.col("unit_id").cast(pl.String))
+        _check_once(credited, ["trace", "turn"], "turn")
+        by_turn = firsts.join(credited, on=["trace", "turn"], how="left", maintain_order="left")
         absent = "unit.none"
     else:
-        own = rows.select("trace", "seq", "credit", reason)
-        _check_once(own, ["trace", "seq"], "event")
+        credited = rows.select("trace", "seq", "credit", reason)
+        _check_once(credited, ["trace", "seq"], "event")
         value = pl.col("credit")
         total = value.sum() if run.is_share else value.mean()
-        made = (
-            every.join(own, on=["trace", "seq"], how="left", maintain_order="left")
+        by_turn = (
+            every.join(credited, on=["trace", "seq"], how="left", maintain_order="left")
             .group_by(KEY, maintain_order=True)
             .agg(
                 credit=pl.when(value.is_not_null().any()).then(total),
@@ -329,13 +329,13 @@ def _by_turn(run: _Run, numbers: pl.Series, events: pl.DataFrame) -> pl.DataFram
         # at unit token a turn without a row is one whose tokens were not counted
         absent = "field.absent" if run.unit == "token" else "unit.none"
     why = pl.when(pl.col("credit").is_null()).then(pl.col("reason").fill_null(absent)).otherwise("reason")
-    return made.select(*KEY, "credit", reason=why)
+    return by_turn.select(*KEY, "credit", reason=why)
 
 
-def _check_once(rows: pl.DataFrame, key: list[str], what: str) -> None:
+def _check_once(rows: pl.DataFrame, key: list[str], unit: str) -> None:
     if (twice := rows.filter(pl.struct(key).is_duplicated())).height:
         trace, name = twice.select(key).row(0)
-        raise ParameterError(f"credits has two rows for {what} {name!r} of trace {trace}")
+        raise ParameterError(f"credits has two rows for {unit} {name!r} of trace {trace}")
 
 
 def _returns(run: _Run) -> pl.Expr:
@@ -369,15 +369,15 @@ def _along_tokens(
     )
     lists = lists.join(_joined(aside, ["mask", "trained", "log_probs"]), on=KEY, how="left")
     if later is not None:
-        told = rows.with_columns(advantages="returns")
-        found = _lists(piece, told, written, later, numbers, None, max_tokens, "returns")
-        lists = lists.join(found, on=KEY, how="left")
+        later_rows = rows.with_columns(advantages="returns")
+        later_lists = _lists(piece, later_rows, written, later, numbers, None, max_tokens, "returns")
+        lists = lists.join(later_lists, on=KEY, how="left")
     rows = rows.drop("advantages", "returns").join(lists, on=KEY, how="left", maintain_order="left")
     if later is None:
         shift = pl.col("value") if run.method in _CRITICS else pl.lit(0.0)
-        known = run.method in ("return_to_go", *_CRITICS)
-        made = pl.col("advantages") + shift if known else pl.lit(None, pl.List(pl.Float64))
-        rows = rows.with_columns(returns=made)
+        has_returns = run.method in ("return_to_go", *_CRITICS)
+        returns = pl.col("advantages") + shift if has_returns else pl.lit(None, pl.List(pl.Float64))
+        rows = rows.with_columns(returns=returns)
     last = pl.concat_list(
         pl.lit(0.0).repeat_by((pl.col("response_length") - 1).clip(0)), pl.col("reward").repeat_by(1)
     )
@@ -402,17 +402,17 @@ def _lists(
     """One list per turn that wrote something; null if some event of it has no value."""
     events = written.select(*KEY, "seq", "n")
     if run.unit == "turn":
-        own = rows.select(*KEY, "response_length", credit="advantages")
-        events = events.join(own, on=KEY, how="left", maintain_order="left")
+        credited = rows.select(*KEY, "response_length", credit="advantages")
+        events = events.join(credited, on=KEY, how="left", maintain_order="left")
         each = pl.col("credit") / pl.col("response_length") if run.is_share else pl.col("credit")
     elif run.unit == "event":
-        own = run.of(numbers).select("trace", "seq", "credit")
-        events = events.join(own, on=["trace", "seq"], how="left", maintain_order="left")
+        credited = run.of(numbers).select("trace", "seq", "credit")
+        events = events.join(credited, on=["trace", "seq"], how="left", maintain_order="left")
         each = pl.col("credit") / pl.col("n") if run.is_share else pl.col("credit")
     else:
-        told = token_module.token_credits(piece, run.of(numbers), lambda_=lambda_, max_tokens=max_tokens)
-        own = told.select("trace", "seq", tokens="tokens")
-        events = events.join(own, on=["trace", "seq"], how="left", maintain_order="left")
+        of_tokens = token_module.token_credits(piece, run.of(numbers), lambda_=lambda_, max_tokens=max_tokens)
+        credited = of_tokens.select("trace", "seq", tokens="tokens")
+        events = events.join(credited, on=["trace", "seq"], how="left", maintain_order="left")
         return _joined(events.select(*KEY, pl.col("tokens").alias(name)), [name])
     tokens = pl.when(each.is_not_null()).then(each.repeat_by("n"))
     return _joined(events.select(*KEY, tokens.alias(name)), [name])

@@ -17,7 +17,7 @@ from ..corpus.units import TracesByNumber
 from ..credit.quantities import quantities
 
 _DECAYING: Final = ("gae", "sequential_gae")
-_KEPT: Final = (
+_COLUMNS: Final = (
     "trace",
     "trace_id",
     "unit_id",
@@ -93,7 +93,7 @@ def token_credits(
     wrong = frame["unit"].cast(pl.String).unique().drop_nulls().to_list()
     if wrong not in ([], ["token"]):
         raise ParameterError(f"credits are at unit '{min(wrong)}': compute them with unit='token'")
-    rows = frame.filter(pl.col("unit_id").is_not_null()).select(n for n in _KEPT if n in frame.columns)
+    rows = frame.filter(pl.col("unit_id").is_not_null()).select(n for n in _COLUMNS if n in frame.columns)
     wrote = corpus.events.select("trace", "seq", n_tokens="tokens_out").collect(engine="streaming")
     rows = rows.with_columns(pl.col("trace", "seq").cast(pl.UInt32))
     rows = rows.join(wrote, on=["trace", "seq"], how="left", maintain_order="left")
@@ -101,7 +101,7 @@ def token_credits(
     if silent.height:
         trace, name = silent.select("trace", "unit_id").row(0)
         raise ParameterError(f"event '{name}' of trace {trace} has no tokens in this corpus (tokens_out)")
-    # wider than the counts themselves, of which a sum may not be one
+    # wider than the counts: their sum may exceed 64 bits
     total = int(rows["n_tokens"].cast(pl.Int128).sum())
     if total > max_tokens:
         raise ParameterError(
@@ -134,30 +134,30 @@ def token_credits(
             rows["credit"], rows["n_tokens"], rows["after"], rows["tokens"], decaying, strict=True
         )
     ]
-    # as series, since a null may come first, which shows Polars nothing of what follows
-    made = [None if one is None else pl.Series(one, dtype=pl.Float64) for one in lists]
-    return rows.with_columns(tokens=pl.Series(made, dtype=pl.List(pl.Float64))).drop("after")
+    # as series: a null that comes first would not show Polars the type
+    series = [None if numbers is None else pl.Series(numbers, dtype=pl.Float64) for numbers in lists]
+    return rows.with_columns(tokens=pl.Series(series, dtype=pl.List(pl.Float64))).drop("after")
 
 
 def _by_events(params: object) -> bool:
     """Whether the steps of that run were events, each with an advantage of its own."""
     try:
-        given = json.loads(str(params))
+        options = json.loads(str(params))
     except ValueError:
         return False
-    return isinstance(given, dict) and given.get("rows") == "events"
+    return isinstance(options, dict) and options.get("rows") == "events"
 
 
 def _tokens_after(corpus: Corpus) -> pl.DataFrame:
     """Of every event of a turn: how many tokens its turn writes after it. ``trace seq after``."""
-    found = []
+    rows = []
     for number, trace in TracesByNumber(corpus).items():
         for turn in trace.turns:
             later = 0
             for seq in reversed(turn.events):
-                found.append((number, seq, later))
+                rows.append((number, seq, later))
                 later += max(int(trace.number("tokens_out", seq) or 0), 0)
-    return pl.DataFrame(found, schema={"trace": pl.UInt32, "seq": pl.UInt32, "after": pl.Int64}, orient="row")
+    return pl.DataFrame(rows, schema={"trace": pl.UInt32, "seq": pl.UInt32, "after": pl.Int64}, orient="row")
 
 
 def _decayed(credit: float, n: int, later: int | None, lambda_: float) -> "NDArray[np.float64] | list[float]":

@@ -33,9 +33,9 @@ def members(piece: Corpus) -> pl.DataFrame:
                 for name, value in zip(columns, row, strict=True):
                     columns[name].append(value)
     types = {"trace": pl.UInt32, "place": pl.UInt32, "seq": pl.UInt32}
-    made = pl.DataFrame(columns, schema={name: types.get(name, pl.String) for name in columns})
-    told = piece.events.select("trace", "seq", *_FIELDS).collect()
-    return made.join(told, on=["trace", "seq"], how="left", maintain_order="left").with_columns(
+    frame = pl.DataFrame(columns, schema={name: types.get(name, pl.String) for name in columns})
+    fields = piece.events.select("trace", "seq", *_FIELDS).collect()
+    return frame.join(fields, on=["trace", "seq"], how="left", maintain_order="left").with_columns(
         trained=pl.col("type").is_in(DECISIONS), n=pl.col("tokens_out").fill_null(0).clip(0)
     )
 
@@ -86,5 +86,5 @@ def agent_uids(piece: Corpus) -> pl.DataFrame:
         )
         .collect()
     )
-    known = named.drop_nulls().sort("trace", "seq", maintain_order=True)
-    return known.drop("seq").unique(["trace", "agent"], keep="first", maintain_order=True)
+    in_order = named.drop_nulls().sort("trace", "seq", maintain_order=True)
+    return in_order.drop("seq").unique(["trace", "agent"], keep="first", maintain_order=True)
