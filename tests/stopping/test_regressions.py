@@ -67,7 +67,7 @@ def test_sums_over_cells_are_those_of_a_dense_design(seed: int, n: int, absent: 
     cells = Cells.of(x)
     steps = [
         (x[:, column][:, None] >= cuts[None, :]) * 1.0
-        for column, cuts in zip(cells.basis.kept, cells.cuts, strict=True)
+        for column, cuts in zip(cells.basis.varying, cells.cuts, strict=True)
     ]
     design = np.column_stack([smooth(x), *steps])
     expected = design @ ridge(design, y, PENALTY_OF_CELLS * n)

@@ -13,7 +13,7 @@ from ..base.errors import ParameterError
 from ..base.verbs import verb
 from ..statistics.folds import keyed_hash
 from ..statistics.learners import one_thread
-from .abort_rule import AbortRule, Given, Model, Validity, check_scores
+from .abort_rule import AbortRule, CallerEvidence, Model, Validity, check_scores
 from .crossed import Crossed
 from .pooled import Pooled
 from .ratio import Ratio, enough
@@ -144,11 +144,11 @@ def fit_abort(
     refuse_confidence(confidence, method)
     kind = _evidence(method, evidence)
     runs = Runs.of(epochs, cost, float(success))
-    runs = runs.take(runs.known)
+    runs = runs.take(runs.has_outcome)
     check_scores(runs, kind)
-    given = isinstance(evidence, pl.Expr)
-    crossed = cross and not given and method != "ville"
-    split = method != "ville" and not given and not cross
+    from_caller = isinstance(evidence, pl.Expr)
+    crossed = cross and not from_caller and method != "ville"
+    split = method != "ville" and not from_caller and not cross
     wanted = calibration_wanted(alpha, method, confidence)
     apart = _tasks_apart(runs, fit_share, wanted, int(seed))
     learn = np.array([not split or task not in apart for task in runs.tasks], dtype=bool)
@@ -166,7 +166,7 @@ def fit_abort(
         alpha=alpha,
         threshold=None,
         rank=None,
-        n_fit=0 if given else len(fitting),
+        n_fit=0 if from_caller else len(fitting),
         n_calibration=0,
         validity=validity,
         reason="class.single",
@@ -176,13 +176,13 @@ def fit_abort(
         _peaks=np.zeros(0),
         _draws=np.zeros(0),
     )
-    if not given and not enough(fitting):
+    if not from_caller and not enough(fitting):
         return empty
 
     def fit(learn: Runs) -> Model:
         return _model(learn, kind, float(penalty), int(seed))
 
-    rest = runs if given or cross else runs.take(~learn)
+    rest = runs if from_caller or cross else runs.take(~learn)
     counted = rest.success if unit == "run" else one_per_task(rest, rest.success, int(seed))
     with one_thread():
         if crossed:
@@ -193,11 +193,13 @@ def fit_abort(
             # decided in the count
             peaks = np.arange(folds.n_calibration, dtype=np.float64)
             return _calibrated(replace(empty, _model=folds), peaks, np.full(len(peaks), np.inf))
-        model = Given(evidence) if isinstance(evidence, pl.Expr) else fit(fitting)
+        model = CallerEvidence(evidence) if isinstance(evidence, pl.Expr) else fit(fitting)
         if method == "ville":
             return replace(empty, _model=model, reason=None).at(alpha)
         peaks = rest.most(model.of(rest))[counted]
-    draws = uniforms([name for name, one in zip(rest.names, counted, strict=True) if one], int(seed))
+    draws = uniforms(
+        [name for name, is_counted in zip(rest.names, counted, strict=True) if is_counted], int(seed)
+    )
     return _calibrated(replace(empty, _model=model), peaks, draws)
 
 
@@ -221,7 +223,7 @@ def _evidence(method: str, evidence: object) -> str:
 
 def _tasks_apart(runs: Runs, share: float | None, wanted: int, seed: int) -> set[str]:
     """Tasks with a success that are not fitted on: they set the threshold."""
-    solved = {task for task, one in zip(runs.tasks, runs.success, strict=True) if one}
+    solved = {task for task, is_solved in zip(runs.tasks, runs.success, strict=True) if is_solved}
     ordered = sorted(solved, key=lambda task: (keyed_hash(f"part {task}", seed), task))
     n = len(ordered)
     if share is None:

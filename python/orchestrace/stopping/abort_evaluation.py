@@ -130,7 +130,7 @@ def evaluate_abort(
     if against is not None and against not in named:
         raise ParameterError(unknown_name("rule", str(against), list(named)))
     runs = Runs.of(epochs, cost, float(success))
-    runs = runs.take(runs.known)
+    runs = runs.take(runs.has_outcome)
     _, tasks = np.unique(runs.tasks, return_inverse=True) if len(runs) else ([], np.zeros(0, np.int64))
     tasks = np.asarray(tasks, np.int64)
     stops = {name: _stops(runs, rule, name) for name, rule in named.items()}
@@ -139,12 +139,12 @@ def evaluate_abort(
     table = []
     for name, stop in stops.items():
         rule = named[name]
-        own = {"rule": name, **options}
+        settings = {"rule": name, **options}
         row: dict[str, Any] = {"rule": name}
         if isinstance(rule, AbortRule):
             row |= {"alpha": rule.alpha, "validity": rule.validity}
-            own |= {"fit": json.loads(params_text(rule.params))}
-        table.append(row | _rates(runs, tasks, stop, confidence) | {"params": params_text(own)})
+            settings |= {"fit": json.loads(params_text(rule.params))}
+        table.append(row | _rates(runs, tasks, stop, confidence) | {"params": params_text(settings)})
     _costs(table, runs, tasks, list(stops.values()), list(named).index(str(options["against"])), options)
     return pl.DataFrame(table, schema=EVALUATED)
 
@@ -173,12 +173,12 @@ def _stops(runs: Runs, rule: AbortRule | pl.DataFrame, name: str) -> Ints:
         raise SchemaError(f"alarms of rule '{name}' have trace or k that are not whole numbers")
     if rule["alarm"].dtype != pl.Boolean:
         raise SchemaError(f"alarms of rule '{name}' are {rule['alarm'].dtype}, expected true or false")
-    given = rule.filter("alarm").select(pl.col("trace", "k").cast(pl.Int64)).unique()
+    alarms = rule.filter("alarm").select(pl.col("trace", "k").cast(pl.Int64)).unique()
     rows = runs.rows.select(pl.col("trace", "k").cast(pl.Int64))
-    beyond = given.join(rows, on=["trace", "k"], how="anti").join(rows, on="trace", how="semi").height
-    if beyond or given.null_count().sum_horizontal()[0]:
+    beyond = alarms.join(rows, on=["trace", "k"], how="anti").join(rows, on="trace", how="semi").height
+    if beyond or alarms.null_count().sum_horizontal()[0]:
         raise SchemaError(f"alarms of rule '{name}' are at epochs that the runs do not have")
-    hit = rows.join(given.with_columns(hit=True), on=["trace", "k"], how="left", maintain_order="left")
+    hit = rows.join(alarms.with_columns(hit=True), on=["trace", "k"], how="left", maintain_order="left")
     return runs.first(hit["hit"].fill_null(False).to_numpy())
 
 
@@ -228,15 +228,15 @@ def _costs(
     drawn = np.concatenate([times @ of_task for times in draws(n, options["n_boot"], options["seed"])])
     with np.errstate(invalid="ignore", divide="ignore"):
         shares = drawn[:, 1:] / drawn[:, :1]
-    whole = of_task.sum(axis=0)[1:] / total
+    estimates = of_task.sum(axis=0)[1:] / total
     for at, row in enumerate(table):
         base = 2 * against + 1
-        found = {
-            "saved": (whole[2 * at], shares[:, 2 * at]),
-            "saved_failed": (whole[2 * at + 1], shares[:, 2 * at + 1]),
-            "gain": (whole[2 * at + 1] - whole[base], shares[:, 2 * at + 1] - shares[:, base]),
+        measures = {
+            "saved": (estimates[2 * at], shares[:, 2 * at]),
+            "saved_failed": (estimates[2 * at + 1], shares[:, 2 * at + 1]),
+            "gain": (estimates[2 * at + 1] - estimates[base], shares[:, 2 * at + 1] - shares[:, base]),
         }
-        for name, (value, resampled) in found.items():
+        for name, (value, resampled) in measures.items():
             lower, upper = percentiles(resampled, n, options["confidence"])
             row |= {name: float(value), f"{name}_lower": lower, f"{name}_upper": upper}
         if any(row[f"{name}_lower"] is None for name in (*_RATES, "saved")):
@@ -291,7 +291,7 @@ def power_by_epoch(epochs: pl.DataFrame, rule: AbortRule, *, success: Success = 
     [(1, 0.4, 1.0), (2, 0.2, 1.0)]
     """
     runs = Runs.of(epochs, "epochs", float(success))
-    runs = runs.take(runs.known)
+    runs = runs.take(runs.has_outcome)
     check_scores(runs, rule.evidence)
     applied = alarms_of(rule, runs)
     by = np.argsort(runs.k, kind="stable")
@@ -312,7 +312,7 @@ def power_by_epoch(epochs: pl.DataFrame, rule: AbortRule, *, success: Success = 
             "n_failed": n_failed,
             "far_look": pl.Series(far).fill_nan(None),
             "auc": pl.Series(auc).fill_nan(None),
-            "reason": ["class.single" if one else rule.reason for one in single],
+            "reason": ["class.single" if is_single else rule.reason for is_single in single],
             "params": params_text({**rule.params, "success": float(success)}),
         },
         schema_overrides={"reason": pl.String},

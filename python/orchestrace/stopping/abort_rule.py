@@ -48,19 +48,19 @@ class Model(Protocol):
 
 
 @dataclass(frozen=True)
-class Given:
+class CallerEvidence:
     """Evidence that the caller computes."""
 
     expression: pl.Expr
 
     def of(self, runs: Runs) -> Floats:
         try:
-            found = runs.rows.select(evidence=self.expression.cast(pl.Float64))["evidence"]
+            evidence = runs.rows.select(evidence=self.expression.cast(pl.Float64))["evidence"]
         except pl.exceptions.ColumnNotFoundError as error:
             raise ParameterError(f"evidence cannot be computed: epochs have no column {error}") from None
-        if len(found) != len(runs.k) or not found.is_finite().fill_null(False).all():
+        if len(evidence) != len(runs.k) or not evidence.is_finite().fill_null(False).all():
             raise ParameterError("evidence is not a finite number for every epoch")
-        return found.to_numpy()
+        return evidence.to_numpy()
 
 
 @dataclass(frozen=True, repr=False, eq=False)  # a fitted model has no truth value
@@ -135,8 +135,8 @@ class AbortRule:
         share = f"P(alarm at any epoch | success) <= {self.alpha:g}"
         if self.threshold is None:
             return f"no alarms: {self.reason}"
-        asked = self.params["confidence"]
-        also = f"; by itself for {asked:g} of all calibrations" if asked is not None else ""
+        confidence = self.params["confidence"]
+        also = f"; by itself for {confidence:g} of all calibrations" if confidence is not None else ""
         return {
             "model": f"{share}, if the fitted ratio is the true one",
             "marginal": f"{share}, over calibration and a new run from the same source{also}",
@@ -193,8 +193,8 @@ class AbortRule:
         if self.method == "ville":
             return replace(self, alpha=alpha, threshold=-math.log(alpha), params=params)
         n = len(self._peaks)
-        asked = self.params["confidence"]
-        rank = order(n, alpha, self.method, asked if isinstance(asked, float) else None)
+        confidence = self.params["confidence"]
+        rank = order(n, alpha, self.method, confidence if isinstance(confidence, float) else None)
         if rank is None:
             without = replace(self, alpha=alpha, threshold=None, rank=None, params=params, _tie=None)
             return replace(without, reason="calibration.small")
@@ -237,7 +237,7 @@ class AbortRule:
 
         Notes
         -----
-        The row of epoch k hangs on epochs 1..k alone. O(epochs log epochs); with ``ratio`` and ``survival``
+        The row of epoch k depends on epochs 1..k alone. O(epochs log epochs); with ``ratio`` and ``survival``
         a run of K epochs costs O(K²).
 
         Source: docs/reference/definitions.md, D27.

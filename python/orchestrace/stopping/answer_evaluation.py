@@ -154,7 +154,7 @@ def evaluate(
     >>> table["method"].to_list()
     ['recorded', 'fixed', 'lsm']
     """
-    asked = named(methods)
+    names = named(methods)
     regress = regressed_by(trees)
     runs = answers(
         epochs,
@@ -189,7 +189,7 @@ def evaluate(
     same |= {"n_runs": len(runs), "n_tasks": runs.n_tasks}
     rows = []
     base = held_out(runs, "fixed", regress) if len(runs) else None
-    for name in asked:
+    for name in names:
         if base is None:
             rows.append({"method": name, "reason": "support.absent", **same})
             continue
@@ -226,8 +226,8 @@ def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
         offset = runs.start[inside] - part.start
         rows = np.isin(runs.run, inside)
         if worth is not None and fitted.worth is not None:
-            worth[rows] = own = fitted.worth(part)
-            flags = part.g >= own
+            worth[rows] = part_worth = fitted.worth(part)
+            flags = part.g >= part_worth
         else:
             flags = fitted.stop(part)
         stops = part.stops(flags)
@@ -272,20 +272,20 @@ def _row(
     }
     if out.worth is not None and out.expected is not None:
         bound, approximate = dual(runs, out.worth, out.expected)
-        # of a run that was cut nobody knows what was best
-        told, low, high = around(mean(bound, np.where(runs.cut, 0.0, runs.weight[runs.end])))
-        row |= {"bound": told, "bound_lower": low, "bound_upper": high}
+        # the best stop of a run that was cut is unknown
+        bound_mean, low, high = around(mean(bound, np.where(runs.cut, 0.0, runs.weight[runs.end])))
+        row |= {"bound": bound_mean, "bound_lower": low, "bound_upper": high}
         row |= {"bound_kind": "upper_approx" if approximate else "upper"}
     return row
 
 
 def _known_mean(values: Floats | Ints | Bools, times: Floats) -> float | None:
-    known = values.astype(np.float64)
-    return None if np.isnan(known).any() or not times.any() else float(np.average(known, weights=times))
+    numbers = values.astype(np.float64)
+    return None if np.isnan(numbers).any() or not times.any() else float(np.average(numbers, weights=times))
 
 
 def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
-    """max_k (g_k - M_k) of each run, M the martingale of the fitted values; whether M is visibly none.
+    """max_k (g_k - M_k) of each run, M the martingale of the fitted values; and whether M fails a test.
 
     M_1 = 0, M_k = M_{k-1} + Û_k - Ê[Û_k | x_{k-1}], Û_k = max(g_k, Ĉ_k), Û_K = g_K, where Ê is a regression
     of its own, on cells of the features: increments have to be 0 on average given what is known, and are
@@ -295,10 +295,10 @@ def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
     step = np.zeros(len(runs.k))
     inner = np.flatnonzero(runs.k > 1)
     before = expected[inner - 1]
-    # beyond the deepest epoch that was fitted nothing is known of going on: no increment
+    # beyond the deepest epoch that was fitted the value of going on is unknown: no increment
     step[inner] = np.where(np.isfinite(before), value[inner] - before, 0.0)
-    whole = np.cumsum(step)
-    martingale = whole - np.repeat(whole[runs.start], runs.length)
+    sums = np.cumsum(step)
+    martingale = sums - np.repeat(sums[runs.start], runs.length)
     bound: Floats = np.maximum.reduceat(runs.g - martingale, runs.start)
     tested = []
     for k in np.unique(runs.k[inner]):

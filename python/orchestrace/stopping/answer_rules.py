@@ -57,9 +57,9 @@ def list_rules() -> pl.DataFrame:
     ['tabular', 'lsm', 'tvr', 'fqi']
     """
     rows = [
-        {"method": name, "summary": one.summary, "reference": one.reference, "learned": one.learned}
-        | {"peeks": one.peeks}
-        for name, one in METHODS.items()
+        {"method": name, "summary": rule.summary, "reference": rule.reference, "learned": rule.learned}
+        | {"peeks": rule.peeks}
+        for name, rule in METHODS.items()
     ]
     return pl.DataFrame(rows)
 
@@ -162,9 +162,9 @@ def fit(
     >>> rule.apply(epochs.head(8)).columns
     ['trace', 'trace_id', 'k', 'payoff', 'continuation', 'stop']
     """
-    known = [name for name, one in METHODS.items() if not one.peeks]
-    if method not in known:
-        raise ParameterError(unknown_name("rule of stopping", str(method), known))
+    names = [name for name, rule in METHODS.items() if not rule.peeks]
+    if method not in names:
+        raise ParameterError(unknown_name("rule of stopping", str(method), names))
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     options["features"] = None if features is None else tuple(features)
     runs = claimed(answers(epochs, folds=FOLDS, seed=0, **options), estimand, problem).runs
@@ -172,7 +172,7 @@ def fit(
         raise ParameterError("epochs have no run to fit on")
     options["features"] = runs.names
     fitted = METHODS[method].fit(runs, np.arange(len(runs)), regressed_by(trees))
-    told = {
+    params = {
         **options,
         "features": list(runs.names),
         "method": method,
@@ -181,7 +181,7 @@ def fit(
         "version": _core.VERSION,
     }
     return StoppingRule(
-        method, fitted.constant, json.dumps(told, sort_keys=True, default=in_json), fitted, options
+        method, fitted.constant, json.dumps(params, sort_keys=True, default=in_json), fitted, options
     )
 
 
@@ -319,7 +319,7 @@ def export(
     """
     named([method])
     if not METHODS[method].learned:
-        learned = [name for name, one in METHODS.items() if one.learned]
+        learned = [name for name, rule in METHODS.items() if rule.learned]
         raise ParameterError(
             f"rule '{method}' does not say what going on is worth: take {', '.join(learned)}"
         )
@@ -327,8 +327,8 @@ def export(
     runs = answers(epochs, problem=problem, price=price, cost=cost, folds=folds, seed=seed, features=chosen)
     worth = held_out(runs, method, regressed_by(trees)).worth if len(runs) else np.zeros(0)
     assert worth is not None
-    known = ~runs.last & np.isfinite(worth)
-    going = pl.Series(np.where(known, worth, np.nan), dtype=pl.Float64).fill_nan(None)
+    is_valued = ~runs.last & np.isfinite(worth)
+    going = pl.Series(np.where(is_valued, worth, np.nan), dtype=pl.Float64).fill_nan(None)
     payoff = pl.Series(runs.g, dtype=pl.Float64)
     value = pl.select(pl.max_horizontal(payoff, going).alias("value")).to_series()
     return runs.rows.select("trace", "trace_id", "task_id", "k", *runs.names).with_columns(

@@ -69,30 +69,30 @@ class Answers:
     @property
     def last(self) -> Bools:
         """Whether a row is the last of its run."""
-        found = np.zeros(len(self.k), bool)
-        found[self.end] = True
-        return found
+        flags = np.zeros(len(self.k), bool)
+        flags[self.end] = True
+        return flags
 
     @property
     def final(self) -> Bools:
         """Whether a row is the last of its run, and nothing could have followed."""
-        found = np.zeros(len(self.k), bool)
-        found[self.end[~self.cut]] = True
-        return found
+        flags = np.zeros(len(self.k), bool)
+        flags[self.end[~self.cut]] = True
+        return flags
 
     def take(self, runs: Ints) -> "Answers":
         """Some of the runs."""
-        kept = np.isin(self.run, runs)
+        inside = np.isin(self.run, runs)
         length = self.length[runs]
         return Answers(
-            rows=self.rows.filter(pl.Series(kept)),
+            rows=self.rows.filter(pl.Series(inside)),
             names=self.names,
             start=np.cumsum(length) - length,
             length=length,
             task=self.task[runs],
             fold=self.fold[runs],
             cut=self.cut[runs],
-            **{name: getattr(self, name)[kept] for name in ("k", "q", "s", "c", "g", "x", "weight")},
+            **{name: getattr(self, name)[inside] for name in ("k", "q", "s", "c", "g", "x", "weight")},
         )
 
     def at(self, k: int, among: Ints) -> Ints:
@@ -208,12 +208,12 @@ def _spent(rows: pl.DataFrame, price: Price, cost: str) -> Floats:
     """What was spent up to each row, at the price of one unit of cost, or of several."""
     prices = dict(price) if isinstance(price, Mapping) else {cost: price}
     spent = np.zeros(rows.height)
-    for name, one in prices.items():
-        if not Number(0).has(one):
+    for name, rate in prices.items():
+        if not Number(0).has(rate):
             raise ParameterError(
-                f"price is {briefly(one)}, expected a finite number from 0, or numbers by cost"
+                f"price is {briefly(rate)}, expected a finite number from 0, or numbers by cost"
             )
-        if one:
+        if rate:
             with np.errstate(over="ignore"):  # the payoff that comes of it is refused
-                spent = spent + one * _cost(rows, str(name))
+                spent = spent + rate * _cost(rows, str(name))
     return spent

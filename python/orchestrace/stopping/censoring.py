@@ -25,7 +25,7 @@ from .epochs import REASON
 
 Estimand = Literal["capped", "uncapped"]
 Needs = Literal["nothing", "stop", "next", "end"]
-"""What of a run must be recorded for the payoff of a rule to be known."""
+"""Which part of a run must be recorded for the payoff of a rule to be known."""
 
 FOLDS: Final = 5
 PULL: Final = 1.0
@@ -148,21 +148,21 @@ def hazards(runs: Answers, censored: Bools) -> Floats:
     Pooled logistic regression on k, the features and their squares, ridge of `PULL`. O(rows · columns² ·
     folds).
     """
-    found = np.zeros(len(runs.k))
+    chances = np.zeros(len(runs.k))
     choice = _choices(runs, censored)
     stop = (runs.last & choice).astype(np.float64)
     x = np.concatenate([runs.k.astype(np.float64)[:, None], runs.x], axis=1)
     fold = runs.fold[runs.run]
-    for own in np.unique(runs.fold):
-        judged, learnt = choice & (fold == own), choice & (fold != own)
-        if not (fold != own).any():  # one task: nothing could be held out
+    for part in np.unique(runs.fold):
+        judged, learnt = choice & (fold == part), choice & (fold != part)
+        if not (fold != part).any():  # one task: nothing could be held out
             learnt = choice
         if not stop[learnt].any():
             continue
         basis = Basis.of(x[learnt])
         weights = logistic(_with_intercept(basis, x[learnt]), stop[learnt], PULL)
-        found[judged] = sigmoid(_with_intercept(basis, x[judged]) @ weights)
-    return found
+        chances[judged] = sigmoid(_with_intercept(basis, x[judged]) @ weights)
+    return chances
 
 
 def _with_intercept(basis: Basis, x: Floats) -> Floats:
@@ -172,9 +172,9 @@ def _with_intercept(basis: Basis, x: Floats) -> Floats:
 
 def _choices(runs: Answers, censored: Bools) -> Bools:
     """Rows at which the recorded policy could stop the run or go on: all but natural ends."""
-    found = ~runs.last
-    found[runs.end[censored]] = True
-    return found
+    choices = ~runs.last
+    choices[runs.end[censored]] = True
+    return choices
 
 
 def _weighted(runs: Answers) -> tuple[Answers, pl.DataFrame]:
@@ -189,17 +189,17 @@ def weighted(runs: Answers, censored: Bools, hazard: Floats) -> tuple[Answers, p
     stopped before, and at the first one with a row whose stop was all but certain.
     """
     deepest = int(runs.length.max())
-    whole = np.ones(len(runs))  # W of each run at the epoch of the loop, before it is cut
+    uncut = np.ones(len(runs))  # W of each run at the epoch of the loop, before it is cut
     weight = np.ones(len(runs.k))
     choices = _choices(runs, censored)
-    horizon, is_open, told = deepest, True, []
+    horizon, is_open, table = deepest, True, []
     for k in range(1, deepest + 1):
         of = np.flatnonzero(runs.length >= k)
         rows = runs.start[of] + k - 1
         stops = int((censored & (runs.length == k)).sum())
         row: dict[str, object] = {"k": k, "n_runs": len(of), "n_stopped": stops}
         if is_open:
-            now = np.minimum(whole[of], np.quantile(whole[of], QUANTILE, method="inverted_cdf"))
+            now = np.minimum(uncut[of], np.quantile(uncut[of], QUANTILE, method="inverted_cdf"))
             ess = float(now.sum() ** 2 / np.square(now).sum())
             row |= {"weight_max": float(now.max()), "ess": ess}
             if (censored & (runs.length < k)).any() and ess < FEWEST_RUNS:
@@ -213,30 +213,30 @@ def weighted(runs: Answers, censored: Bools, hazard: Floats) -> tuple[Answers, p
             if (chance > MOST_CERTAIN).any():
                 horizon, is_open = k, False
             else:
-                whole[of] /= 1.0 - chance
-        told.append({"claimed": False, "reason": None if "claimed" in row else "overlap.absent"} | row)
-    return _up_to(runs, horizon, weight, censored), pl.DataFrame(told, schema=OVERLAP)
+                uncut[of] /= 1.0 - chance
+        table.append({"claimed": False, "reason": None if "claimed" in row else "overlap.absent"} | row)
+    return _up_to(runs, horizon, weight, censored), pl.DataFrame(table, schema=OVERLAP)
 
 
 def _up_to(runs: Answers, horizon: int, weight: Floats, censored: Bools) -> Answers:
     """The runs as if every one ended at the horizon at the latest."""
-    kept = runs.k <= horizon
+    inside = runs.k <= horizon
     length = np.minimum(runs.length, horizon)
     return replace(
         runs,
-        rows=runs.rows.filter(pl.Series(kept)),
+        rows=runs.rows.filter(pl.Series(inside)),
         start=np.cumsum(length) - length,
         length=length,
         cut=censored & (runs.length < horizon),
-        weight=weight[kept],
-        **{name: getattr(runs, name)[kept] for name in ("k", "q", "s", "c", "g", "x")},
+        weight=weight[inside],
+        **{name: getattr(runs, name)[inside] for name in ("k", "q", "s", "c", "g", "x")},
     )
 
 
 def seen(runs: Answers, stop: Bools, at: Ints, needs: Needs) -> Floats:
     """How many runs each one stands for when a rule stops it at the rows `at`, (runs,) float64.
 
-    0 where the recording ends before the rule does, so that nobody knows what the rule would have been paid.
+    0 where the recording ends before the rule stops, so that its payoff is unknown.
     """
     if needs == "nothing":  # the recorded stop is there, whatever it depends on
         return np.ones(len(runs))

@@ -87,8 +87,8 @@ def of_trees(x: Floats, times: Floats) -> Callable[[Floats], Solved]:
             if not len(rows):
                 return np.zeros(0)
             with one_thread():
-                found: Floats = model.predict(rows)
-            return found
+                predicted: Floats = model.predict(rows)
+            return predicted
 
         return Solved(predict(x), predict)
 
@@ -120,9 +120,9 @@ class Continuation:
 
 
 def _predicted(models: list[Predict], x: Floats, k: Ints) -> Floats:
-    found = np.full(len(k), -np.inf)
+    values = np.full(len(k), -np.inf)
     if not models or not len(k):
-        return found
+        return values
     # rows by epoch, in one sort; the last model serves all epochs from its own on
     at = np.minimum(k, len(models))
     order = np.argsort(at.astype(np.uint16) if len(models) < 2**16 else at, kind="stable")
@@ -131,9 +131,9 @@ def _predicted(models: list[Predict], x: Floats, k: Ints) -> Floats:
     for model, end in zip(models, ends, strict=True):
         rows = order[first:end]
         if len(rows):
-            found[rows] = model(x[rows])
+            values[rows] = model(x[rows])
         first = end
-    return found
+    return values
 
 
 def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) -> Continuation:
@@ -189,18 +189,18 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         return Continuation([], [])
     x = with_k(runs.x, runs.k)
     now, k = runs.g[rows + 1], runs.k[rows]
-    # rows with a choice at the next epoch, which is none of `rows` if the run was cut there
+    # rows with a choice at the next epoch; if the run was cut there, that epoch is not in `rows`
     goes_on = np.flatnonzero(~runs.final[rows + 1])
     cut = goes_on[runs.last[rows[goes_on] + 1]]
     inner = goes_on[~runs.last[rows[goes_on] + 1]]
     beyond = x[rows[cut] + 1]
 
     def aims(solved: Solved) -> Floats:
-        found = now.copy()
-        found[inner] = np.maximum(now[inner], solved.inside[inner + 1])
+        targets = now.copy()
+        targets[inner] = np.maximum(now[inner], solved.inside[inner + 1])
         if len(cut):
-            found[cut] = np.maximum(now[cut], solved.predict(beyond))
-        return found
+            targets[cut] = np.maximum(now[cut], solved.predict(beyond))
+        return targets
 
     solve = regress(x[rows], runs.weight[rows + 1])
     value = now
@@ -220,12 +220,12 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
     deepest = int(runs.length[among].max())
     models: list[Predict] = [partial(of, k=k) for k in range(1, max(deepest, 2))]
     expected = []
-    for k_of, one in enumerate(models, 1):
+    for k_of, model in enumerate(models, 1):
         at = np.flatnonzero(k == k_of)
         if len(at) < FEWEST:
             at = np.flatnonzero(k >= k_of)
-        own = runs.x[rows[at]]
-        expected.append(_calibrated(one, of_cells(_beside(one(own), own), target[at])))
+        features = runs.x[rows[at]]
+        expected.append(_calibrated(model, of_cells(_beside(model(features), features), target[at])))
     return Continuation(models, expected)
 
 
@@ -236,7 +236,7 @@ def with_k(x: Floats, k: Ints) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """What going on is worth by history of q and c; of one that was not seen, the mean of its epoch."""
+    """The value of going on by history of q and c; for a history that was not seen, the mean of its epoch."""
 
     states: "np.ndarray[tuple[int, ...], np.dtype[np.uint64]]"
     worth: Floats
@@ -244,27 +244,27 @@ class Histories:
 
     def __call__(self, runs: Answers) -> Floats:
         """Of rows, (rows,) float64; minus infinity at epochs that no run went beyond, which stops."""
-        found = np.full(len(runs.k), -np.inf)
+        worth = np.full(len(runs.k), -np.inf)
         inside = np.flatnonzero(runs.k <= len(self.of_epoch))
-        found[inside] = self.of_epoch[runs.k[inside] - 1]
+        worth[inside] = self.of_epoch[runs.k[inside] - 1]
         if len(self.states):
             keys = histories(runs)
             at = np.minimum(np.searchsorted(self.states, keys), len(self.states) - 1)
             seen = self.states[at] == keys
-            found[seen] = self.worth[at[seen]]
-        return found
+            worth[seen] = self.worth[at[seen]]
+        return worth
 
 
 def histories(runs: Answers) -> "np.ndarray[tuple[int, ...], np.dtype[np.uint64]]":
-    """What stands for the history of q and c up to each row. O(rows)."""
+    """A hash of the history of q and c up to each row. O(rows)."""
     pairs = pl.DataFrame({"q": runs.q, "c": runs.c}, schema={"q": pl.Float64, "c": pl.Float64})
-    own = pairs.select(pl.struct("q", "c").hash(seed=0)).to_series().to_numpy().astype(np.uint64)
+    row_keys = pairs.select(pl.struct("q", "c").hash(seed=0)).to_series().to_numpy().astype(np.uint64)
     key = np.zeros(len(runs.k), np.uint64)
-    # a chain: what stands for the row before goes into what stands for this one
+    # a chain: the hash of the row before goes into the hash of this row
     for k in range(1, int(runs.length.max(initial=0)) + 1):
         rows = np.flatnonzero(runs.k == k)
         before = key[rows - 1] if k > 1 else np.zeros(len(rows), np.uint64)
-        key[rows] = (before ^ (before >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + own[rows]
+        key[rows] = (before ^ (before >> np.uint64(29))) * np.uint64(0x9E3779B97F4A7C15) + row_keys[rows]
     return key
 
 
@@ -278,17 +278,19 @@ def by_history(runs: Answers, among: Ints) -> Histories:
     for k in range(int(runs.length[among].max(initial=1)) - 1, 0, -1):
         rows = runs.at(k, among)
         of = among[runs.length[among] > k]
-        found, place = np.unique(keys[rows], return_inverse=True)
+        distinct, place = np.unique(keys[rows], return_inverse=True)
         times = runs.weight[rows + 1]
         mean = np.bincount(place, times * ahead[of]) / np.bincount(place, times)
-        states.append(found)
+        states.append(distinct)
         worth.append(mean)
         of_epoch.append(float(np.average(ahead[of], weights=times)))
         ahead[of] = np.maximum(runs.g[rows], mean[place])
         cut = runs.cut_at(k, among)
-        own = keys[runs.end[cut]]
-        at = np.minimum(np.searchsorted(found, own), len(found) - 1)
-        ahead[cut] = np.maximum(runs.g[runs.end[cut]], np.where(found[at] == own, mean[at], of_epoch[-1]))
+        of_cut = keys[runs.end[cut]]
+        at = np.minimum(np.searchsorted(distinct, of_cut), len(distinct) - 1)
+        ahead[cut] = np.maximum(
+            runs.g[runs.end[cut]], np.where(distinct[at] == of_cut, mean[at], of_epoch[-1])
+        )
     together, values = np.concatenate(states), np.concatenate(worth)
     order = np.argsort(together, kind="stable")
     return Histories(together[order], values[order], np.array(of_epoch[::-1], dtype=np.float64))

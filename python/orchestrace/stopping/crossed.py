@@ -37,8 +37,8 @@ class Fold:
         """How many calibration runs of the fold each row is above."""
         counts = np.searchsorted(self.peaks, evidence, side="left").astype(np.float64)
         if self.draws.size:
-            for peak, own in zip(self.peaks, self.draws, strict=True):
-                counts += (evidence == peak) & (drawn > own)
+            for peak, draw in zip(self.peaks, self.draws, strict=True):
+                counts += (evidence == peak) & (drawn > draw)
         return counts
 
 
@@ -55,17 +55,17 @@ class Crossed:
     ) -> "Crossed | None":
         """A model per fold; `counted` (runs,) calibrate. None if the runs of some have too few outcomes."""
         fold = folds_over(runs.tasks, FOLDS, seed)
-        found = []
-        for own in range(int(fold.max()) + 1):
-            learn, calibrate = runs.take(fold != own), runs.take((fold == own) & counted)
+        folds = []
+        for part in range(int(fold.max()) + 1):
+            learn, calibrate = runs.take(fold != part), runs.take((fold == part) & counted)
             if not enough(learn):
                 return None
             model = fit(learn)
             peaks = calibrate.most(model.of(calibrate)) if len(calibrate) else np.zeros(0)
             order = np.argsort(peaks, kind="stable")
             draws = uniforms(calibrate.names, seed)[order] if by_draw else np.zeros(0)
-            found.append(Fold(model, peaks[order], draws))
-        return cls(tuple(found), seed)
+            folds.append(Fold(model, peaks[order], draws))
+        return cls(tuple(folds), seed)
 
     @property
     def n_calibration(self) -> int:

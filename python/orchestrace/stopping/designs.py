@@ -22,33 +22,33 @@ class Basis:
 
     mean: Floats
     scale: Floats
-    kept: Ints
+    varying: Ints
     flagged: Ints
 
     @classmethod
     def of(cls, x: Floats) -> "Basis":
         """Of the rows that are fitted; columns that do not vary there are dropped."""
-        # one column after the other: sums over rows of few columns would walk through memory in short steps
-        told = [_moments(np.ascontiguousarray(column)) for column in x.T]
-        mean, scale, missing = np.array(told, dtype=np.float64).reshape(-1, 3).T
+        # column by column: sums over rows of few columns are slow
+        moments = [_moments(np.ascontiguousarray(column)) for column in x.T]
+        mean, scale, missing = np.array(moments, dtype=np.float64).reshape(-1, 3).T
         varies = scale > 1e-12 * np.maximum(np.abs(mean), 1.0)
         flagged = np.flatnonzero((missing > 0.0) & (missing < 1.0))
         return cls(mean, np.where(varies, scale, 1.0), np.flatnonzero(varies), flagged)
 
     def columns(self, x: Floats) -> Floats:
-        """Standardized columns, their squares and flags of nulls, (2 kept + flagged, rows) float64."""
-        n = len(self.kept)
-        found = np.empty((2 * n + len(self.flagged), len(x)))
-        for i, column in enumerate(self.kept):
-            z = found[i]
+        """Standardized columns, their squares and flags of nulls, (2 varying + flagged, rows) float64."""
+        n = len(self.varying)
+        table = np.empty((2 * n + len(self.flagged), len(x)))
+        for i, column in enumerate(self.varying):
+            z = table[i]
             np.subtract(x[:, column], self.mean[column], out=z)
             z /= self.scale[column]
             if column in self.flagged:
                 z[np.isnan(z)] = 0.0
-            np.square(z, out=found[n + i])
+            np.square(z, out=table[n + i])
         for i, column in enumerate(self.flagged):
-            found[2 * n + i] = np.isnan(x[:, column])
-        return found
+            table[2 * n + i] = np.isnan(x[:, column])
+        return table
 
 
 def summed(columns: Floats, weights: Floats, start: float) -> Floats:
@@ -57,10 +57,10 @@ def summed(columns: Floats, weights: Floats, start: float) -> Floats:
     A product of matrices rounds a row as the rows beside it suggest. Ties with a cut or a threshold, and an
     epoch that is judged before the run goes on, need the same bits in any company.
     """
-    found = np.full(columns.shape[1], start)
+    totals = np.full(columns.shape[1], start)
     for column, weight in zip(columns, weights, strict=True):
-        found += weight * column
-    return found
+        totals += weight * column
+    return totals
 
 
 def _moments(column: Floats) -> tuple[float, float, float]:
@@ -89,25 +89,27 @@ class Cells:
     def of(cls, x: Floats) -> "Cells":
         """Of the rows that are fitted; fewer cells where rows are few."""
         basis = Basis.of(x)
-        many = int(min(MOST_CELLS, len(x) // (PER_CELL * max(len(basis.kept), 1))))
+        many = int(min(MOST_CELLS, len(x) // (PER_CELL * max(len(basis.varying), 1))))
         cuts = []
-        for column in basis.kept:
-            known = np.ascontiguousarray(x[:, column])
-            known = known[~np.isnan(known)]
+        for column in basis.varying:
+            values = np.ascontiguousarray(x[:, column])
+            values = values[~np.isnan(values)]
             shares = np.arange(1, many) / max(many, 1)
-            found = np.unique(np.quantile(known, shares, method="inverted_cdf")) if many > 1 else np.zeros(0)
-            cuts.append(found[found > known.min()] if known.size else found[:0])
+            levels = (
+                np.unique(np.quantile(values, shares, method="inverted_cdf")) if many > 1 else np.zeros(0)
+            )
+            cuts.append(levels[levels > values.min()] if values.size else levels[:0])
         return cls(basis, cuts)
 
     def __call__(self, x: Floats) -> list[Ints]:
         """The cell of every row, by column: how many cuts are not above the value; 0 where that is null."""
-        found = []
-        for column, cuts in zip(self.basis.kept, self.cuts, strict=True):
+        places = []
+        for column, cuts in zip(self.basis.varying, self.cuts, strict=True):
             values = np.ascontiguousarray(x[:, column])
             cell = np.searchsorted(cuts, values, side="right")
             cell[np.isnan(values)] = 0
-            found.append(cell)
-        return found
+            places.append(cell)
+        return places
 
 
 def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
@@ -134,18 +136,18 @@ def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     aim[: len(smooth)] = smooth @ around
     share = np.zeros(begin[-1])  # of rows beyond a cut
     for i, cell in enumerate(where):
-        own = slice(begin[i], begin[i + 1])
-        share[own] = _beyond(np.bincount(cell, minlength=size[i] + 1)) / len(y)
-        aim[own] = _beyond(np.bincount(cell, around, size[i] + 1))
+        block = slice(begin[i], begin[i + 1])
+        share[block] = _beyond(np.bincount(cell, minlength=size[i] + 1)) / len(y)
+        aim[block] = _beyond(np.bincount(cell, around, size[i] + 1))
         for j, column in enumerate(smooth):
-            gram[j, own] = _beyond(np.bincount(cell, column, size[i] + 1))
-        gram[own, : len(smooth)] = gram[: len(smooth), own].T
+            gram[j, block] = _beyond(np.bincount(cell, column, size[i] + 1))
+        gram[block, : len(smooth)] = gram[: len(smooth), block].T
         for j in range(i + 1):
             other = slice(begin[j], begin[j + 1])
             both = np.bincount(cell * (size[j] + 1) + where[j], minlength=(size[i] + 1) * (size[j] + 1))
             counts = _beyond(_beyond(both.reshape(size[i] + 1, size[j] + 1)).T).T
-            gram[own, other] = counts - len(y) * np.outer(share[own], share[other])
-            gram[other, own] = gram[own, other].T
+            gram[block, other] = counts - len(y) * np.outer(share[block], share[other])
+            gram[other, block] = gram[block, other].T
     gram[np.diag_indices_from(gram)] += PENALTY_OF_CELLS * len(y)
     weights = np.linalg.solve(gram, aim)
     slope = weights[: len(smooth)]
@@ -153,10 +155,10 @@ def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     level -= float(center @ slope + share @ weights)
 
     def predict(rows: Floats) -> Floats:
-        found = summed(cells.basis.columns(rows), slope, level)
+        predicted = summed(cells.basis.columns(rows), slope, level)
         for cell, height in zip(cells(rows), steps, strict=True):
-            found += height[cell]
-        return found
+            predicted += height[cell]
+        return predicted
 
     return predict
 

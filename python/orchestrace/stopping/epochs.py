@@ -237,7 +237,7 @@ def _judged(
         if kind.is_nested() or kind in (pl.Object, pl.Binary):
             raise ParameterError(f"{option}='{named[option]}' is a column of {kind}, expected ids")
     unknown = pl.repeat(0.0, frame.height, dtype=pl.Float64, eager=True)
-    outcome, odd = _outcome(unknown if success is None else frame[success])
+    outcome, unreadable = _outcome(unknown if success is None else frame[success])
     rows = frame.select(
         run=pl.col(run).cast(pl.String),
         task=pl.col(run if task is None else task).cast(pl.String),
@@ -245,20 +245,20 @@ def _judged(
         s=pl.col(score).cast(pl.Float64),
         tokens=pl.lit(0.0) if tokens is None else pl.col(tokens).cast(pl.Float64),
         y=outcome,
-        odd=odd,
+        odd=unreadable,
     )
     code, message = pl.lit(None, pl.String), pl.lit(None, pl.String)
-    for one, wrong, told in reversed(_JUDGMENTS):
+    for label, wrong, text in reversed(_JUDGMENTS):
         wrong = wrong.fill_null(False)
-        code = pl.when(wrong).then(pl.lit(one)).otherwise(code)
-        message = pl.when(wrong).then(pl.lit(told)).otherwise(message)
+        code = pl.when(wrong).then(pl.lit(label)).otherwise(code)
+        message = pl.when(wrong).then(pl.lit(text)).otherwise(message)
     judged = rows.group_by("run", maintain_order=True).agg(code=code, message=message, n_steps=pl.len())
     rejects = judged.filter(pl.col("code").is_not_null()).rename({"run": "trace_id"})
     return rows, rejects.select(list(REJECTED)).cast(REJECTED)
 
 
 def _outcome(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The outcome as numbers, and whether a value is there but none."""
+    """The outcome as numbers, and whether a value is recorded that is no outcome."""
     if column.dtype == pl.Boolean or column.dtype.is_numeric() or column.dtype == pl.Null:
         return column.cast(pl.Float64), column.is_null() & False
     if column.dtype not in (pl.String, pl.Categorical, pl.Enum):
@@ -267,5 +267,5 @@ def _outcome(column: pl.Series) -> tuple[pl.Series, pl.Series]:
         )
     words = column.cast(pl.String).str.strip_chars().str.to_lowercase()
     spelled = pl.when(words.is_in(_TRUE)).then(1.0).when(words.is_in(_FALSE)).then(0.0)
-    known = pl.select(spelled.otherwise(words.cast(pl.Float64, strict=False)).alias("y"))["y"]
-    return known, known.is_null() & words.is_not_null()
+    numbers = pl.select(spelled.otherwise(words.cast(pl.Float64, strict=False)).alias("y"))["y"]
+    return numbers, numbers.is_null() & words.is_not_null()

@@ -85,15 +85,15 @@ def with_scores(rows: pl.DataFrame) -> pl.DataFrame:
     A difference of the largest numbers may be none: it is null, too.
     """
     s = pl.col("s")
-    found = {
+    columns = {
         "x_s": s,
-        # sums of the largest numbers are none; a power of two changes no bit of the others
+        # sums of the largest numbers overflow; scaling by a power of two is exact
         "x_s_mean": ((s * _SMALL).cum_sum() / s.cum_count()).over("trace") / _SMALL,
         "x_s_min": s.cum_min().over("trace"),
         "x_s_max": s.cum_max().over("trace"),
         "x_s_delta": pl.when(pl.col("k") == 1).then(s * 0.0).otherwise(s - s.shift(1).over("trace")),
         "x_s_ewm": s.ewm_mean(alpha=_FRESH, adjust=False, ignore_nulls=True).over("trace"),
     }
-    made = rows.with_columns(**found)
-    usable = (pl.when(s.is_not_null() & pl.col(name).is_finite()).then(name).alias(name) for name in found)
-    return made.with_columns(usable)
+    extended = rows.with_columns(**columns)
+    usable = (pl.when(s.is_not_null() & pl.col(name).is_finite()).then(name).alias(name) for name in columns)
+    return extended.with_columns(usable)

@@ -117,8 +117,8 @@ def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -
             raise ParameterError(
                 unknown_name("rule of the curve", str(name), rows["method"].unique().to_list())
             )
-        own = rows.filter(pl.col("method") == name).drop_nulls(["cost", "quality"])
-        best = own.group_by("cost").agg(pl.col("quality").max()).sort("cost")
+        of_rule = rows.filter(pl.col("method") == name).drop_nulls(["cost", "quality"])
+        best = of_rule.group_by("cost").agg(pl.col("quality").max()).sort("cost")
         lines.append((best["cost"].to_numpy(), best["quality"].to_numpy()))
     if not all(len(cost) for cost, _ in lines):
         return None

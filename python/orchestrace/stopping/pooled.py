@@ -65,7 +65,7 @@ class Pooled:
         odds = bool(((runs.s >= 0.0) & (runs.s <= 1.0)).all())
         plain = _features(runs, odds)
         fold = folds_over(runs.tasks, FOLDS, seed)
-        parts = [(runs.take(fold != own), (fold == own)[runs.run]) for own in range(int(fold.max()) + 1)]
+        parts = [(runs.take(fold != part), (fold == part)[runs.run]) for part in range(int(fold.max()) + 1)]
         useful = len(parts) > 1 and all(learn.success.any() and learn.failed.any() for learn, _ in parts)
         best = (-1.0, SHAPES[0])
         for shape in SHAPES if useful else ():
@@ -100,8 +100,8 @@ class Pooled:
 
     def on(self, plain: Floats, k: Ints) -> Floats:
         """The evidence of rows with these features."""
-        own = plain[:, [OF_SCORES.index(name) for name in self.shape.features]]
-        z = (own - self.mean) / self.spread
+        used = plain[:, [OF_SCORES.index(name) for name in self.shape.features]]
+        z = (used - self.mean) / self.spread
         terms = (_terms(z, k, self.knots, self.shape.by_step) - self.center) / self.scale
         return summed(terms.T, self.weights[1:], self.weights[0])
 
@@ -119,9 +119,9 @@ def _features(runs: Runs, odds: bool) -> Floats:
 def _terms(z: Floats, k: Ints, knots: tuple[Floats, ...], by_step: bool) -> Floats:
     step = np.log(k)
     columns = [step, np.maximum(step - np.log(3.0), 0.0)]
-    for column, own in zip(z.T, knots, strict=True):
+    for column, bends in zip(z.T, knots, strict=True):
         columns.append(column)
-        columns.extend(np.maximum(column - knot, 0.0) for knot in own)
+        columns.extend(np.maximum(column - knot, 0.0) for knot in bends)
         if by_step:
             columns.append(column * step)
     return np.column_stack(columns)
@@ -133,9 +133,9 @@ def _times(runs: Runs, failed: Bools, savings: bool) -> Floats:
     if savings:
         left = runs.total[runs.run] - runs.c
         each = np.where(failed, each * left, each)
-    for own in (failed, ~failed):
-        total = each[own].sum()
-        each[own] *= own.sum() / total if total > 0.0 else 0.0
+    for side in (failed, ~failed):
+        total = each[side].sum()
+        each[side] *= side.sum() / total if total > 0.0 else 0.0
     return each
 
 

@@ -81,7 +81,7 @@ class Ratio:
 
     def of(self, runs: Runs) -> Floats:
         """ln M_k of every row; an epoch without a model keeps the value before it, ln M_0 = 0."""
-        found = np.zeros(len(runs.k))
+        evidence = np.zeros(len(runs.k))
         last = np.zeros(len(runs))
         passed = np.zeros(len(runs))
         for k in range(1, int(runs.length.max(initial=0)) + 1):
@@ -89,10 +89,10 @@ class Ratio:
             if (model := self.steps.get(k)) is not None:
                 p = model.chances(scores)
                 last[at] = np.log(p / (1.0 - p)) + self.prior - passed[at]
-            found[runs.start[at] + k - 1] = last[at]
+            evidence[runs.start[at] + k - 1] = last[at]
             if (model := self.going.get(k)) is not None:
                 passed[at] += np.log(model.chances(scores))
-        return found
+        return evidence
 
 
 def enough(runs: Runs) -> bool:

@@ -27,7 +27,7 @@ _DRAFTS: Final = ("orchestrator_decision", "aggregate")
 _IN_TRACE: Final = ("draft", "score", "turn")
 
 
-def check_source(given: Arguments, pieces: Pieces) -> None:
+def check_source(arguments: Arguments, pieces: Pieces) -> None:
     """Refuse tasks of attempts.
 
     Raises
@@ -35,7 +35,7 @@ def check_source(given: Arguments, pieces: Pieces) -> None:
     ParameterError
         The rows are numbered by their group in the whole corpus.
     """
-    if "attempt" in (given.named.get("source"), *given.positional):
+    if "attempt" in (arguments.named.get("source"), *arguments.positional):
         raise ParameterError(
             "with source='attempt' a row is numbered by its group in the whole corpus: make this table on one"
             " machine"
@@ -44,7 +44,7 @@ def check_source(given: Arguments, pieces: Pieces) -> None:
 
 @verb(
     rows="an epoch of a run",
-    division=Division(check=check_source, order=lambda given: Order(by=("trace",))),
+    division=Division(check=check_source, order=lambda arguments: Order(by=("trace",))),
 )
 def epochs(
     corpus: Corpus,
@@ -111,9 +111,9 @@ def epochs(
     if source == "attempt":
         return _with_missing(_left(_attempts(corpus, rewards), budgets))
     parts = [_piece(load(), source) for _, load in corpus.pieces()]
-    found = pl.concat(parts) if parts else _piece(Corpus(_core.read([])), source)
+    points = pl.concat(parts) if parts else _piece(Corpus(_core.read([])), source)
     facts = corpus.traces.select("trace", "trace_id", "task_id", "group_id", "partial")
-    rows = found.join(facts.collect(engine="streaming"), on="trace", how="left", maintain_order="left")
+    rows = points.join(facts.collect(engine="streaming"), on="trace", how="left", maintain_order="left")
     rows = rows.join(rewards, on="trace", how="left", maintain_order="left")
     rows = rows.with_columns(
         last=pl.col("k") == pl.col("k").max().over("trace"),
@@ -126,14 +126,14 @@ def _budgets(budget: float | Mapping[str, float] | None) -> dict[str, float]:
     """What may be spent, by cost."""
     if budget is None:
         return {}
-    told: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for name, most in (budget if isinstance(budget, Mapping) else {"tokens": budget}).items():
         if name not in COSTS:
             raise ParameterError(unknown_name("cost", str(name), list(COSTS)))
         if not Number(above=0).has(most):
             raise ParameterError(f"budget is {briefly(most)} {name}, expected a finite number above 0")
-        told[name] = most
-    return told
+        limits[name] = most
+    return limits
 
 
 def _left(rows: pl.DataFrame, budgets: dict[str, float]) -> pl.DataFrame:
@@ -144,10 +144,10 @@ def _left(rows: pl.DataFrame, budgets: dict[str, float]) -> pl.DataFrame:
     # Polars divides one row and many by a number in different ways, whose last bits differ
     with np.errstate(over="ignore"):
         left = 1.0 - spent.fill_null(np.nan).to_numpy() / np.array(list(budgets.values()), np.float64)
-    # a budget next to 0 is spent so many times over that the number has no end
-    known = np.where(np.isfinite(left), left, np.inf).min(axis=1)
-    found = pl.Series(np.where(known < np.inf, known, np.nan), dtype=pl.Float64).fill_nan(None)
-    return rows.with_columns(x_budget_left=found)
+    # divided by a budget next to 0, the spending overflows
+    least = np.where(np.isfinite(left), left, np.inf).min(axis=1)
+    share = pl.Series(np.where(least < np.inf, least, np.nan), dtype=pl.Float64).fill_nan(None)
+    return rows.with_columns(x_budget_left=share)
 
 
 _NO_REWARDS: Final = pl.DataFrame(schema={"trace": pl.UInt32, "y": pl.Float64})
@@ -163,8 +163,8 @@ def _laid_out(rows: pl.DataFrame) -> pl.DataFrame:
         x_q=quality,
         x_q_best=quality.cum_max().over("trace"),
         **{
-            f"x_q_delta{n}": pl.when((quality - one).is_finite()).then(quality - one)
-            for n, one in enumerate(before, 1)
+            f"x_q_delta{n}": pl.when((quality - earlier).is_finite()).then(quality - earlier)
+            for n, earlier in enumerate(before, 1)
         },
     )
     features = [name for name in rows.columns if name.startswith("x_")]
@@ -212,9 +212,9 @@ def _tainted(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
     first = carried.join(begun, on=["trace", "src"]).join(reached, on=["trace", "dst"])
     # an edge is there once both of its ends are
     places = first.select(place=pl.max_horizontal("begun", "place")).unique()
-    known, found = pl.col("trusted").is_not_null(), pl.col("place").is_in(places["place"].implode())
+    is_marked, is_tainted = pl.col("trusted").is_not_null(), pl.col("place").is_in(places["place"].implode())
     return events.with_columns(
-        x_tainted=pl.when(_so_far(known) > 0).then((_so_far(found) > 0).cast(pl.Float64))
+        x_tainted=pl.when(_so_far(is_marked) > 0).then((_so_far(is_tainted) > 0).cast(pl.Float64))
     ).drop("place", "trusted", "sanitizer")
 
 
@@ -246,17 +246,17 @@ def _epoch_of(source: Source | None) -> pl.Expr:
     of_root = pl.col("is_root").fill_null(False) & pl.col("turn").is_not_null()
     turn = of_root & (pl.int_range(pl.len()) == pl.len() - 1).over("trace", "turn")
     marks = {"draft": draft, "score": score, "turn": turn}
-    found = pl.lit(None, pl.String)
+    label = pl.lit(None, pl.String)
     for name in reversed(_IN_TRACE if source is None else (source,)):
         has = marks[name].any().over("trace")
-        found = pl.when(has).then(pl.when(marks[name]).then(pl.lit(name))).otherwise(found)
-    return found
+        label = pl.when(has).then(pl.when(marks[name]).then(pl.lit(name))).otherwise(label)
+    return label
 
 
 def _first(*keys: str) -> pl.Expr:
     """Whether an event is the first of its trace with these values, none of them null."""
-    known = pl.all_horizontal(pl.col(key).is_not_null() for key in keys)
-    return known & (pl.int_range(pl.len()).over("trace", *keys) == 0)
+    present = pl.all_horizontal(pl.col(key).is_not_null() for key in keys)
+    return present & (pl.int_range(pl.len()).over("trace", *keys) == 0)
 
 
 def _so_far(flags: pl.Expr) -> pl.Expr:
@@ -276,14 +276,14 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
         spawned=pl.when(is_a["spawn"]).then("to"),
         ended=pl.when(is_a["return"]).then("owner").when(is_a["despawn"]).then("to"),
     )
-    # an agent that was made and has come to an end is open no more
-    made = events.filter(_first("spawned")).select("trace", ended="spawned", made_at="t", made_seq="seq")
-    events = events.join(made, on=["trace", "ended"], how="left", maintain_order="left")
+    # an agent that was spawned and has ended is closed
+    births = events.filter(_first("spawned")).select("trace", ended="spawned", made_at="t", made_seq="seq")
+    events = events.join(births, on=["trace", "ended"], how="left", maintain_order="left")
     after = (pl.col("t") > pl.col("made_at")) | (
         (pl.col("t") == pl.col("made_at")) & (pl.col("seq") > pl.col("made_seq"))
     )
     events = events.with_columns(closed=pl.when(after).then("ended"))
-    known, failed = pl.col("ok").is_not_null(), (~pl.col("ok")).fill_null(False)
+    judged, failed = pl.col("ok").is_not_null(), (~pl.col("ok")).fill_null(False)
     errors = _so_far(failed)
     at_success = pl.when(pl.col("ok").fill_null(False)).then(errors).forward_fill().over("trace").fill_null(0)
     calls, distinct = _so_far(pl.col("call").is_not_null()), _so_far(_first("call"))
@@ -295,17 +295,17 @@ def _counted(events: pl.DataFrame) -> pl.DataFrame:
         x_open_agents=_so_far(_first("spawned")) - _so_far(_first("closed")),
         x_pending=(_so_far(is_a["tool_call"]) - _so_far(is_a["tool_result"])).clip(lower_bound=0),
         x_duplicate_calls=pl.when(calls > 0).then(1.0 - distinct / calls),
-        x_errors=pl.when(_so_far(known) > 0).then(errors),
-        x_error_run=pl.when(_so_far(known) > 0).then(errors - at_success),
+        x_errors=pl.when(_so_far(judged) > 0).then(errors),
+        x_error_run=pl.when(_so_far(judged) > 0).then(errors - at_success),
         x_n_agents=_so_far(_first("owner")),
     )
 
 
 def _spent(name: str) -> pl.Expr:
     """The sum up to each event; null until an event records any."""
-    # counts near the largest have no sum that is one
-    whole = pl.col(name).cast(pl.Float64).fill_null(0.0).cum_sum().over("trace")
-    return pl.when(_so_far(pl.col(name).is_not_null()) > 0).then(whole)
+    # as floats, since sums of the largest counts overflow
+    running = pl.col(name).cast(pl.Float64).fill_null(0.0).cum_sum().over("trace")
+    return pl.when(_so_far(pl.col(name).is_not_null()) > 0).then(running)
 
 
 def _compared(events: pl.DataFrame) -> pl.DataFrame:
@@ -322,8 +322,8 @@ def _compared(events: pl.DataFrame) -> pl.DataFrame:
     run = at.with_columns(run=new.cast(pl.Int64).cum_sum().over("trace")).with_columns(
         x_unchanged=pl.when(pl.col("content").is_not_null()).then(pl.int_range(pl.len()).over("trace", "run"))
     )
-    told = run.select("trace", "seq", "x_unchanged")
-    return events.join(told, on=["trace", "seq"], how="left", maintain_order="left")
+    unchanged = run.select("trace", "seq", "x_unchanged")
+    return events.join(unchanged, on=["trace", "seq"], how="left", maintain_order="left")
 
 
 def _attempts(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:

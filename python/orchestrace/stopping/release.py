@@ -213,7 +213,7 @@ def fit_release(
     """
     runs = Runs.of(epochs, "epochs", float(success))
     check_scores(runs, "auto")
-    runs = runs.take(runs.known)
+    runs = runs.take(runs.has_outcome)
     peaks = np.sort(runs.most(runs.s)[one_per_task(runs, ~_solvable(runs), int(seed))])
     return ReleaseRule(
         method=method,
@@ -227,8 +227,8 @@ def fit_release(
 
 
 def _solvable(runs: Runs) -> Any:
-    """Runs of tasks that some run solved."""
-    solved = {task for task, one in zip(runs.tasks, runs.success, strict=True) if one}
+    """Whether each run is of a task that some run solved."""
+    solved = {task for task, is_solved in zip(runs.tasks, runs.success, strict=True) if is_solved}
     return np.array([task in solved for task in runs.tasks], dtype=bool)
 
 
@@ -284,7 +284,7 @@ def evaluate_release(
     [('released_infeasible', 0.0), ('released_feasible', 1.0), ('correct', 1.0), ('epochs', 1.0)]
     """
     runs = Runs.of(epochs, "epochs", float(success))
-    runs = runs.take(runs.known)
+    runs = runs.take(runs.has_outcome)
     at = runs.first(releases_of(rule, runs)["release"].to_numpy())
     released, feasible = at >= 0, _solvable(runs)
     when = runs.k[np.maximum(at, 0)].astype(np.float64) if len(runs) else np.zeros(0)
@@ -297,9 +297,9 @@ def evaluate_release(
         ("correct", runs.success.astype(np.float64), released),
         ("epochs", when, released),
     ):
-        own = tasks[among]
+        clusters = tasks[among]
         within = None if quantity == "epochs" else (0.0, 1.0)
-        mean = mean_interval(values[among], own, confidence=confidence, within=within)
+        mean = mean_interval(values[among], clusters, confidence=confidence, within=within)
         table.append(
             {
                 "quantity": quantity,
@@ -307,7 +307,7 @@ def evaluate_release(
                 "lower": mean.around.lower,
                 "upper": mean.around.upper,
                 "n": int(among.sum()),
-                "n_tasks": len(np.unique(own)),
+                "n_tasks": len(np.unique(clusters)),
                 "reason": "ratio.empty" if mean.estimate is None else mean.around.reason,
                 "params": params,
             }

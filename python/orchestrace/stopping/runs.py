@@ -51,13 +51,13 @@ def check_epochs(epochs: pl.DataFrame) -> pl.DataFrame:
         | (pl.col("trace_id").n_unique() > 1)
         | (pl.col("task_id").n_unique() > 1),
     )
-    for name, told in (
+    for name, problem in (
         ("gap", "does not have k = 1, 2, ... without a gap"),
         ("differ", "has several values of y, trace_id or task_id"),
     ):
-        odd = alike.filter(pl.col(name))
-        if odd.height:
-            raise SchemaError(f"trace {odd['trace'][0]} of epochs {told}")
+        broken = alike.filter(pl.col(name))
+        if broken.height:
+            raise SchemaError(f"trace {broken['trace'][0]} of epochs {problem}")
     return rows
 
 
@@ -81,7 +81,7 @@ class Runs:
     """Runs of epochs; arrays of rows are in order of run and k, arrays of runs in order of trace.
 
     ``start length`` say which rows a run has; ``k s c`` are of rows (``c`` cumulative). ``total`` is of runs,
-    and so are ``success`` and ``known``, whether the outcome is recorded.
+    and so are ``success`` and ``has_outcome``, whether the outcome is recorded.
     """
 
     rows: pl.DataFrame
@@ -92,7 +92,7 @@ class Runs:
     c: Floats
     total: Floats
     success: Bools
-    known: Bools
+    has_outcome: Bools
     names: list[str]
     tasks: list[str]
     cost: str
@@ -125,7 +125,7 @@ class Runs:
             c=c,
             total=c[start + length - 1],
             success=reaches(y, success).fill_null(False).to_numpy(),
-            known=y.is_not_null().to_numpy(),
+            has_outcome=y.is_not_null().to_numpy(),
             names=first["trace_id"].to_list(),
             tasks=first["task_id"].to_list(),
             cost=column,
@@ -142,24 +142,24 @@ class Runs:
     @property
     def failed(self) -> Bools:
         """Runs whose outcome is known, and no success."""
-        return self.known & ~self.success
+        return self.has_outcome & ~self.success
 
     def take(self, chosen: Bools) -> "Runs":
         """Some of the runs."""
-        kept = np.repeat(chosen, self.length)
+        inside = np.repeat(chosen, self.length)
         length = self.length[chosen]
         return Runs(
-            rows=self.rows.filter(pl.Series(kept)),
+            rows=self.rows.filter(pl.Series(inside)),
             start=np.cumsum(length) - length,
             length=length,
-            k=self.k[kept],
-            s=self.s[kept],
-            c=self.c[kept],
+            k=self.k[inside],
+            s=self.s[inside],
+            c=self.c[inside],
             total=self.total[chosen],
             success=self.success[chosen],
-            known=self.known[chosen],
-            names=[name for name, one in zip(self.names, chosen, strict=True) if one],
-            tasks=[task for task, one in zip(self.tasks, chosen, strict=True) if one],
+            has_outcome=self.has_outcome[chosen],
+            names=[name for name, is_chosen in zip(self.names, chosen, strict=True) if is_chosen],
+            tasks=[task for task, is_chosen in zip(self.tasks, chosen, strict=True) if is_chosen],
             cost=self.cost,
         )
 
@@ -169,11 +169,11 @@ class Runs:
 
     def first(self, true: Bools) -> Ints:
         """The first row of each run where something is true; -1 where it never is."""
-        found = np.full(len(self), -1)
+        rows = np.full(len(self), -1)
         at = np.flatnonzero(true)
         runs, place = np.unique(self.run[at], return_index=True)
-        found[runs] = at[place]
-        return found
+        rows[runs] = at[place]
+        return rows
 
 
 def uniforms(names: list[str], seed: int) -> Floats:

@@ -44,7 +44,7 @@ class Method:
     learned: bool = False
     #: Whether it looks at what no rule could know.
     peeks: bool = False
-    #: What of a run must be recorded for its payoff to be known.
+    #: Which part of a run must be recorded for its payoff to be known.
     needs: Needs = "stop"
 
 
@@ -52,17 +52,17 @@ class Method:
 class Level:
     """Rules that stop where a number of the row reaches a value, or with `strict` where it is above it.
 
-    `needs` is what of a run must be recorded for its payoff to be known.
+    `needs` says which part of a run must be recorded for its payoff to be known.
     """
 
     of: Callable[[Answers], Floats]
     strict: bool = False
     needs: Needs = "stop"
 
-    def stop(self, given: Answers, value: float) -> Bools:
+    def stop(self, runs: Answers, value: float) -> Bools:
         """Whether the rule with this value stops at each row."""
-        found = self.of(given)
-        return found > value if self.strict else found >= value
+        numbers = self.of(runs)
+        return numbers > value if self.strict else numbers >= value
 
 
 def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
@@ -71,7 +71,7 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
     `values` rise. O(rows · log(values) + runs · values).
     """
     best = float(values[int(np.argmax(_payoffs(runs.take(among), values, level)))]) if len(values) else np.inf
-    return Fitted(lambda given: level.stop(given, best), constant=best)
+    return Fitted(lambda judged: level.stop(judged, best), constant=best)
 
 
 def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
@@ -79,13 +79,13 @@ def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
 
     A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
     """
-    found = level.of(runs)
+    numbers = level.of(runs)
     n = len(values)
-    reached = np.searchsorted(values, found, side="left" if level.strict else "right")
-    reached[np.isnan(found)] = 0
+    reached = np.searchsorted(values, numbers, side="left" if level.strict else "right")
+    reached[np.isnan(numbers)] = 0
     apart = runs.run * (n + 1)
     reached = np.maximum.accumulate(reached + apart) - apart
-    own = reached[runs.end]  # values that stop a run before it ends anyway, or there
+    stopping = reached[runs.end]  # values that stop a run before it ends anyway, or there
     reached[runs.end] = n
     begins = np.diff(reached, prepend=0)
     begins[runs.start] = reached[runs.start]
@@ -104,7 +104,7 @@ def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
         if level.needs == "next":  # it stops because of what the next epoch costs
             unknown, at = rows == end, np.minimum(rows + 1, end)
         else:
-            unknown, at = np.arange(n)[None, :] >= own[of][:, None], rows
+            unknown, at = np.arange(n)[None, :] >= stopping[of][:, None], rows
         times = np.where(runs.cut[of][:, None] & unknown, 0.0, runs.weight[at])
         paid += (times * runs.g[rows]).sum(axis=0)
         counted += times.sum(axis=0)
@@ -113,13 +113,13 @@ def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
 
 def _fixed(runs: Answers, among: Ints, _: Regress) -> Fitted:
     deepest = int(runs.length[among].max(initial=1))
-    return _best(runs, among, np.arange(1.0, deepest + 1), Level(lambda given: given.k.astype(np.float64)))
+    return _best(runs, among, np.arange(1.0, deepest + 1), Level(lambda judged: judged.k.astype(np.float64)))
 
 
 def _stale(runs: Answers) -> Ints:
     """How many epochs ago the greatest quality so far was reached first. O(rows)."""
     level = np.where(np.isnan(runs.q), runs.s, runs.q)
-    found = np.zeros(len(runs.k), np.int64)
+    stale = np.zeros(len(runs.k), np.int64)
     best = np.full(len(runs), -np.inf)
     since = np.zeros(len(runs), np.int64)
     for k in range(1, int(runs.length.max(initial=0)) + 1):
@@ -128,26 +128,26 @@ def _stale(runs: Answers) -> Ints:
         better = level[rows] > best[of]
         best[of] = np.where(better, level[rows], best[of])
         since[of] = np.where(better, 0, since[of] + 1)
-        found[rows] = since[of]
-    return found
+        stale[rows] = since[of]
+    return stale
 
 
 def _patience(runs: Answers, among: Ints, _: Regress) -> Fitted:
     deepest = int(runs.length[among].max(initial=1))
     waits = np.arange(1.0, max(deepest, 2))
-    return _best(runs, among, waits, Level(lambda given: _stale(given).astype(np.float64)))
+    return _best(runs, among, waits, Level(lambda judged: _stale(judged).astype(np.float64)))
 
 
 def _quantiles(values: Floats) -> Floats:
-    known = values[~np.isnan(values)]
-    if not known.size:
+    recorded = values[~np.isnan(values)]
+    if not recorded.size:
         return np.zeros(0)
-    return np.unique(np.quantile(known, np.linspace(0.0, 1.0, CANDIDATES), method="inverted_cdf"))
+    return np.unique(np.quantile(recorded, np.linspace(0.0, 1.0, CANDIDATES), method="inverted_cdf"))
 
 
-def _quality(given: Answers) -> Floats:
+def _quality(runs: Answers) -> Floats:
     """Quality of each row; its score where quality is not known."""
-    return np.where(np.isnan(given.q), given.s, given.q)
+    return np.where(np.isnan(runs.q), runs.s, runs.q)
 
 
 def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
@@ -156,12 +156,12 @@ def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
 
 
 def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    def soon(given: Answers) -> Floats:
+    def soon(judged: Answers) -> Floats:
         # the last epoch within the budget: the next one would leave it
-        after = np.append(given.c[1:], np.inf)
-        after[given.end] = given.c[given.end]
-        found: Floats = np.maximum(given.c, after)
-        return found
+        after = np.append(judged.c[1:], np.inf)
+        after[judged.end] = judged.c[judged.end]
+        costs: Floats = np.maximum(judged.c, after)
+        return costs
 
     inside = np.isin(runs.run, among)
     return _best(
@@ -172,17 +172,19 @@ def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
 def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
     rows = np.flatnonzero(np.isin(runs.run, among) & ~runs.last)
     if not len(rows):
-        return Fitted(lambda given: np.zeros(len(given.k), bool))
+        return Fitted(lambda judged: np.zeros(len(judged.k), bool))
     solve = regress(with_k(runs.x, runs.k)[rows], runs.weight[rows + 1])
     gain = solve(runs.g[rows + 1] - runs.g[rows]).predict
-    return Fitted(lambda given: gain(with_k(given.x, given.k)) <= 0.0)
+    return Fitted(lambda judged: gain(with_k(judged.x, judged.k)) <= 0.0)
 
 
 def _learned(fitted: Continuation) -> Fitted:
-    def worth(given: Answers) -> Floats:
-        return fitted(given.x, given.k)
+    def worth(judged: Answers) -> Floats:
+        return fitted(judged.x, judged.k)
 
-    return Fitted(lambda given: given.g >= worth(given), worth, lambda given: fitted.expect(given.x, given.k))
+    return Fitted(
+        lambda judged: judged.g >= worth(judged), worth, lambda judged: fitted.expect(judged.x, judged.k)
+    )
 
 
 def _lsm(runs: Answers, among: Ints, regress: Regress) -> Fitted:
@@ -199,20 +201,20 @@ def _fqi(runs: Answers, among: Ints, regress: Regress) -> Fitted:
 
 def _tabular(runs: Answers, among: Ints, _: Regress) -> Fitted:
     worth = by_history(runs, among)
-    return Fitted(lambda given: given.g >= worth(given), worth, worth)
+    return Fitted(lambda judged: judged.g >= worth(judged), worth, worth)
 
 
 def _oracle(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    def stop(given: Answers) -> Bools:
-        most = np.maximum.reduceat(given.g, given.start) if len(given) else np.zeros(0)
-        return given.g >= most[given.run]
+    def stop(judged: Answers) -> Bools:
+        most = np.maximum.reduceat(judged.g, judged.start) if len(judged) else np.zeros(0)
+        return judged.g >= most[judged.run]
 
     return Fitted(stop)
 
 
 METHODS: Final = {
     "recorded": Method(
-        "the recorded stop", "this recording", lambda *_: Fitted(lambda given: given.last), needs="nothing"
+        "the recorded stop", "this recording", lambda *_: Fitted(lambda judged: judged.last), needs="nothing"
     ),
     "fixed": Method("the k with the greatest mean payoff", "baseline", _fixed),
     "patience": Method("m epochs without a new greatest quality", "early stopping, Prechelt 1998", _patience),
