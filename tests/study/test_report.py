@@ -22,7 +22,7 @@ from orchestrace.study.envelope_map import placed, recorded
 from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
 from orchestrace.study.page import Cell, Figure, Grid, Section, html_page, inlined, markdown_page
-from orchestrace.study.run import _Known
+from orchestrace.study.run import _Forecast
 from orchestrace.study.sections import seconds_told
 from orchestrace.study.summary import gap_sentences, method_table, rungs
 
@@ -253,7 +253,7 @@ def test_the_method_table_says_what_the_cells_say(reported):
     gae = table.filter(method="gae", unit="event", events=120)
     assert rows["gae", "event"][1].rho == pytest.approx(gae["rho"].median())
     assert rows["gae", "event"][1].seconds == pytest.approx((gae["seconds"] / 80).median())
-    assert rows["gae", "event"][1].found == gae.filter(pl.col("rho_lower") > 0).height
+    assert rows["gae", "event"][1].finds == gae.filter(pl.col("rho_lower") > 0).height
     flat = rows["broadcast", "event"][0]
     assert flat.pooled and flat.rho == pytest.approx(
         table.filter(method="broadcast", unit="event", events=12)["pooled"].median()
@@ -304,7 +304,7 @@ def test_verdicts_by_hand():
     assert _verdict(_rows()) == ("finds", 0.5, False, 0.2, True, 1, 1, False, 0.4, 0.6, 9)
     # In one world of two is not in most.
     two = _verdict(_rows(), _rows(preset="two", rho=0.1, rho_lower=-0.1))
-    assert two[:3] == ("nothing", pytest.approx(0.3), False) and two.found == 1 and two.presets == 2
+    assert two[:3] == ("nothing", pytest.approx(0.3), False) and two.finds == 1 and two.presets == 2
     flat = _verdict(_rows(rho=None, rho_lower=None, rho_upper=None, rho_n_tasks=0))
     assert flat == ("finds", 0.2, True, 0.2, True, 1, 1, False, 0.1, 0.3, 9)
     none = {"rho": None, "pooled": None, "rho_n_tasks": None, "n_traces": None, "seconds": None}
@@ -326,7 +326,7 @@ def test_values_of_few_tasks_are_shown_and_count_for_nothing():
     assert _verdict(_rows(rho_n_tasks=1, rho_lower=None, rho_upper=None)).lower is None
     # Where some worlds have enough, they alone are told.
     both = _verdict(_rows(rho_n_tasks=4, rho=0.9), _rows(preset="two", rho=0.1, rho_lower=0.05))
-    assert both[:3] == ("nothing", 0.1, False) and (both.found, both.presets) == (1, 2)
+    assert both[:3] == ("nothing", 0.1, False) and (both.finds, both.presets) == (1, 2)
 
 
 def test_a_size_with_few_tasks_puts_no_method_first():
@@ -371,7 +371,7 @@ def test_the_report_of_a_method_that_was_stopped_has_no_blank(tmp_path):
             "units": ["agent"],
         }
     )
-    place, bench, known = StudyFolder.begun(tmp_path, config), Bench(config), _Known()
+    place, bench, known = StudyFolder.begun(tmp_path, config), Bench(config), _Forecast()
     for cell in cells(config):
         found = bench.measure(cell)
         if cell.run.name == "flow":

@@ -1,6 +1,6 @@
 """The cells of a study: corpus, name and seed of each measurement.
 
-A seed hangs on the seed of the study and on the name of what it is for, never on the place in a list: a study
+A seed depends on the seed of the study and on the name of its purpose, never on the place in a list: a study
 with one more preset has the same numbers in all the others.
 """
 

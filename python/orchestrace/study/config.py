@@ -241,191 +241,195 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
         ...
     orchestrace...ParameterError: the study has no sizes: give at least one [[sizes]] with events and agents
     """
-    made = begun_config(given)
-    _check_methods(made)
-    _check_rewards(made)
-    return made
+    config = begun_config(given)
+    _check_methods(config)
+    _check_rewards(config)
+    return config
 
 
-def begun_config(given: Mapping[str, Any]) -> StudyConfig:
+def begun_config(document: Mapping[str, Any]) -> StudyConfig:
     """The configuration of a study that is begun: its methods were called then, and are not again by every
     worker, nor by who looks at results."""
     _core.check_process()
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"the configuration is of type {type(given).__name__}, expected a mapping")
-    _known("key", given, [one.name for one in fields(StudyConfig)])
-    judge_fields(StudyConfig, given)
-    scalars: dict[str, Any] = {name: index(given[name]) for name in ("seed", "replicates") if name in given}
-    scalars |= {name: _real(given[name]) for name in ("budget_s", "confidence") if name in given}
-    made = StudyConfig(
-        sizes=_sizes(given.get("sizes")),
-        presets=_presets(given.get("presets")),
-        methods=_methods(given.get("methods")),
-        units=_words("units", given.get("units", list(UNITS)), UNITS),
-        slots=_slots(given.get("slots", [])),
-        queues=_words("queues", given.get("queues", ["recorded"]), get_args(Queue)),
-        rewards=_rewards(given.get("rewards", [])),
-        stopping=_words("stopping", given.get("stopping", []), tuple(stopping_rules()["method"])),
+    if not isinstance(document, Mapping):
+        raise ParameterError(f"the configuration is of type {type(document).__name__}, expected a mapping")
+    _expect_names("key", document, [field.name for field in fields(StudyConfig)])
+    judge_fields(StudyConfig, document)
+    scalars: dict[str, Any] = {
+        name: index(document[name]) for name in ("seed", "replicates") if name in document
+    }
+    scalars |= {name: _real(document[name]) for name in ("budget_s", "confidence") if name in document}
+    config = StudyConfig(
+        sizes=_sizes(document.get("sizes")),
+        presets=_presets(document.get("presets")),
+        methods=_methods(document.get("methods")),
+        units=_words("units", document.get("units", list(UNITS)), UNITS),
+        slots=_slots(document.get("slots", [])),
+        queues=_words("queues", document.get("queues", ["recorded"]), get_args(Queue)),
+        rewards=_rewards(document.get("rewards", [])),
+        stopping=_words("stopping", document.get("stopping", []), tuple(stopping_rules()["method"])),
         **scalars,
     )
-    if not made.units:
+    if not config.units:
         raise ParameterError("units is empty: give 'event', 'agent' or both")
-    if made.slots and not made.queues:
+    if config.slots and not config.queues:
         raise ParameterError("queues is empty: give 'recorded', 'critical_path' or both, or no slots")
-    _check_presets(made)
-    return made
+    _check_presets(config)
+    return config
 
 
-def _known(what: str, given: Mapping[str, Any], names: list[str]) -> None:
-    for name in given:
+def _expect_names(kind: str, values: Mapping[str, Any], names: list[str]) -> None:
+    for name in values:
         if name not in names:
-            raise ParameterError(unknown_name(what, str(name), names))
+            raise ParameterError(unknown_name(kind, str(name), names))
 
 
-def _tables(what: str, given: object, instead: str) -> list[Any]:
-    if given is not None and not isinstance(given, list | tuple):
-        raise ParameterError(f"{what} is {given!r}, expected a list: {instead}")
-    if not given:
-        raise ParameterError(f"the study has no {what}: give at least one {instead}")
-    return list(given)
+def _tables(label: str, items: object, instead: str) -> list[Any]:
+    if items is not None and not isinstance(items, list | tuple):
+        raise ParameterError(f"{label} is {items!r}, expected a list: {instead}")
+    if not items:
+        raise ParameterError(f"the study has no {label}: give at least one {instead}")
+    return list(items)
 
 
-def _real(given: float) -> float:
-    """A number as JSON has it, which writes none of NumPy."""
-    return given if isinstance(given, int | float) else float(given)
+def _real(number: float) -> float:
+    """A number that JSON can write, which numbers of NumPy are not."""
+    return number if isinstance(number, int | float) else float(number)
 
 
-def _settings(what: str, given: Mapping[Any, Any]) -> dict[str, Any]:
-    """Values as a file has them: what has no text could not be passed to a worker, nor found again."""
-    return {str(name): _setting(f"{name} of {what}", value) for name, value in given.items()}
+def _settings(owner: str, values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Values that a file can hold, since workers are given them as text."""
+    return {str(name): _setting(f"{name} of {owner}", value) for name, value in values.items()}
 
 
-def _setting(what: str, given: object) -> Any:
-    if isinstance(given, list | tuple):
-        return [_setting(what, one) for one in given]
-    if given is None or isinstance(given, bool | int | float | str):
-        return given
+def _setting(label: str, value: object) -> Any:
+    if isinstance(value, list | tuple):
+        return [_setting(label, item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     raise ParameterError(
-        f"{what} is {given!r}, expected a number, text, true or false, or a list of such, as in TOML"
+        f"{label} is {value!r}, expected a number, text, true or false, or a list of such, as in TOML"
     )
 
 
-def _sizes(given: object) -> tuple[Size, ...]:
-    made = []
-    for one in _tables("sizes", given, "[[sizes]] with events and agents"):
-        if not isinstance(one, Mapping) or not {"events", "agents"} <= one.keys():
-            raise ParameterError(f"size {one!r}, expected a table with events and agents")
-        _known("key of sizes", one, [f.name for f in fields(Size)])
-        judge_fields(Size, one)
-        made.append(Size(**{name: index(value) for name, value in one.items()}))
-    made.sort(key=lambda size: (size.events, size.agents))
-    if twice := _twice([size.label for size in made]):
+def _sizes(items: object) -> tuple[Size, ...]:
+    sizes = []
+    for item in _tables("sizes", items, "[[sizes]] with events and agents"):
+        if not isinstance(item, Mapping) or not {"events", "agents"} <= item.keys():
+            raise ParameterError(f"size {item!r}, expected a table with events and agents")
+        _expect_names("key of sizes", item, [f.name for f in fields(Size)])
+        judge_fields(Size, item)
+        sizes.append(Size(**{name: index(value) for name, value in item.items()}))
+    sizes.sort(key=lambda size: (size.events, size.agents))
+    if twice := _twice([size.label for size in sizes]):
         raise ParameterError(f"size {twice} is given twice")
-    return tuple(made)
+    return tuple(sizes)
 
 
-def _presets(given: object) -> dict[str, dict[str, Any]]:
-    if given is not None and not isinstance(given, Mapping):
-        raise ParameterError(f"presets is {given!r}, expected tables by name: [presets.NAME]")
-    if not given:
+def _presets(presets: object) -> dict[str, dict[str, Any]]:
+    if presets is not None and not isinstance(presets, Mapping):
+        raise ParameterError(f"presets is {presets!r}, expected tables by name: [presets.NAME]")
+    if not presets:
         raise ParameterError("the study has no presets: give at least one [presets.NAME]")
-    for name, options in given.items():
+    for name, options in presets.items():
         if not isinstance(options, Mapping):
             raise ParameterError(f"preset '{name}' is {options!r}, expected a table")
-        _known(f"option of preset '{name}'", options, list(PRESET_OPTIONS))
-    return {str(name): _settings(f"preset '{name}'", options) for name, options in given.items()}
+        _expect_names(f"option of preset '{name}'", options, list(PRESET_OPTIONS))
+    return {str(name): _settings(f"preset '{name}'", options) for name, options in presets.items()}
 
 
-def _methods(given: object) -> tuple[MethodRun, ...]:
+def _methods(items: object) -> tuple[MethodRun, ...]:
     table = registered()
-    params = {str(row["name"]): [one["name"] for one in row["params"]] for row in table.iter_rows(named=True)}
+    params = {
+        str(row["name"]): [param["name"] for param in row["params"]] for row in table.iter_rows(named=True)
+    }
     reported = dict(table.select("name", "units").iter_rows())
-    made = []
-    for one in _tables("methods", given, 'name: methods = ["flow", ...]'):
-        run: object = {"name": one} if isinstance(one, str) else one
+    runs = []
+    for item in _tables("methods", items, 'name: methods = ["flow", ...]'):
+        run: object = {"name": item} if isinstance(item, str) else item
         if not isinstance(run, Mapping) or not isinstance(run.get("name"), str):
-            raise ParameterError(f"method {one!r}, expected a name or a table with name and params")
-        _known("key of a method", run, [f.name for f in fields(MethodRun)])
+            raise ParameterError(f"method {item!r}, expected a name or a table with name and params")
+        _expect_names("key of a method", run, [f.name for f in fields(MethodRun)])
         name = run["name"]
         if name not in params:
             raise ParameterError(unknown_name("method", name, list(params)))
-        own = run.get("params", {})
-        if not isinstance(own, Mapping):
+        settings = run.get("params", {})
+        if not isinstance(settings, Mapping):
             raise ParameterError(
-                f"params of method '{name}' is {own!r}, expected a table, as {{ NAME = VALUE }}"
+                f"params of method '{name}' is {settings!r}, expected a table, as {{ NAME = VALUE }}"
             )
-        _known(f"parameter of method '{name}'", own, params[name])
+        _expect_names(f"parameter of method '{name}'", settings, params[name])
         units = _words(f"units of method '{name}'", run.get("units", []), UNITS)
         for unit in units:
             if unit not in reported[name]:
                 raise ParameterError(f"method '{name}' does not report at unit '{unit}'")
-        made.append(MethodRun(name, _settings(f"method '{name}'", own), units))
-    if twice := _twice([run.label for run in made]):
+        runs.append(MethodRun(name, _settings(f"method '{name}'", settings), units))
+    if twice := _twice([run.label for run in runs]):
         raise ParameterError(f"method '{twice}' is given twice with the same parameters")
-    return tuple(made)
+    return tuple(runs)
 
 
-def _rewards(given: object) -> tuple[MethodRun, ...]:
+def _rewards(items: object) -> tuple[MethodRun, ...]:
     """Rules of reward, as `_methods`; each has the one unit that it pays."""
-    if isinstance(given, list | tuple) and not given:
+    if isinstance(items, list | tuple) and not items:
         return ()
-    known = dict(list_rules().select("reward", "unit").iter_rows())
-    made = []
-    for one in _tables("rewards", given, 'name: rewards = ["finish", ...]'):
-        run: object = {"name": one} if isinstance(one, str) else one
+    units = dict(list_rules().select("reward", "unit").iter_rows())
+    runs = []
+    for item in _tables("rewards", items, 'name: rewards = ["finish", ...]'):
+        run: object = {"name": item} if isinstance(item, str) else item
         if not isinstance(run, Mapping) or not isinstance(run.get("name"), str):
-            raise ParameterError(f"reward {one!r}, expected a name or a table with name and params")
-        _known("key of a reward", run, [f.name for f in fields(MethodRun)])
-        name, own = run["name"], run.get("params", {})
-        if name not in known:
-            raise ParameterError(unknown_name("reward", name, list(known)))
-        if not isinstance(own, Mapping):
+            raise ParameterError(f"reward {item!r}, expected a name or a table with name and params")
+        _expect_names("key of a reward", run, [f.name for f in fields(MethodRun)])
+        name, settings = run["name"], run.get("params", {})
+        if name not in units:
+            raise ParameterError(unknown_name("reward", name, list(units)))
+        if not isinstance(settings, Mapping):
             raise ParameterError(
-                f"params of reward '{name}' is {own!r}, expected a table, as {{ NAME = VALUE }}"
+                f"params of reward '{name}' is {settings!r}, expected a table, as {{ NAME = VALUE }}"
             )
-        _words(f"units of reward '{name}'", run.get("units", []), (known[name],))
-        made.append(MethodRun(name, _settings(f"reward '{name}'", own)))
-    if twice := _twice([run.label for run in made]):
+        _words(f"units of reward '{name}'", run.get("units", []), (units[name],))
+        runs.append(MethodRun(name, _settings(f"reward '{name}'", settings)))
+    if twice := _twice([run.label for run in runs]):
         raise ParameterError(f"reward '{twice}' is given twice with the same parameters")
-    return tuple(made)
+    return tuple(runs)
 
 
-def _words(what: str, given: object, known: tuple[str, ...]) -> tuple[str, ...]:
-    if not isinstance(given, list | tuple):
-        raise ParameterError(f"{what} is {given!r}, expected a list of names")
-    for word in given:
-        if word not in known:
-            raise ParameterError(unknown_name(what, str(word), list(known)))
-    if twice := _twice(list(given)):
-        raise ParameterError(f"{what} names '{twice}' twice")
-    return tuple(given)
+def _words(label: str, words: object, allowed: tuple[str, ...]) -> tuple[str, ...]:
+    if not isinstance(words, list | tuple):
+        raise ParameterError(f"{label} is {words!r}, expected a list of names")
+    for word in words:
+        if word not in allowed:
+            raise ParameterError(unknown_name(label, str(word), list(allowed)))
+    if twice := _twice(list(words)):
+        raise ParameterError(f"{label} names '{twice}' twice")
+    return tuple(words)
 
 
-def _slots(given: object) -> tuple[int, ...]:
-    if not isinstance(given, list | tuple):
-        raise ParameterError(f"slots is {given!r}, expected a list of whole numbers")
-    expect_each("slots", given, Integer(1, 2**31 - 1))
-    return tuple(sorted(set(map(index, given))))
+def _slots(slots: object) -> tuple[int, ...]:
+    if not isinstance(slots, list | tuple):
+        raise ParameterError(f"slots is {slots!r}, expected a list of whole numbers")
+    expect_each("slots", slots, Integer(1, 2**31 - 1))
+    return tuple(sorted(set(map(index, slots))))
 
 
 def _twice(names: list[str]) -> str | None:
     return next((name for name in names if names.count(name) > 1), None)
 
 
-def _check_presets(made: StudyConfig) -> None:
+def _check_presets(config: StudyConfig) -> None:
     """Generate one run of the smallest size each, so that a wrong option is no surprise in the third hour."""
-    for size in made.sizes:
+    for size in config.sizes:
         if size.traces < size.group_size:
             raise ParameterError(f"size {size.label} has {size.traces} traces, fewer than one group")
-    smallest = made.sizes[0]
-    for name, options in made.presets.items():
+    smallest = config.sizes[0]
+    for name, options in config.presets.items():
         try:
             planted(traces=1, length=smallest.events, agents=smallest.agents, **options)
         except (ParameterError, TypeError, OverflowError) as error:
             raise ParameterError(f"preset '{name}': {error}") from None
 
 
-def _check_methods(made: StudyConfig) -> None:
+def _check_methods(config: StudyConfig) -> None:
     """Call every method once, so that a wrong parameter is refused here and not in every cell.
 
     The core judges arguments where there is nothing to do too, so that the number of its draws costs nothing
@@ -434,9 +438,9 @@ def _check_methods(made: StudyConfig) -> None:
     nothing = Corpus(_core.read([]))
     small = planted(traces=16, group_size=8, length=6, agents=2)[0]
     reported = dict(registered().select("name", "units").iter_rows())
-    for run in made.methods:
+    for run in config.methods:
         corpus = small if run.name in written_in_python() else nothing
-        for unit in run.units or made.units:
+        for unit in run.units or config.units:
             if unit not in reported[run.name]:
                 continue
             call: dict[str, Any] = {"method": run.name, "unit": unit, **run.params}
@@ -447,10 +451,10 @@ def _check_methods(made: StudyConfig) -> None:
                 raise ParameterError(f"method '{run.label}' at unit '{unit}': {text}") from None
 
 
-def _check_rewards(made: StudyConfig) -> None:
+def _check_rewards(config: StudyConfig) -> None:
     """Pay no runs by every rule, which judges its parameters."""
     nothing = Corpus(_core.read([]))
-    for run in made.rewards:
+    for run in config.rewards:
         try:
             compute(nothing, {run.name: run.params})
         except (ParameterError, TypeError, OverflowError) as error:

@@ -27,12 +27,12 @@ def measured(call: Callable[[], Any]) -> tuple[Any, dict[str, Any]]:
         start = time.perf_counter()
         call()
         times.append(time.perf_counter() - start)
-    known = before is not None and peak is not None
+    has_memory = before is not None and peak is not None
     return result, {
         "seconds": min(times),
         "repeats": len(times),
-        "peak_bytes": peak if known else None,
-        "grown_bytes": max(peak - before, 0) if known else None,  # type: ignore[operator]  # both are known
+        "peak_bytes": peak if has_memory else None,
+        "grown_bytes": max(peak - before, 0) if has_memory else None,  # type: ignore[operator]  # both are known
     }
 
 
@@ -67,10 +67,10 @@ def extrapolated(points: Sequence[tuple[float, float]], size: float) -> tuple[fl
     Least squares on logarithms over the three largest sizes: small ones show what a call costs, not what an
     event does. An exponent below 0 is noise and taken for 0. None with fewer than two sizes.
     """
-    known = sorted((x, y) for x, y in points if x > 0 and y > 0)[-_LAST_POINTS:]
-    if len({x for x, _ in known}) < FEWEST_POINTS:
+    last = sorted((x, y) for x, y in points if x > 0 and y > 0)[-_LAST_POINTS:]
+    if len({x for x, _ in last}) < FEWEST_POINTS:
         return None
-    xs, ys = [math.log(x) for x, _ in known], [math.log(y) for _, y in known]
+    xs, ys = [math.log(x) for x, _ in last], [math.log(y) for _, y in last]
     mean_x, mean_y = math.fsum(xs) / len(xs), math.fsum(ys) / len(ys)
     over = math.fsum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
     slope = max(over / math.fsum((x - mean_x) ** 2 for x in xs), 0.0)
@@ -99,17 +99,17 @@ def foretold(
     which is too small rather than too large, and at least in proportion to events, as does what one measured
     size shows. None where there is neither.
     """
-    told = [*points, *stopped]
-    known = extrapolated(told, size)
-    if known is not None and not stopped:
-        return Foretold(known[0], "power", known[1], False, len(told))
-    if not told:
+    all_points = [*points, *stopped]
+    fit = extrapolated(all_points, size)
+    if fit is not None and not stopped:
+        return Foretold(fit[0], "power", fit[1], False, len(all_points))
+    if not all_points:
         return None
-    exponent = max(1.0, known[1]) if known is not None else 1.0
+    exponent = max(1.0, fit[1]) if fit is not None else 1.0
     start, seconds = max(stopped or points)
-    power = known is not None and known[1] >= 1.0
+    power = fit is not None and fit[1] >= 1.0
     law = "power" if power else "linear"
-    return Foretold(seconds * (size / start) ** exponent, law, exponent, True, len(told))
+    return Foretold(seconds * (size / start) ** exponent, law, exponent, True, len(all_points))
 
 
 def doubled(seconds: float, size: float, players: float, then: float, now: float) -> float:

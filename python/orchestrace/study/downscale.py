@@ -60,8 +60,8 @@ def prefixes(corpus: Corpus, share: PositiveShare, *, min_events: Count = 1) -> 
     Corpus
         The same traces with their rewards. An event is kept if it is among the first and all its predecessors
         are kept; edges between kept events stay. Labels, costs and metrics are of the whole, and left out.
-        A trace of which nothing is left is left out, too: all that it begins with hangs on a later event, as
-        in a cycle.
+        A trace of which nothing is left is left out, too: all that it begins with depends on a later event,
+        as in a cycle.
 
     Raises
     ------
@@ -89,11 +89,11 @@ def prefixes(corpus: Corpus, share: PositiveShare, *, min_events: Count = 1) -> 
     wanted = traces.select("trace", most=(pl.col("n_events") * share - 1e-9).ceil())
     events = corpus.events.collect().join(wanted, on="trace", maintain_order="left")
     place = pl.struct("t", "seq").rank("ordinal").over("trace")
-    kept = events.filter(place <= pl.col("most")).drop("most")
+    beginning = events.filter(place <= pl.col("most")).drop("most")
     edges = corpus.edges.collect()
-    kept = _closed(kept, edges)
-    traces = traces.join(kept.select("trace").unique(), on="trace", how="semi", maintain_order="left")
-    numbers = kept.select("trace", "seq", new=pl.int_range(pl.len()).over("trace").cast(pl.UInt32))
+    beginning = _closed(beginning, edges)
+    traces = traces.join(beginning.select("trace").unique(), on="trace", how="semi", maintain_order="left")
+    numbers = beginning.select("trace", "seq", new=pl.int_range(pl.len()).over("trace").cast(pl.UInt32))
     for end in ("src", "dst"):
         renamed = numbers.rename({"seq": end, "new": f"new_{end}"})
         edges = edges.join(renamed, on=["trace", end], how="inner", maintain_order="left")
@@ -101,22 +101,22 @@ def prefixes(corpus: Corpus, share: PositiveShare, *, min_events: Count = 1) -> 
     rewards = corpus.measures.filter(pl.col("kind") == "reward").collect()
     return Corpus.from_arrow(
         traces=traces.drop("n_events", "n_edges", "n_agents"),
-        events=kept.with_columns(seq=numbers["new"]),
+        events=beginning.with_columns(seq=numbers["new"]),
         edges=edges,
         measures=rewards.join(traces, on="trace", how="semi", maintain_order="left"),
     )
 
 
-def _closed(kept: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
-    """Without the events of which a predecessor is not there, until none is left."""
+def _closed(events: pl.DataFrame, edges: pl.DataFrame) -> pl.DataFrame:
+    """Drop events that lack a predecessor, until no such event is left."""
     while True:
-        here = kept.select("trace", dst="seq")
+        here = events.select("trace", dst="seq")
         into = edges.join(here, on=["trace", "dst"], how="semi")
-        torn = into.join(kept.select("trace", src="seq"), on=["trace", "src"], how="anti")
+        torn = into.join(events.select("trace", src="seq"), on=["trace", "src"], how="anti")
         if torn.is_empty():
-            return kept
+            return events
         lost = torn.select("trace", seq="dst").unique()
-        kept = kept.join(lost, on=["trace", "seq"], how="anti", maintain_order="left")
+        events = events.join(lost, on=["trace", "seq"], how="anti", maintain_order="left")
 
 
 @verb
@@ -195,9 +195,9 @@ def downscale(
     with reporting(progress, "downscaling") as callback:
         done = 0
         for name, params in runs:
-            whole = None
+            full = None
             for share in reversed(steps):
-                rows_now, whole = _step(cut, share, name, params, options, confidence, whole)
+                rows_now, full = _step(cut, share, name, params, options, confidence, full)
                 rows += rows_now
                 done += 1
                 if callback is not None:
@@ -212,7 +212,7 @@ def _step(
     params: dict[str, Any],
     options: dict[str, Any],
     confidence: float,
-    whole: pl.DataFrame | None,
+    full: pl.DataFrame | None,
 ) -> tuple[list[dict[str, Any]], pl.DataFrame | None]:
     """Rows of one method on one share, and its credit on the whole, which comes first."""
     corpus = cut[share]
@@ -226,23 +226,23 @@ def _step(
         "unit": options["unit"],
     }
     try:
-        found = credit(corpus, method=name, **options, **params)
+        credits = credit(corpus, method=name, **options, **params)
     except ParameterError as error:
-        return [{**key, "metric": None, "error": str(error).splitlines()[0]}], whole
-    whole = found if share == 1.0 else whole
-    told = found.filter(pl.col("unit_id").is_not_null())
-    empty = told.filter(pl.col("credit").fill_nan(None).is_null()).height
-    key["null_share"] = empty / told.height if told.height else None
-    rows = [key | _top_share(corpus, found, confidence)]
-    if whole is not None:
-        table = agreement(cut[1.0], found, whole, k=TOP, confidence=confidence)
+        return [{**key, "metric": None, "error": str(error).splitlines()[0]}], full
+    full = credits if share == 1.0 else full
+    units = credits.filter(pl.col("unit_id").is_not_null())
+    empty = units.filter(pl.col("credit").fill_nan(None).is_null()).height
+    key["null_share"] = empty / units.height if units.height else None
+    rows = [key | _top_share(corpus, credits, confidence)]
+    if full is not None:
+        table = agreement(cut[1.0], credits, full, k=TOP, confidence=confidence)
         rows += [key | row for row in table.iter_rows(named=True) if row["metric"] != "kendall"]
-    return [{name: row.get(name) for name in _SCHEMA} for row in rows], whole
+    return [{name: row.get(name) for name in _SCHEMA} for row in rows], full
 
 
-def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[str, Any]:
+def _top_share(corpus: Corpus, credits: pl.DataFrame, confidence: float) -> dict[str, Any]:
     """How much of the absolute credit of a trace few of its units have."""
-    rows = one_run(found, "credits")[0].drop_nulls().sort("trace", "unit_id")
+    rows = one_run(credits, "credits")[0].drop_nulls().sort("trace", "unit_id")
     rows = rows.join(tasks_of(corpus, rows.select("trace").unique()), on="trace", maintain_order="left")
     trace = rows["trace"].to_numpy()
     starts = rankings.segment_starts(trace)
@@ -263,12 +263,12 @@ def _top_share(corpus: Corpus, found: pl.DataFrame, confidence: float) -> dict[s
     }
 
 
-def _runs(given: Sequence[Method]) -> list[tuple[str, dict[str, Any]]]:
-    if isinstance(given, str) or not given:
-        raise ParameterError(f"methods is {given!r}, expected a list of names")
-    known = list_methods()["name"].to_list()
-    runs = [(one, {}) if isinstance(one, str) else (one[0], dict(one[1])) for one in given]
+def _runs(methods: Sequence[Method]) -> list[tuple[str, dict[str, Any]]]:
+    if isinstance(methods, str) or not methods:
+        raise ParameterError(f"methods is {methods!r}, expected a list of names")
+    names = list_methods()["name"].to_list()
+    runs = [(method, {}) if isinstance(method, str) else (method[0], dict(method[1])) for method in methods]
     for name, _ in runs:
-        if name not in known:
-            raise ParameterError(unknown_name("method", str(name), known))
+        if name not in names:
+            raise ParameterError(unknown_name("method", str(name), names))
     return runs

@@ -29,21 +29,23 @@ def checked(envelopes: pl.DataFrame) -> pl.DataFrame:
 def placed(envelopes: pl.DataFrame) -> pl.DataFrame:
     """Systems with at least one of both numbers, numbered as the map numbers them: ``number system kind
     agents steps source note``. What is blank stays null."""
-    known = checked(envelopes).filter(pl.col("agents_max").is_not_null() | pl.col("steps_max").is_not_null())
+    systems = checked(envelopes).filter(
+        pl.col("agents_max").is_not_null() | pl.col("steps_max").is_not_null()
+    )
     both = pl.col("agents_max").is_not_null() & pl.col("steps_max").is_not_null()
-    known = known.with_columns(both=both).sort(
+    systems = systems.with_columns(both=both).sort(
         ["both", "steps_max", "agents_max", "system"], descending=[True, True, True, False], nulls_last=True
     )
-    known = known.with_row_index("number", offset=1)
+    systems = systems.with_row_index("number", offset=1)
     blank = pl.lit(None, pl.String)
-    return known.select(
+    return systems.select(
         "number",
         "system",
         "kind",
         agents="agents_max",
         steps="steps_max",
-        source="source" if "source" in known.columns else blank,
-        note="note" if "note" in known.columns else blank,
+        source="source" if "source" in systems.columns else blank,
+        note="note" if "note" in systems.columns else blank,
     )
 
 
@@ -52,14 +54,14 @@ def recorded(corpora: Mapping[str, Corpus]) -> pl.DataFrame:
     agents."""
     rows: list[dict[str, Any]] = []
     for name, corpus in corpora.items():
-        own = corpus.traces.select(steps="n_events", agents="n_agents").collect()
-        own = own.filter(pl.col("steps") > 0, pl.col("agents") > 0)
-        if own.is_empty():
+        runs = corpus.traces.select(steps="n_events", agents="n_agents").collect()
+        runs = runs.filter(pl.col("steps") > 0, pl.col("agents") > 0)
+        if runs.is_empty():
             continue
-        row: dict[str, Any] = {"letter": _letter(len(rows)), "name": name, "n": own.height}
+        row: dict[str, Any] = {"letter": _letter(len(rows)), "name": name, "n": runs.height}
         for column in ("steps", "agents"):
             for word, q in (("lower", 0.05), ("mid", 0.5), ("upper", 0.95)):
-                row[f"{column}_{word}"] = own[column].quantile(q, "nearest")
+                row[f"{column}_{word}"] = runs[column].quantile(q, "nearest")
         rows.append(row)
     ends = {f"{c}_{w}": pl.Float64 for c in ("steps", "agents") for w in ("lower", "mid", "upper")}
     return pl.DataFrame(rows, schema={"letter": pl.String, "name": pl.String, "n": pl.UInt32, **ends})
@@ -80,8 +82,8 @@ def envelope_map(
     if envelopes is not None:
         systems = placed(envelopes).select("number", "kind", "agents", "steps")
     x, y = _axes(sheet, "steps", "agents")
-    there = {*systems["kind"], KINDS[3], *([KINDS[2]] if corpora.height else [])}
-    shown = [kind for kind in KINDS if kind in there]
+    present = {*systems["kind"], KINDS[3], *([KINDS[2]] if corpora.height else [])}
+    shown = [kind for kind in KINDS if kind in present]
     colors = [_RANGE[KINDS.index(kind)] for kind in shown]
     color = alt.Color("kind:N", title=None, sort=shown).scale(domain=shown, range=colors)
     color = color.legend(orient="bottom", symbolType="circle", symbolSize=70)
@@ -122,12 +124,12 @@ def _ticks(sheet: Sheet, systems: pl.DataFrame, color: Any) -> list[Any]:
     alt = sheet.alt
     x, y = _axes(sheet, "steps", "agents")
     layers = []
-    for there, absent in (("steps", "agents"), ("agents", "steps")):
-        own = systems.filter(pl.col(absent).is_null()).select("kind", there).unique().sort(there, "kind")
-        if own.is_empty():
+    for shown, absent in (("steps", "agents"), ("agents", "steps")):
+        rows = systems.filter(pl.col(absent).is_null()).select("kind", shown).unique().sort(shown, "kind")
+        if rows.is_empty():
             continue
-        values = sheet.chart(own)
-        if there == "steps":
+        values = sheet.chart(rows)
+        if shown == "steps":
             tick = values.mark_tick(thickness=2.2, size=12, opacity=0.9)
             layers.append(tick.encode(x=x, y=alt.value(_HEIGHT - 6), color=color))
         else:

@@ -30,9 +30,9 @@ def featured(table: pl.DataFrame, unit: str) -> list[str]:
 
     Values from few tasks count only for methods that have no others.
     """
-    known = correlations(averaged(table).filter(unit=unit, status=OK)).drop_nulls("value")
-    known = known.filter(~pl.col("pooled_used"))
-    means = known.group_by("method", "few").agg(mean=pl.col("value").mean())
+    valued = correlations(averaged(table).filter(unit=unit, status=OK)).drop_nulls("value")
+    valued = valued.filter(~pl.col("pooled_used"))
+    means = valued.group_by("method", "few").agg(mean=pl.col("value").mean())
     ranked = means.sort(["few", "mean", "method"], descending=[False, True, False])
     methods = ranked["method"].unique(maintain_order=True).to_list()
     return methods if len(methods) <= len(COLORS) else methods[:_NAMED]
@@ -191,8 +191,8 @@ def costs(
     )
     slow = frame.filter(pl.col("events") == frame["events"].max())
     slow = slow.sort(["seconds", "method"], descending=[True, False])
-    known = set(frame["method"])
-    chosen = [*slow["method"].to_list()[:5], *(name for name in named if name in known), *sorted(known)]
+    methods = set(frame["method"])
+    chosen = [*slow["method"].to_list()[:5], *(name for name in named if name in methods), *sorted(methods)]
     chosen = list(dict.fromkeys(chosen))[: len(COLORS)]
     x = sheet.steps("events", frame["events"])
     seconds = frame["seconds"].to_numpy()
@@ -229,8 +229,8 @@ def schedules(table: pl.DataFrame) -> Spec | None:
     queues = means["method"].unique().sort().to_list()
     across = _in_a_row(means.select("events", "agents").n_unique())
     panels = []
-    for (events, agents), own in means.group_by("events", "agents", maintain_order=True):
-        values = sheet.chart(own)
+    for (events, agents), of_size in means.group_by("events", "agents", maintain_order=True):
+        values = sheet.chart(of_size)
         x = alt.X("k:Q", title="slots").scale(type="log", base=2).axis(format="~s", tickCount=5, grid=False)
         title = "speed-up"
         y = alt.Y("speedup:Q", title=title).scale(type="log", base=2).axis(format="~g", tickCount=5)
@@ -242,7 +242,7 @@ def schedules(table: pl.DataFrame) -> Spec | None:
         layers = [
             values.mark_area(color="#dfe3e8", opacity=1).encode(x=x, y=lower, y2="best:Q"),
             values.mark_line(strokeWidth=1.8).encode(x=x, y=y, color=color),
-            *_points(sheet, own, x, y, color),
+            *_points(sheet, of_size, x, y, color),
         ]
         head = sheet.head(f"{events:,} steps, {agents:,} agents")
         panels.append(alt.layer(*layers).properties(title=head, width=_WIDTHS[across], height=_HEIGHT))
@@ -251,18 +251,18 @@ def schedules(table: pl.DataFrame) -> Spec | None:
 
 def trend(table: pl.DataFrame, looks: Looks) -> Spec | None:
     """Agreement of the beginning of recorded runs with the whole, and how concentrated credit is."""
-    known = trend_rows(table)
-    if known.is_empty():
+    points = trend_rows(table)
+    if points.is_empty():
         return None
     sheet = Sheet(looks)
-    names = known["method"].unique().sort().to_list()[: len(COLORS)]
-    known = known.filter(pl.col("method").is_in(names))
+    names = points["method"].unique().sort().to_list()[: len(COLORS)]
+    points = points.filter(pl.col("method").is_in(names))
     panels = []
     for metric, title in TRENDS.items():
-        own = known.filter(metric=metric)
-        if own.is_empty():
+        of_metric = points.filter(metric=metric)
+        if of_metric.is_empty():
             continue
-        rows, room = _side_by_side(own.rename({"mean_events": "events"}), names)
+        rows, room = _side_by_side(of_metric.rename({"mean_events": "events"}), names)
         x = sheet.steps("x", rows["events"], "events kept, mean of a run", room)
         layers = _layers(sheet, rows, names, x, _values_axis(sheet, rows, names, title, False))
         panels.append(sheet.alt.layer(*layers).properties(width=_WIDTHS[2], height=190))
@@ -274,6 +274,6 @@ TRENDS: Final = {"spearman": "rank agreement with the whole", "top_share": "shar
 
 def trend_rows(table: pl.DataFrame) -> pl.DataFrame:
     """``metric mean_events method value lower upper few`` of the measures that a trend shows."""
-    known = table.drop_nulls("value").filter(pl.col("metric").is_in(list(TRENDS)))
+    shown = table.drop_nulls("value").filter(pl.col("metric").is_in(list(TRENDS)))
     columns = ["metric", "mean_events", "method", "value", "lower", "upper"]
-    return known.select(*columns, few=are_few(pl.col("n_tasks")))
+    return shown.select(*columns, few=are_few(pl.col("n_tasks")))

@@ -30,17 +30,19 @@ class StudyFolder:
     @classmethod
     def begun(cls, path: str | os.PathLike[str], config: StudyConfig) -> "StudyFolder":
         """Begin in an empty folder, or go on in one of the same configuration."""
-        made = cls(path, config)
-        place = made.path
+        folder = cls(path, config)
+        place = folder.path
         if place.exists() and not place.is_dir():
             raise ParameterError(f"'{place}' is a file, expected a folder for the study")
         if (place / MANIFEST).exists():
-            there = _manifest(place)
+            manifest = _manifest(place)
             for name, now in (("digest", config.digest()), ("version", _core.VERSION)):
-                if there.get(name) != now:
-                    what = "another configuration" if name == "digest" else f"version {there.get(name)}"
+                if manifest.get(name) != now:
+                    difference = (
+                        "another configuration" if name == "digest" else f"version {manifest.get(name)}"
+                    )
                     raise ParameterError(
-                        f"folder '{place}' has a study of {what}: choose another folder, or remove it"
+                        f"folder '{place}' has a study of {difference}: choose another folder, or remove it"
                     )
         elif place.exists() and any(place.iterdir()):
             raise ParameterError(f"folder '{place}' is not empty and has no study: choose another")
@@ -53,7 +55,7 @@ class StudyFolder:
                 "config": json.loads(config.text()),
             }
             write_text(json.dumps(facts, indent=1) + "\n", place / MANIFEST)
-        return made
+        return folder
 
     @classmethod
     def opened(cls, path: str | os.PathLike[str]) -> "StudyFolder":
@@ -63,7 +65,7 @@ class StudyFolder:
             raise InputError(f"folder '{place}' has no study: it lacks {MANIFEST}")
         return cls(place, begun_config(_manifest(place)["config"]))
 
-    def found(self, cell: Cell) -> dict[str, Any] | None:
+    def read(self, cell: Cell) -> dict[str, Any] | None:
         """What a cell measured, None if it is still to be done."""
         try:
             text = (self.path / CELLS / cell.file).read_text(encoding="utf-8")
@@ -77,14 +79,14 @@ class StudyFolder:
             raise InputError(f"{self.path / CELLS / cell.file} is not what a study wrote: remove it")
         return value
 
-    def all_found(self) -> list[tuple[Cell, dict[str, Any]]]:
+    def all_results(self) -> list[tuple[Cell, dict[str, Any]]]:
         """Every cell that is there, in the order of the study."""
-        pairs = ((cell, self.found(cell)) for cell in cells(self.config))
-        return [(cell, found) for cell, found in pairs if found is not None]
+        pairs = ((cell, self.read(cell)) for cell in cells(self.config))
+        return [(cell, result) for cell, result in pairs if result is not None]
 
-    def write(self, cell: Cell, found: dict[str, Any]) -> None:
+    def write(self, cell: Cell, result: dict[str, Any]) -> None:
         """Publish what a cell measured."""
-        text = json.dumps({"cell": cell.name, **found}, sort_keys=True) + "\n"
+        text = json.dumps({"cell": cell.name, **result}, sort_keys=True) + "\n"
         write_text(text, self.path / CELLS / cell.file)
 
 

@@ -181,10 +181,10 @@ def load(folder: str | os.PathLike[str], table: Table = "study") -> pl.DataFrame
     >>> ot.study.load(folder, "schedules").select("k", "in_bounds").rows()
     [(1, 1.0), (2, 1.0)]
     """
-    made = tables(StudyFolder.opened(folder))
+    frames = tables(StudyFolder.opened(folder))
     if table != "study":
-        return made[table]
-    return made["cells"].join(made["costs"], on=list(_KEY), how="left", maintain_order="left")
+        return frames[table]
+    return frames["cells"].join(frames["costs"], on=list(_KEY), how="left", maintain_order="left")
 
 
 def write_tables(place: StudyFolder) -> None:
@@ -196,22 +196,22 @@ def write_tables(place: StudyFolder) -> None:
 def tables(place: StudyFolder) -> dict[str, pl.DataFrame]:
     """All tables of what is there."""
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    for cell, found in place.all_found():
+    for cell, result in place.all_results():
         key = _key(cell)
-        cost = found["cost"]
+        cost = result["cost"]
         if seconds := cost.get("seconds"):
-            cost = cost | {"events_per_s": found["numbers"]["n_events"] / seconds}
+            cost = cost | {"events_per_s": result["numbers"]["n_events"] / seconds}
         rows["costs"].append(key | {name: cost.get(name) for name in _COSTS})
-        state = {"status": found["status"], "reason": found["reason"]}
+        state = {"status": result["status"], "reason": result["reason"]}
         if cell.kind == SCHEDULE:
-            rows["schedules"] += [key | row for row in found.get("rows", [])]
+            rows["schedules"] += [key | row for row in result.get("rows", [])]
             continue
         if cell.kind != CREDIT:
-            rows[_TABLE_OF[cell.kind]] += [key | state | row for row in found.get("rows", [{}])]
+            rows[_TABLE_OF[cell.kind]] += [key | state | row for row in result.get("rows", [{}])]
             continue
-        told = state | found["numbers"]
-        rows["cells"].append(key | {name: told.get(name) for name in _NUMBERS})
-        tasks = found.get("tasks") or {name: [] for name in _TASKS}
+        numbers = state | result["numbers"]
+        rows["cells"].append(key | {name: numbers.get(name) for name in _NUMBERS})
+        tasks = result.get("tasks") or {name: [] for name in _TASKS}
         pairs = zip(*(tasks[name] for name in _TASKS), strict=True)
         rows["tasks"] += [key | dict(zip(_TASKS, values, strict=True)) for values in pairs]
     schemas = {"cells": _NUMBERS, "costs": _COSTS, "tasks": _TASKS}

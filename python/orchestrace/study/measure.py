@@ -54,12 +54,12 @@ class Bench:
         }
         try:
             kinds = {CREDIT: self._credit, SCHEDULE: self._schedule, REWARD: self._reward}
-            found = kinds[cell.kind](cell, corpus, truth, stage)
+            result = kinds[cell.kind](cell, corpus, truth, stage)
         except ParameterError as error:
             text = (str(error).splitlines() or [""])[0]
             return {"status": REFUSED, "reason": text, "numbers": shape, "cost": {}}
-        found["numbers"] = shape | found["numbers"]
-        return {"status": OK, "reason": None, **found}
+        result["numbers"] = shape | result["numbers"]
+        return {"status": OK, "reason": None, **result}
 
     def _corpus(self, cell: Cell) -> tuple[Corpus, Truth]:
         if self._held is None or self._name != cell.corpus:
@@ -102,9 +102,9 @@ class Bench:
         return {"numbers": {}, "cost": cost, "rows": _by_slots(corpus, curve, config.confidence)}
 
     def _reward(self, cell: Cell, corpus: Corpus, _: Truth, stage: Stage) -> dict[str, Any]:
-        asked = {cell.run.name: cell.run.params}
+        rule = {cell.run.name: cell.run.params}
         stage("call")
-        paid, cost = measured(lambda: compute(corpus, asked, threads=self._threads))
+        paid, cost = measured(lambda: compute(corpus, rule, threads=self._threads))
         stage("judge")
         return {"numbers": {}, "cost": cost, "rows": [followed(corpus, paid, self._config.confidence)]}
 
@@ -115,19 +115,19 @@ class Bench:
         options: dict[str, Any] = {"price": truth.price, "confidence": config.confidence}
         seed = seed_of(config.seed, "stop", cell.name)
         stage("call")
-        found, cost = measured(lambda: evaluate(epochs, [cell.run.name], seed=seed, **options))
+        values, cost = measured(lambda: evaluate(epochs, [cell.run.name], seed=seed, **options))
         stage("judge")
         shape = {"n_traces": cell.size.traces, "n_events": epochs.height, "mean_agents": None}
-        return {"numbers": shape, "cost": cost, "rows": [judged_stops(epochs, truth, found)]}
+        return {"numbers": shape, "cost": cost, "rows": [judged_stops(epochs, truth, values)]}
 
 
 def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[dict[str, Any]]:
     """A row for each k: means over traces with intervals over tasks, and whether the bounds held."""
     tasks = corpus.traces.select("trace", task=pl.col("task_id").cast(pl.String)).collect()
     tasks = tasks.with_columns(pl.col("task").rank("dense").cast(pl.Int64))
-    known = curve.drop_nulls("makespan").join(tasks, on="trace", maintain_order="left")
+    scheduled = curve.drop_nulls("makespan").join(tasks, on="trace", maintain_order="left")
     slack = 1e-9 * pl.col("upper")
-    known = known.with_columns(
+    scheduled = scheduled.with_columns(
         over_lower=pl.when(pl.col("lower") > 0).then(pl.col("makespan") / pl.col("lower")),
         of_upper=pl.when(pl.col("upper") > 0).then(pl.col("makespan") / pl.col("upper")),
         best=pl.when(pl.col("lower") > 0).then(pl.col("work") / pl.col("lower")),
@@ -137,14 +137,14 @@ def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[di
         & (pl.col("makespan") <= pl.col("upper") + slack),
     )
     rows: list[dict[str, Any]] = []
-    for (k,), own in known.group_by("k", maintain_order=True):
-        held = own["held"].to_numpy().mean()
-        row: dict[str, Any] = {"k": k, "n_traces": own.height, "n_tasks": own["task"].n_unique()}
+    for (k,), of_k in scheduled.group_by("k", maintain_order=True):
+        held = of_k["held"].to_numpy().mean()
+        row: dict[str, Any] = {"k": k, "n_traces": of_k.height, "n_tasks": of_k["task"].n_unique()}
         row["in_bounds"] = float(held)
         for name in ("makespan", "speedup", "over_lower", "of_upper", "utilization"):
-            values = own[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+            values = of_k[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
             within = (0.0, 1.0) if name == "utilization" else None
-            mean = mean_interval(values, own["task"].to_numpy(), confidence=confidence, within=within)
+            mean = mean_interval(values, of_k["task"].to_numpy(), confidence=confidence, within=within)
             row |= {
                 name: mean.estimate,
                 f"{name}_lower": mean.around.lower,
@@ -153,6 +153,6 @@ def _by_slots(corpus: Corpus, curve: pl.DataFrame, confidence: float) -> list[di
             if mean.estimate is not None and mean.around.reason is not None:
                 row.setdefault("interval_reason", mean.around.reason)
         for name in ("best", "worst", "parallelism"):
-            row[name] = own[name].mean()
-        rows.append({**row, "time_unit": own["unit"][0]})
+            row[name] = of_k[name].mean()
+        rows.append({**row, "time_unit": of_k["unit"][0]})
     return rows

@@ -82,10 +82,11 @@ code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-si
 
 def html_page(title: str, meta: str, sections: Sequence[Section]) -> str:
     """One file: style and figures are inside, and nothing is fetched."""
-    links = "".join(f'<a href="#s{n}">{_text(one.title)}</a>' for n, one in enumerate(sections))
+    links = "".join(f'<a href="#s{n}">{_text(section.title)}</a>' for n, section in enumerate(sections))
     body = "".join(
-        f'<section id="s{n}"><h2>{_text(one.title)}</h2>{"".join(map(_html_part, one.parts))}</section>\n'
-        for n, one in enumerate(sections)
+        f'<section id="s{n}"><h2>{_text(section.title)}</h2>'
+        f"{''.join(map(_html_part, section.parts))}</section>\n"
+        for n, section in enumerate(sections)
     )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -127,9 +128,9 @@ def inlined(svg: str, name: str) -> str:
 def markdown_page(title: str, meta: str, sections: Sequence[Section]) -> str:
     """The same parts; figures are files beside it."""
     lines = [f"# {_marked(title)}", "", _marked(meta), ""]
-    for one in sections:
-        lines += [f"## {_marked(one.title)}", ""]
-        for part in one.parts:
+    for section in sections:
+        lines += [f"## {_marked(section.title)}", ""]
+        for part in section.parts:
             if isinstance(part, str):
                 lines += [_marked(part), ""]
             elif isinstance(part, Figure):

@@ -18,12 +18,12 @@ def followed(corpus: Corpus, paid: pl.DataFrame, confidence: float) -> dict[str,
     absent = paid.filter(pl.col("value").is_null())
     reasons = absent["reason"].cast(pl.String).drop_nulls().value_counts()
     reasons = reasons.sort("count", "reason", descending=[True, False])
-    whole = paid.group_by("trace").agg(
+    sums = paid.group_by("trace").agg(
         value=pl.when(pl.col("value").is_not_null().all()).then(pl.col("value").sum())
     )
     facts = corpus.traces.select("trace", pl.col("task_id").cast(pl.String)).collect()
     facts = facts.join(amounts(corpus, "team").select("trace", "reward"), on="trace", how="left")
-    rows = facts.join(whole, on="trace", how="left").drop_nulls(["value", "reward"]).sort("trace")
+    rows = facts.join(sums, on="trace", how="left").drop_nulls(["value", "reward"]).sort("trace")
     task = rows["task_id"].rank("dense").cast(pl.Int64).to_numpy()
     value, around = pooled(rows["value"].to_numpy(), rows["reward"].to_numpy(), task, confidence)
     return {

@@ -33,13 +33,13 @@ class RayCells:
         )
 
     def measure(self, todo: list[Cell]) -> Iterator[tuple[Cell, dict[str, Any]]]:
-        for cell, answer in self._calls.answers(todo, self._asked):
-            found = answer
+        for cell, answer in self._calls.answers(todo, self._arguments):
+            result = answer
             if isinstance(answer, Lost):
-                found = nothing(FAILED, f"lost on the cluster ({answer.reason})")
-            yield cell, found
+                result = nothing(FAILED, f"lost on the cluster ({answer.reason})")
+            yield cell, result
 
-    def _asked(self, cell: Cell) -> tuple[str, str, str, int, int]:
+    def _arguments(self, cell: Cell) -> tuple[str, str, str, int, int]:
         return _core.VERSION, self._config, cell.name, self._threads, self._retries
 
     def close(self) -> None:
@@ -63,8 +63,8 @@ def _measured(version: str, config: str, name: str, threads: int, retries: int) 
             workers.close()
         _HELD.clear()
         read = begun_config(json.loads(config))
-        known = {cell.name: cell for cell in cells(read)}
-        _HELD[key] = Workers(read, 1, threads, retries, limits(threads)), known
-    workers, known = _HELD[key]
-    ((_, found),) = workers.measure([known[name]])
-    return {**found, "cost": {**found["cost"], "node": node}}
+        by_name = {cell.name: cell for cell in cells(read)}
+        _HELD[key] = Workers(read, 1, threads, retries, limits(threads)), by_name
+    workers, by_name = _HELD[key]
+    ((_, result),) = workers.measure([by_name[name]])
+    return {**result, "cost": {**result["cost"], "node": node}}

@@ -78,14 +78,14 @@ def report(
     ['report.html', 'report.md']
     """
     place = StudyFolder.opened(folder)
-    made = tables(place)
-    if made["cells"].is_empty():
+    frames = tables(place)
+    if frames["cells"].is_empty():
         raise ParameterError(f"nothing is measured in '{place.path}' yet: orchestrace study run")
     drawing()
     drawn = Drawn()
-    known = _envelopes(envelopes)
-    sections = sections_of(place.config, made, known, recorded(corpora or {}), downscaled, drawn)
-    title, meta = "The scaling gap, measured", _meta(place, made["cells"])
+    systems = _envelopes(envelopes)
+    sections = sections_of(place.config, frames, systems, recorded(corpora or {}), downscaled, drawn)
+    title, meta = "The scaling gap, measured", _meta(place, frames["cells"])
     written = []
 
     def write(target: Path, content: bytes) -> None:
@@ -102,9 +102,9 @@ def report(
     return written
 
 
-def _envelopes(given: pl.DataFrame | None) -> pl.DataFrame:
-    if given is not None:
-        return checked(given)
+def _envelopes(envelopes: pl.DataFrame | None) -> pl.DataFrame:
+    if envelopes is not None:
+        return checked(envelopes)
     return checked(published())
 
 

@@ -109,47 +109,47 @@ def run(
     >>> table.height, table["status"].unique().to_list()
     (8, ['ok'])
     """
-    made = None if engine is None else _engine(engine, threads, workers)
+    runner = None if engine is None else _engine(engine, threads, workers)
     if isinstance(config, Mapping):
         config = parse_config(config)
     elif not isinstance(config, StudyConfig):
         config = read_config(config)
-    if workers != 0 or made is not None:
+    if workers != 0 or runner is not None:
         _refuse_own(config)
     place = StudyFolder.begun(folder, config)
     if few := few_tasks(config):
         warnings.warn(few, RuntimeWarning, stacklevel=3)
     todo = cells(config)
-    known = _Known()
-    bench = _crew(config, made, workers, threads)
+    forecast = _Forecast()
+    bench = _crew(config, runner, workers, threads)
     done = 0
     try:
         with reporting(progress, "measuring") as callback:
             for _, rung in groupby(todo, key=lambda cell: cell.size):
                 left = []
                 for cell in rung:
-                    there = place.found(cell)
-                    if there is None or there["status"] == FAILED:
+                    earlier = place.read(cell)
+                    if earlier is None or earlier["status"] == FAILED:
                         left.append(cell)
                     else:
                         done += 1
-                        known.learn(cell, there)
-                asked = []
+                        forecast.learn(cell, earlier)
+                wanted = []
                 for cell in left:
-                    foreseen = known.foreseen(cell, config)
+                    foreseen = forecast.foreseen(cell, config)
                     if foreseen is None:
-                        asked.append(cell)
+                        wanted.append(cell)
                         continue
                     place.write(cell, foreseen)
-                    known.learn(cell, foreseen)
+                    forecast.learn(cell, foreseen)
                     done += 1
                 if callback is not None:
                     callback(done, len(todo))
-                # Costs of a rung are known before the next one begins: what it is extrapolated from.
-                for cell, found in bench.measure(asked):
-                    known.learn(cell, found)
-                    known.complete(cell, found)
-                    place.write(cell, found)
+                # Costs of a rung are known before the next one begins, which is extrapolated from them.
+                for cell, result in bench.measure(wanted):
+                    forecast.learn(cell, result)
+                    forecast.complete(cell, result)
+                    place.write(cell, result)
                     done += 1
                     if callback is not None:
                         callback(done, len(todo))
@@ -169,47 +169,47 @@ def _refuse_own(config: StudyConfig) -> None:
             )
 
 
-def _engine(given: object, threads: int | None, workers: int | None) -> PlanEngine:
-    made = engine_of(given, threads)
-    if not isinstance(made, PlanEngine):
+def _engine(engine: object, threads: int | None, workers: int | None) -> PlanEngine:
+    runner = engine_of(engine, threads)
+    if not isinstance(runner, PlanEngine):
         raise ParameterError(
-            f"engine is of type {type(made).__name__}, which measures no cells: take distributed.processes or"
-            " distributed.ray"
+            f"engine is of type {type(runner).__name__}, which measures no cells: take distributed.processes"
+            " or distributed.ray"
         )
     if workers is not None:
-        name = made.crew.engine
+        name = runner.crew.engine
         raise ParameterError(
             f"workers is given beside an engine: give it to the engine, distributed.{name}(workers={workers})"
         )
-    return made
+    return runner
 
 
 def _crew(config: StudyConfig, engine: PlanEngine | None, workers: int | None, threads: int | None) -> Crew:
     if engine is None:
         count = 1 if workers is None else workers
         return Workers(config, count, threads) if count else Here(config, threads)
-    own = engine.crew
-    if own.engine == "ray":
-        return RayCells(config, own.address, own.threads, own.retries, own.workers)
-    count = max(1, cores() // own.threads) if own.workers is None else own.workers
-    return Workers(config, count, own.threads, own.retries, limits(own.threads))
+    crew = engine.crew
+    if crew.engine == "ray":
+        return RayCells(config, crew.address, crew.threads, crew.retries, crew.workers)
+    count = max(1, cores() // crew.threads) if crew.workers is None else crew.workers
+    return Workers(config, count, crew.threads, crew.retries, limits(crew.threads))
 
 
 def few_tasks(config: StudyConfig) -> str:
-    """What is said of sizes with too few tasks for conclusions; empty where all have enough."""
-    told = [
+    """A warning about sizes with too few tasks for conclusions; empty where all have enough."""
+    texts = [
         f"size {size.label} has {size.tasks} ({size.traces} traces in groups of {size.group_size}; five tasks"
         f" are {FEWEST_TASKS * size.group_size} traces)"
         for size in config.sizes
         if size.tasks < FEWEST_TASKS
     ]
-    if not told:
+    if not texts:
         return ""
     marked = "the report marks their values and draws no conclusion from them"
-    return f"fewer than five tasks: {', '.join(told)}; {marked}"
+    return f"fewer than five tasks: {', '.join(texts)}; {marked}"
 
 
-class _Known:
+class _Forecast:
     """What smaller sizes say of larger ones, by series."""
 
     def __init__(self) -> None:
@@ -217,16 +217,16 @@ class _Known:
         self._stopped: Points = {}
         self._slow: set[str] = set()
 
-    def learn(self, cell: Cell, found: dict[str, Any]) -> None:
-        """Take in the result of a cell: a call that was stopped shows what it takes at least."""
-        spent, kept = found["cost"].get("stopped_s"), self._stopped
-        if found["status"] == OK:
-            spent, kept = found["cost"]["seconds"], self._measured
-        elif found["status"] == TOO_SLOW:
+    def learn(self, cell: Cell, result: dict[str, Any]) -> None:
+        """Take in the result of a cell; the time of a call that was stopped is a lower bound."""
+        spent, points = result["cost"].get("stopped_s"), self._stopped
+        if result["status"] == OK:
+            spent, points = result["cost"]["seconds"], self._measured
+        elif result["status"] == TOO_SLOW:
             self._slow.add(cell.series)
         if spent is not None:
             point = float(cell.size.events), float(cell.size.agents), spent / cell.size.traces
-            kept.setdefault(cell.series, []).append(point)
+            points.setdefault(cell.series, []).append(point)
 
     def foreseen(self, cell: Cell, config: StudyConfig) -> dict[str, Any] | None:
         """The result of a cell that is not worth trying: its cost, by what smaller sizes say; else None."""
@@ -234,20 +234,20 @@ class _Known:
         over = law is not None and law[0] * cell.size.traces > config.budget_s
         if cell.series not in self._slow and not over:
             return None
-        found: dict[str, Any] = {"status": TOO_SLOW, "reason": "budget", "numbers": {}, "cost": {}}
-        self.complete(cell, found)
-        return found
+        result: dict[str, Any] = {"status": TOO_SLOW, "reason": "budget", "numbers": {}, "cost": {}}
+        self.complete(cell, result)
+        return result
 
-    def complete(self, cell: Cell, found: dict[str, Any]) -> None:
-        """Say what a cell would have cost that was not measured to its end."""
-        if found["status"] not in (TOO_SLOW, REFUSED):
+    def complete(self, cell: Cell, result: dict[str, Any]) -> None:
+        """Extrapolate the cost of a cell that was not measured to its end."""
+        if result["status"] not in (TOO_SLOW, REFUSED):
             return
-        cost, traces, points = found["cost"], cell.size.traces, self._measured.get(cell.series, [])
-        if found["status"] == REFUSED and _asks_all_coalitions(cell) and points:
+        cost, traces, points = result["cost"], cell.size.traces, self._measured.get(cell.series, [])
+        if result["status"] == REFUSED and _asks_all_coalitions(cell) and points:
             size, players, each = max(points)
-            told = doubled(each, size, players, cell.size.events, cell.size.agents)
+            seconds = doubled(each, size, players, cell.size.events, cell.size.agents)
             cost |= {"law": "coalitions", "lower_bound": False, "points": len(points)}
-            cost["cost_s_extrapolated"] = traces * told
+            cost["cost_s_extrapolated"] = traces * seconds
             return
         law = foretold(_of_events(self._measured, cell), _of_events(self._stopped, cell), cell.size.events)
         if law is None:
@@ -265,4 +265,4 @@ def _of_events(points: Points, cell: Cell) -> list[tuple[float, float]]:
 def _asks_all_coalitions(cell: Cell) -> bool:
     """Whether a method that can draw coalitions was asked for all of them."""
     row = list_methods().filter(name=cell.run.name)
-    return "samples" not in cell.run.params and any(one["name"] == "samples" for one in row["params"][0])
+    return "samples" not in cell.run.params and any(param["name"] == "samples" for param in row["params"][0])

@@ -37,38 +37,38 @@ class Drawn:
 
 def sections_of(
     config: StudyConfig,
-    made: dict[str, pl.DataFrame],
+    frames: dict[str, pl.DataFrame],
     envelopes: pl.DataFrame,
     corpora: pl.DataFrame,
     downscaled: pl.DataFrame | None,
     drawn: Drawn,
 ) -> list[Section]:
     """All sections; figures are drawn on the way."""
-    table = made["cells"].join(
-        made["costs"],
+    table = frames["cells"].join(
+        frames["costs"],
         on=["kind", "preset", "events", "agents", "replicate", "method", "unit"],
         how="left",
         maintain_order="left",
     )
-    gap = " ".join(gap_sentences(table, made["schedules"], config.sizes, envelopes))
+    gap = " ".join(gap_sentences(table, frames["schedules"], config.sizes, envelopes))
     shown = _looks(table, config, downscaled)
-    found = [
+    sections = [
         Section("The gap in numbers", [gap]),
         _map(config.sizes, envelopes, corpora, drawn),
         _ladder(table, config, shown, drawn),
         _methods(table, config.sizes),
         _costs(table, config.sizes, shown, drawn),
     ]
-    if made["schedules"].height:
-        found.append(_schedules(made["schedules"], drawn))
-    if made["rewards"].height:
-        found.append(_rewards(made["rewards"], config))
-    if made["stops"].height:
-        found.append(_stops(made["stops"], config))
+    if frames["schedules"].height:
+        sections.append(_schedules(frames["schedules"], drawn))
+    if frames["rewards"].height:
+        sections.append(_rewards(frames["rewards"], config))
+    if frames["stops"].height:
+        sections.append(_stops(frames["stops"], config))
     if downscaled is not None:
-        found.append(_trend(downscaled, shown, drawn))
-    found.append(_how(config))
-    return found
+        sections.append(_trend(downscaled, shown, drawn))
+    sections.append(_how(config))
+    return sections
 
 
 def _looks(table: pl.DataFrame, config: StudyConfig, downscaled: pl.DataFrame | None) -> Looks:
@@ -141,7 +141,7 @@ def _synthetic(config: StudyConfig) -> str:
 
 
 def _hollow(few: Sequence[str]) -> str:
-    """What a caption says of hollow points; nothing where there are none."""
+    """The sentence of a caption about hollow points; empty without such points."""
     if not few:
         return ""
     return (
@@ -200,8 +200,10 @@ def _ladder(table: pl.DataFrame, config: StudyConfig, looks: Looks, drawn: Drawn
 
 def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
     head = ["method", "unit", *(f"{size.events:,} steps, {size.agents:,} agents" for size in sizes)]
-    found = method_table(table, sizes)
-    rows = [[Cell(f"`{method}`"), Cell(unit), *map(_told, verdicts)] for method, unit, verdicts in found]
+    judged = method_table(table, sizes)
+    rows = [
+        [Cell(f"`{method}`"), Cell(unit), *map(_verdict_cell, verdicts)] for method, unit, verdicts in judged
+    ]
     caption = (
         f"Median over {table['preset'].n_unique()} worlds of the rank correlation (*: of a method that ranks"
         " nothing inside a run, over the rollouts of a task), how many worlds have its interval above 0, and"
@@ -210,7 +212,7 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
         " number of coalitions; at least so much if a call was stopped, or one size was measured. Synthetic"
         " runs, intervals over tasks."
     )
-    if any(one.kind == FEW for *_, verdicts in found for one in verdicts):
+    if any(verdict.kind == FEW for *_, verdicts in judged for verdict in verdicts):
         caption += (
             f" †: no world has at least {FEWEST_TASKS} tasks with a value; median of the values and of the"
             " ends of their intervals, with the number of tasks. No conclusion rests on them."
@@ -218,22 +220,23 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
     return Section("Who is usable at which scale, at what cost", [Grid(head, rows, caption)])
 
 
-def _told(one: Verdict) -> Cell:
-    cost = "" if one.seconds is None else seconds_told(one.seconds)
-    if one.kind == SLOW or (one.kind == NONE and cost and not one.measured):
-        about = "at least ~" if one.at_least else "~"
+def _verdict_cell(verdict: Verdict) -> Cell:
+    cost = "" if verdict.seconds is None else seconds_told(verdict.seconds)
+    if verdict.kind == SLOW or (verdict.kind == NONE and cost and not verdict.measured):
+        about = "at least ~" if verdict.at_least else "~"
         return Cell(f"{about}{cost}" if cost else "too slow", SLOW)
-    if one.kind == NONE or one.rho is None:
+    if verdict.kind == NONE or verdict.rho is None:
         return Cell(cost and f"no value {cost}", NONE)
-    star = "*" if one.pooled else ""
-    value = _correlation(one.rho, one.pooled)
-    if one.kind == FEW:
+    star = "*" if verdict.pooled else ""
+    value = _correlation(verdict.rho, verdict.pooled)
+    if verdict.kind == FEW:
         ends = ""
-        if one.lower is not None and one.upper is not None:
-            ends = f" [{_correlation(one.lower, one.pooled)}, {_correlation(one.upper, one.pooled)}]"
-        tasks = f" {one.tasks} task{'' if one.tasks == 1 else 's'}" if one.tasks else ""
+        if verdict.lower is not None and verdict.upper is not None:
+            lower, upper = (_correlation(end, verdict.pooled) for end in (verdict.lower, verdict.upper))
+            ends = f" [{lower}, {upper}]"
+        tasks = f" {verdict.tasks} task{'' if verdict.tasks == 1 else 's'}" if verdict.tasks else ""
         return Cell(f"{value}{star}†{ends}{tasks} {cost}", FEW)
-    return Cell(f"{value}{star} ({one.found}/{one.presets}) {cost}", one.kind)
+    return Cell(f"{value}{star} ({verdict.finds}/{verdict.presets}) {cost}", verdict.kind)
 
 
 def _correlation(value: float, pooled: bool) -> str:
@@ -264,23 +267,23 @@ def _costs(table: pl.DataFrame, sizes: tuple[Size, ...], looks: Looks, drawn: Dr
             " methods and those that find most have a color."
             " Synthetic runs, the shortest of up to five calls, no intervals.",
         )
-    known = table.drop_nulls("peak_bytes").group_by("events").agg(pl.col("peak_bytes").max()).sort("events")
-    if known.height:
-        told = ", ".join(f"{most / 1e6:,.0f} MB at {events:,} steps" for events, most in known.iter_rows())
-        section.parts.append(f"The most that a process held, its corpus and the truth included: {told}.")
+    peaks = table.drop_nulls("peak_bytes").group_by("events").agg(pl.col("peak_bytes").max()).sort("events")
+    if peaks.height:
+        listed = ", ".join(f"{most / 1e6:,.0f} MB at {events:,} steps" for events, most in peaks.iter_rows())
+        section.parts.append(f"The most that a process held, its corpus and the truth included: {listed}.")
     return section
 
 
 def _schedules(table: pl.DataFrame, drawn: Drawn) -> Section:
     each = table.group_by("preset", "events", "agents", "replicate").agg(pl.col("n_traces").max())
     held = float(table["in_bounds"].to_numpy().min())
-    kept = "in all of them" if held == 1.0 else f"in at least {held:.1%} of them"
+    share = "in all of them" if held == 1.0 else f"in at least {held:.1%} of them"
     few = _few_steps(table.with_columns(few=are_few(pl.col("n_tasks"))))
     caption = (
         "Speed-up of list schedules over the number of slots, between what the bounds of Graham and Brent"
         f" allow at best and at worst (grey); means over {table['preset'].n_unique()} worlds. Synthetic"
-        f" durations, {int(each['n_traces'].sum()):,} runs; at every point both bounds hold {kept}. Intervals"
-        f" of each world are in `schedules.parquet`.{_hollow(few)}"
+        f" durations, {int(each['n_traces'].sum()):,} runs; at every point both bounds hold {share}."
+        f" Intervals of each world are in `schedules.parquet`.{_hollow(few)}"
     )
     return Section("Schedules", [*drawn.add("schedules", figures.schedules(table), caption)])
 
@@ -288,14 +291,14 @@ def _schedules(table: pl.DataFrame, drawn: Drawn) -> Section:
 def _rewards(table: pl.DataFrame, config: StudyConfig) -> Section:
     """A row per rule of reward: how far it follows the outcome, by size."""
 
-    def told(here: pl.DataFrame) -> Cell:
-        known = here.drop_nulls("follows")
-        if known.is_empty():
+    def cell(here: pl.DataFrame) -> Cell:
+        valued = here.drop_nulls("follows")
+        if valued.is_empty():
             why = here["null_reason"].drop_nulls().to_list() + here["reason"].drop_nulls().to_list()
             return Cell(plain(why[0]) if why else "does not vary", NONE)
-        found = known.filter(pl.col("follows_lower") > 0, ~are_few(pl.col("n_tasks"))).height
-        value = _correlation(float(known["follows"].to_numpy().mean()), False)
-        return Cell(f"{value} ({found}/{here.height})", FINDS if 2 * found > here.height else NOTHING)
+        follow = valued.filter(pl.col("follows_lower") > 0, ~are_few(pl.col("n_tasks"))).height
+        value = _correlation(float(valued["follows"].to_numpy().mean()), False)
+        return Cell(f"{value} ({follow}/{here.height})", FINDS if 2 * follow > here.height else NOTHING)
 
     caption = (
         "Correlation, inside tasks, of what a rule pays a run with how the run ended: mean over"
@@ -303,13 +306,13 @@ def _rewards(table: pl.DataFrame, config: StudyConfig) -> Section:
         " part follows it by definition. What follows nothing here may still be worth paying for; it"
         " is then no substitute for the outcome. Synthetic runs, intervals over tasks."
     )
-    return Section("What rewards follow", [_by_size(table, config.sizes, "rule", told, caption)])
+    return Section("What rewards follow", [_by_size(table, config.sizes, "rule", cell, caption)])
 
 
 def _stops(table: pl.DataFrame, config: StudyConfig) -> Section:
     """A row per rule of stopping: what it gives up, by size."""
 
-    def told(here: pl.DataFrame) -> Cell:
+    def cell(here: pl.DataFrame) -> Cell:
         rows = here.drop_nulls("regret")
         if rows.is_empty():
             return Cell(plain(here["reason"].drop_nulls().first() or "no value"), NONE)
@@ -327,22 +330,22 @@ def _stops(table: pl.DataFrame, config: StudyConfig) -> Section:
         " epochs as its runs have steps, all of which together cost 0.48. Synthetic epochs, whose"
         " best rule is known."
     )
-    return Section("What rules of stopping give up", [_by_size(table, config.sizes, "rule", told, caption)])
+    return Section("What rules of stopping give up", [_by_size(table, config.sizes, "rule", cell, caption)])
 
 
 def _by_size(
     table: pl.DataFrame,
     sizes: tuple[Size, ...],
     name: str,
-    told: Callable[[pl.DataFrame], Cell],
+    cell_of: Callable[[pl.DataFrame], Cell],
     caption: str,
 ) -> Grid:
     """A row per method, a column per size."""
     head = [name, *(f"{size.events:,} steps, {size.agents:,} agents" for size in sizes)]
     rows = []
     for method in table["method"].unique(maintain_order=True):
-        own = [table.filter(method=method, events=size.events, agents=size.agents) for size in sizes]
-        rows.append([Cell(f"`{method}`"), *(told(one) if one.height else Cell("") for one in own)])
+        by_size = [table.filter(method=method, events=size.events, agents=size.agents) for size in sizes]
+        rows.append([Cell(f"`{method}`"), *(cell_of(part) if part.height else Cell("") for part in by_size)])
     return Grid(head, rows, caption)
 
 
@@ -370,7 +373,10 @@ def _how(config: StudyConfig) -> Section:
         " not measured is null with its reason, never 0. `docs/study.md` defines the measures."
     )
     rows = [
-        [Cell(f"`{name}`"), Cell(", ".join(f"{key} = {one}" for key, one in options.items()) or "defaults")]
+        [
+            Cell(f"`{name}`"),
+            Cell(", ".join(f"{key} = {value}" for key, value in options.items()) or "defaults"),
+        ]
         for name, options in config.presets.items()
     ]
     return Section("How it was measured", [words, Grid(["world", "options of `synthetic.planted`"], rows)])

@@ -58,8 +58,8 @@ def looks(methods: Sequence[str], first: Sequence[str]) -> Looks:
     with have a color of their own, and the others the same colors with another line.
     """
     ordered = list(dict.fromkeys(methods))
-    own = [name for name in dict.fromkeys([*first, *ordered]) if name in ordered][: len(COLORS)]
-    ordered.sort(key=lambda name: name not in own)
+    colored = [name for name in dict.fromkeys([*first, *ordered]) if name in ordered][: len(COLORS)]
+    ordered.sort(key=lambda name: name not in colored)
     all_looks = [Look(color, dash) for dash in DASHES for color in COLORS]
     return {name: all_looks[place % len(all_looks)] for place, name in enumerate(ordered)}
 
@@ -97,8 +97,8 @@ class Sheet:
         self, field: str, values: pl.Series, title: str = "steps in a run", room: float = math.log10(1.25)
     ) -> Any:
         """A logarithmic axis over values with a tick for each power of ten; `room` beside them in decades."""
-        known = values.to_numpy()
-        low, high = float(known.min()) / 10**room, float(known.max()) * 10**room
+        numbers = values.to_numpy()
+        low, high = float(numbers.min()) / 10**room, float(numbers.max()) * 10**room
         tens = [10.0**n for n in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)]
         steps = (1, 2, 5) if high / low < 100 else (1,)
         ticks = [step * ten for ten in tens for step in steps if low <= step * ten <= high]
@@ -112,21 +112,23 @@ class Sheet:
 
     def finished(self, chart: Any) -> dict[str, Any]:
         """The specification of one chart, with its rows and the look that all charts have."""
-        return self._whole(_plain(chart))
+        return self._specification(_plain(chart))
 
     def grid(self, panels: list[Any], columns: int, spacing: dict[str, int]) -> dict[str, Any]:
         """The specification of panels that share their colors."""
         # Joined as plain data: Altair would copy every panel for each that it adds.
-        joined = {"concat": [_plain(one) for one in panels], "columns": columns, "spacing": spacing}
-        return self._whole({**joined, "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}}})
+        joined = {"concat": [_plain(panel) for panel in panels], "columns": columns, "spacing": spacing}
+        return self._specification(
+            {**joined, "resolve": {"scale": {"color": "shared", "strokeDash": "shared"}}}
+        )
 
-    def _whole(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def _specification(self, spec: dict[str, Any]) -> dict[str, Any]:
         return {"$schema": self.alt.SCHEMA_URL, "config": _LOOK, "datasets": self._rows, **spec}
 
 
 def _plain(chart: Any) -> dict[str, Any]:
-    made = chart.to_dict(validate=False)
-    return {name: value for name, value in made.items() if name not in ("$schema", "config")}
+    spec = chart.to_dict(validate=False)
+    return {name: value for name, value in spec.items() if name not in ("$schema", "config")}
 
 
 def drawing() -> Any:

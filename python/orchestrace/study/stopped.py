@@ -27,9 +27,9 @@ def drawn_epochs(cell: Cell, seed: int) -> tuple[pl.DataFrame, StopTruth]:
     )
 
 
-def judged_stops(epochs: pl.DataFrame, truth: StopTruth, found: pl.DataFrame) -> dict[str, Any]:
+def judged_stops(epochs: pl.DataFrame, truth: StopTruth, values: pl.DataFrame) -> dict[str, Any]:
     """The row of one rule beside the truth; its regret is what the best rule pays more."""
-    row = found.row(0, named=True)
+    row = values.row(0, named=True)
     numbers = {name: row[name] for name in ("value", "bound", "mean_k", "early", "n_tasks")}
     numbers |= {"n_traces": row["n_runs"], "n_epochs": epochs.height, "truth": truth.value}
     numbers["regret"] = None if row["value"] is None else truth.value - row["value"]

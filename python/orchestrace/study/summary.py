@@ -31,10 +31,10 @@ class Verdict(NamedTuple):
     """Median over presets of seconds for a trace, measured or extrapolated."""
     measured: bool
     """Whether those seconds are measured."""
-    found: int
+    finds: int
     presets: int
     at_least: bool = False
-    """Whether those seconds are a lower bound: calls were stopped, and nobody knows when they had ended."""
+    """Whether those seconds are a lower bound, since calls were stopped."""
     lower: float | None = None
     upper: float | None = None
     """Medians of the ends of the intervals that the values of `rho` have."""
@@ -80,7 +80,7 @@ def are_few(n_tasks: pl.Expr) -> pl.Expr:
 
 
 def verdict(rows: pl.DataFrame) -> Verdict:
-    """What is said of one method, unit and size; `rows` are its presets."""
+    """The verdict on one method at one unit and size; `rows` are its presets."""
     presets = rows.height
     each = rows["seconds"] / rows["n_traces"]
     measured = not each.drop_nulls().is_empty()
@@ -90,13 +90,13 @@ def verdict(rows: pl.DataFrame) -> Verdict:
     bounds = rows.filter(pl.col("cost_s_extrapolated").is_not_null())["lower_bound"]
     at_least = not measured and bounds.any()
     slow = rows.filter(status=TOO_SLOW).height
-    known = correlations(rows.filter(status=OK)).drop_nulls("value")
-    enough = known.filter(~pl.col("few"))
-    if known.is_empty():
+    valued = correlations(rows.filter(status=OK)).drop_nulls("value")
+    enough = valued.filter(~pl.col("few"))
+    if valued.is_empty():
         return Verdict(SLOW if slow else NONE, None, False, cost, measured, 0, presets, at_least)
-    shown = known if enough.is_empty() else enough
-    found = enough.filter(pl.col("value_lower") > 0).height
-    kind = FEW if enough.is_empty() else FINDS if found * 2 > presets else NOTHING
+    shown = valued if enough.is_empty() else enough
+    finds = enough.filter(pl.col("value_lower") > 0).height
+    kind = FEW if enough.is_empty() else FINDS if finds * 2 > presets else NOTHING
     most = shown["n_tasks"].max()
     return Verdict(
         SLOW if slow * 2 > presets else kind,
@@ -104,7 +104,7 @@ def verdict(rows: pl.DataFrame) -> Verdict:
         bool(shown["pooled_used"].any()),
         cost,
         measured,
-        found,
+        finds,
         presets,
         at_least,
         _median(shown["value_lower"]),
@@ -130,18 +130,20 @@ def method_table(table: pl.DataFrame, sizes: tuple[Size, ...]) -> list[tuple[str
     )
     joined = averaged(table).join(traces, on=["events", "agents"], how="left", maintain_order="left")
     rows = []
-    for (method, unit), own in joined.group_by("method", "unit", maintain_order=True):
-        at = [own.filter(events=size.events, agents=size.agents) for size in sizes]
-        found = [verdict(one) if one.height else Verdict(NONE, None, False, None, False, 0, 0) for one in at]
-        rows.append((str(method), str(unit), found))
+    for (method, unit), part in joined.group_by("method", "unit", maintain_order=True):
+        at = [part.filter(events=size.events, agents=size.agents) for size in sizes]
+        verdicts = [
+            verdict(cell) if cell.height else Verdict(NONE, None, False, None, False, 0, 0) for cell in at
+        ]
+        rows.append((str(method), str(unit), verdicts))
     rank = {FINDS: 0, NOTHING: 1, FEW: 1, SLOW: 2, NONE: 3}
 
     def order(row: tuple[str, str, list[Verdict]]) -> tuple[Any, ...]:
         largest = list(reversed(row[2]))
-        settled = [one for one in largest if one.rho is not None and one.kind != FEW]
+        settled = [verdict for verdict in largest if verdict.rho is not None and verdict.kind != FEW]
         # What rests on few tasks puts no method before another one.
         kind = settled[0].kind if settled and largest[0].kind == FEW else largest[0].kind
-        values = [one.rho for one in settled if one.rho is not None and not one.pooled]
+        values = [verdict.rho for verdict in settled if verdict.rho is not None and not verdict.pooled]
         return row[1], rank[kind], -(values[0] if values else -1.0), row[0]
 
     return sorted(rows, key=order)
@@ -168,11 +170,11 @@ def marked_sentence(sizes: tuple[Size, ...]) -> str:
     few = [size for size in sizes if size.tasks < FEWEST_TASKS]
     if not few:
         return ""
-    told = ", ".join(f"{size.events:,} steps ({_tasks(size)})" for size in few)
+    listed = ", ".join(f"{size.events:,} steps ({_tasks(size)})" for size in few)
     return (
         f"Values from fewer than {FEWEST_TASKS} tasks are shown with their intervals and marked: hollow"
         " points in figures, † in tables. No conclusion rests on them. That concerns everything at"
-        f" {told}."
+        f" {listed}."
     )
 
 
@@ -182,10 +184,10 @@ def _tasks(size: Size) -> str:
 
 
 def _most(envelopes: pl.DataFrame, kind: str, column: str) -> float | None:
-    own = envelopes.filter(pl.col("kind") == kind)
-    if "scope" in own.columns:
-        own = own.filter(pl.col("scope") == "trace")
-    most = own[column].cast(pl.Float64).max()
+    of_kind = envelopes.filter(pl.col("kind") == kind)
+    if "scope" in of_kind.columns:
+        of_kind = of_kind.filter(pl.col("scope") == "trace")
+    most = of_kind[column].cast(pl.Float64).max()
     return float(most) if isinstance(most, float) else None
 
 
@@ -193,9 +195,9 @@ def gap_sentences(
     table: pl.DataFrame, schedules: pl.DataFrame, sizes: tuple[Size, ...], envelopes: pl.DataFrame
 ) -> list[str]:
     """The gap in numbers: what is published, what credit finds, rollouts, schedules; a sentence each."""
-    told = averaged(table)
+    means = averaged(table)
     sentences = _published(envelopes)
-    marked = [one for one in [marked_sentence(sizes)] if one]
+    marked = [sentence for sentence in [marked_sentence(sizes)] if sentence]
     ends = rungs(sizes, envelopes)
     if ends is None or ends[0] == ends[1]:
         return sentences + marked
@@ -204,8 +206,8 @@ def gap_sentences(
         f"On this ladder, whose contributions are planted, that is from {small.events:,} steps and"
         f" {small.agents:,} agents to {large.events:,} and {large.agents:,}."
     )
-    sentences += [one for unit in ("event", "agent") for one in _ranks(told, small, large, unit)]
-    sentences += _rollouts(told, small, large)
+    sentences += [sentence for unit in ("event", "agent") for sentence in _ranks(means, small, large, unit)]
+    sentences += _rollouts(means, small, large)
     return sentences + _speedups(schedules, small, large) + marked
 
 
@@ -220,14 +222,14 @@ def _published(envelopes: pl.DataFrame) -> list[str]:
     return [f"The largest published academic and industrial runs have {' and '.join(parts)}."]
 
 
-def _ranks(told: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]:
+def _ranks(means: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]:
     """How correlations of the methods that rank units fall, and how many still find something."""
     ends = []
     for size in (small, large):
-        own = told.filter(events=size.events, agents=size.agents, unit=unit, status=OK)
-        own = correlations(own).drop_nulls("value").filter(~pl.col("pooled_used") & ~pl.col("few"))
+        ranked = means.filter(events=size.events, agents=size.agents, unit=unit, status=OK)
+        ranked = correlations(ranked).drop_nulls("value").filter(~pl.col("pooled_used") & ~pl.col("few"))
         finds = (pl.col("value_lower") > 0).mean() > 0.5
-        ends.append(own.group_by("method").agg(value=pl.col("value").median(), finds=finds))
+        ends.append(ranked.group_by("method").agg(value=pl.col("value").median(), finds=finds))
     both = ends[0].join(ends[1], on="method", suffix="_large")
     if both.is_empty():
         return []
@@ -244,13 +246,13 @@ def _ranks(told: pl.DataFrame, small: Size, large: Size, unit: str) -> list[str]
     ]
 
 
-def _rollouts(told: pl.DataFrame, small: Size, large: Size) -> list[str]:
+def _rollouts(means: pl.DataFrame, small: Size, large: Size) -> list[str]:
     """What credit that is one number for a whole run needs to show the effect of one event."""
-    known = told.filter(unit="event", status=OK).filter(pl.col("pooled_lower") > 0)
-    known = known.filter(~are_few(pl.col("pooled_n_tasks")))
+    shown = means.filter(unit="event", status=OK).filter(pl.col("pooled_lower") > 0)
+    shown = shown.filter(~are_few(pl.col("pooled_n_tasks")))
     for name in ("broadcast", "rloo", "grpo"):
         few, many = (
-            _median(known.filter(method=name, events=size.events, agents=size.agents)["rollouts"])
+            _median(shown.filter(method=name, events=size.events, agents=size.agents)["rollouts"])
             for size in (small, large)
         )
         if few is not None and many is not None:
@@ -265,11 +267,11 @@ def _speedups(schedules: pl.DataFrame, small: Size, large: Size) -> list[str]:
     """How much slots speed up, and how many of them pay."""
     parts = []
     for size in (small, large):
-        own = schedules.filter(events=size.events, agents=size.agents)
-        own = own.group_by("k").agg(pl.col("speedup").mean()).sort("k").drop_nulls()
-        if own.is_empty():
+        speedups = schedules.filter(events=size.events, agents=size.agents)
+        speedups = speedups.group_by("k").agg(pl.col("speedup").mean()).sort("k").drop_nulls()
+        if speedups.is_empty():
             return []
-        best = float(own["speedup"].to_numpy().max())
-        enough = own.filter(pl.col("speedup") >= 0.9 * best)["k"][0]
+        best = float(speedups["speedup"].to_numpy().max())
+        enough = speedups.filter(pl.col("speedup") >= 0.9 * best)["k"][0]
         parts.append(f"{best:.1f} (nine tenths of it with {enough} slots)")
     return [f"The best mean speed-up of a schedule goes from {parts[0]} to {parts[1]}."]

@@ -37,21 +37,21 @@ def judged(
         "rho_n_tasks": int(np.unique(tasks[np.isfinite(rho)]).size),
         "rho_sd_rollouts": _sd_within(rho, tasks),
     }
-    told: dict[str, tuple[float | None, Interval]] = {
+    estimates: dict[str, tuple[float | None, Interval]] = {
         name: mean_interval(values, tasks, confidence=confidence, within=within)[:2]
         for name, values, within in (("rho", rho, (-1.0, 1.0)), ("sign", sign, (0.0, 1.0)))
     }
-    told["pooled"] = pooled(ours, theirs, task, confidence)
-    for name, (value, around) in told.items():
+    estimates["pooled"] = pooled(ours, theirs, task, confidence)
+    for name, (value, around) in estimates.items():
         numbers |= {name: value, f"{name}_lower": around.lower, f"{name}_upper": around.upper}
     numbers |= _needed(numbers["pooled"], numbers["pooled_lower"], numbers["pooled_upper"])
-    why = [around.reason for value, around in told.values() if value is not None]
+    why = [around.reason for value, around in estimates.values() if value is not None]
     numbers["interval_reason"] = next((reason for reason in why if reason is not None), None)
     numbers["pooled_n_tasks"] = _tasks_that_vary(ours, theirs, task)
     numbers["snr"] = _signal(rows)
     numbers["sampling_share"] = _sampling_share(units)
-    own = pl.DataFrame({"task": tasks, "rho": rho, "sign": sign}).fill_nan(None)
-    by_task = own.group_by("task").agg(pl.col("rho", "sign").mean()).sort("task")
+    by_trace = pl.DataFrame({"task": tasks, "rho": rho, "sign": sign}).fill_nan(None)
+    by_task = by_trace.group_by("task").agg(pl.col("rho", "sign").mean()).sort("task")
     by_task = by_task.filter(pl.any_horizontal(pl.col("rho", "sign").is_not_null()))
     return numbers, by_task
 
@@ -60,21 +60,21 @@ def _joined(corpus: Corpus, truth: Truth, credits: pl.DataFrame, unit: str) -> p
     """``trace task unit_id kind credit contribution``, in order of trace; task is a number."""
     facts = corpus.traces.select("trace", pl.col("task_id").cast(pl.String)).sort("trace").collect()
     facts = facts.select("trace", task=pl.col("task_id").rank("dense").cast(pl.Int64) - 1)
-    known = credits.filter(pl.col("unit_id").is_not_null()).with_columns(pl.col("credit").fill_nan(None))
-    known = known.drop_nulls("credit")
+    valued = credits.filter(pl.col("unit_id").is_not_null()).with_columns(pl.col("credit").fill_nan(None))
+    valued = valued.drop_nulls("credit")
     if unit == "event":
         kinds = corpus.events.select("trace", "seq", kind=pl.col("type").cast(pl.String)).collect()
-        found = known.select("trace", "seq", "credit", "unit_id")
-        found = found.join(truth.contributions.drop("trace_id"), on=["trace", "seq"], maintain_order="left")
-        # The place of an event is no class of events over rollouts: its type is.
-        found = found.join(kinds, on=["trace", "seq"], maintain_order="left")
+        rows = valued.select("trace", "seq", "credit", "unit_id")
+        rows = rows.join(truth.contributions.drop("trace_id"), on=["trace", "seq"], maintain_order="left")
+        # Events are classed over rollouts by their type, not by their place.
+        rows = rows.join(kinds, on=["trace", "seq"], maintain_order="left")
     else:
         by_agent = truth.agents.select("trace", "contribution", unit_id="agent")
-        found = known.select("trace", "credit", pl.col("unit_id").cast(pl.String))
-        found = found.join(by_agent, on=["trace", "unit_id"], maintain_order="left")
-        found = found.with_columns(kind="unit_id")
-    found = found.join(facts, on="trace", maintain_order="left")
-    return found.select("trace", "task", "kind", "credit", "contribution").sort("trace", maintain_order=True)
+        rows = valued.select("trace", "credit", pl.col("unit_id").cast(pl.String))
+        rows = rows.join(by_agent, on=["trace", "unit_id"], maintain_order="left")
+        rows = rows.with_columns(kind="unit_id")
+    rows = rows.join(facts, on="trace", maintain_order="left")
+    return rows.select("trace", "task", "kind", "credit", "contribution").sort("trace", maintain_order=True)
 
 
 def _within(ours: "Floats", theirs: "Floats", starts: "Ints") -> tuple["Floats", "Floats"]:
@@ -92,13 +92,13 @@ def _within(ours: "Floats", theirs: "Floats", starts: "Ints") -> tuple["Floats",
 
 def _sd_within(rho: "Floats", tasks: "Ints") -> float | None:
     """Standard deviation of rho between the rollouts of one task, pooled over tasks."""
-    known = pl.DataFrame({"task": tasks, "rho": rho}).filter(pl.col("rho").is_finite())
-    own = known.group_by("task").agg(n=pl.len(), var=pl.col("rho").var(ddof=1)).filter(pl.col("n") > 1)
-    own = own.sort("task")
-    if own.is_empty():
+    finite = pl.DataFrame({"task": tasks, "rho": rho}).filter(pl.col("rho").is_finite())
+    spreads = finite.group_by("task").agg(n=pl.len(), var=pl.col("rho").var(ddof=1)).filter(pl.col("n") > 1)
+    spreads = spreads.sort("task")
+    if spreads.is_empty():
         return None
-    free = own["n"].to_numpy() - 1.0
-    return float(((own["var"].to_numpy() * free).sum() / free.sum()) ** 0.5)
+    free = spreads["n"].to_numpy() - 1.0
+    return float(((spreads["var"].to_numpy() * free).sum() / free.sum()) ** 0.5)
 
 
 def pooled(
@@ -149,9 +149,9 @@ def _signal(rows: pl.DataFrame) -> float | None:
         return None
     each = rows.group_by("task", "kind", "trace").agg(pl.col("credit").mean())
     ordered = each.sort("task", "kind", "trace").group_by("task", "kind", maintain_order=True)
-    found = ordered.agg(n=pl.len(), mean=pl.col("credit").mean(), sd=pl.col("credit").std(ddof=1))
-    found = found.filter(pl.col("n") > 1, pl.col("sd") > 0)
-    median = found.select((pl.col("mean").abs() / pl.col("sd")).median()).item()
+    classes = ordered.agg(n=pl.len(), mean=pl.col("credit").mean(), sd=pl.col("credit").std(ddof=1))
+    classes = classes.filter(pl.col("n") > 1, pl.col("sd") > 0)
+    median = classes.select((pl.col("mean").abs() / pl.col("sd")).median()).item()
     # What a group's mean is subtracted from has mean 0 up to rounding, which is no signal.
     return None if median is None else 0.0 if median < 1e-12 else float(median)
 

@@ -16,17 +16,17 @@ from .measure import Bench
 
 def main() -> None:
     """Serve until there is no more input."""
-    tell = answering()  # what a method prints must not be taken for an answer
+    answer = answering()  # what a method prints must not be taken for an answer
     warnings.simplefilter("ignore")
     first = json.loads(sys.stdin.readline())
     config = begun_config(json.loads(first["config"]))
-    known = {cell.name: cell for cell in cells(config)}
+    by_name = {cell.name: cell for cell in cells(config)}
     bench = Bench(config, first["threads"])
-    tell(stage="ready")
+    answer(stage="ready")
     for line in sys.stdin:
-        cell = known[json.loads(line)["cell"]]
-        found = bench.measure(cell, lambda stage: tell(stage=stage))
-        tell(stage="done", found=found)
+        cell = by_name[json.loads(line)["cell"]]
+        result = bench.measure(cell, lambda stage: answer(stage=stage))
+        answer(stage="done", found=result)
 
 
 if __name__ == "__main__":

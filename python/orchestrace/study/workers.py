@@ -75,7 +75,7 @@ class Workers:
     def _next(
         self, busy: dict["_Worker", Cell], waiting: list[Cell]
     ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-        """What the next answer finishes, or whose time is over."""
+        """Results of the next answer, or of the cells whose time is over."""
         ends = [worker.since + PATIENCE * self._config.budget_s for worker in busy if worker.since]
         try:
             wait = max(min(ends) - time.monotonic(), 0.0) if ends else None
@@ -88,17 +88,17 @@ class Workers:
                     yield busy.pop(worker), {**nothing(TOO_SLOW, "budget"), "cost": {"stopped_s": spent}}
                     self._end(worker)
             return
-        if worker not in busy:  # what an ended one had still to say
+        if worker not in busy:  # a late message of a worker that has ended
             if answer is None:
                 self._end(worker)
             return
         if answer is None:
-            cell, fate = busy.pop(worker), worker.describe_end()
+            cell, ending = busy.pop(worker), worker.describe_end()
             self._end(worker)
             self._deaths[cell.name] = self._deaths.get(cell.name, 0) + 1
             if self._deaths[cell.name] > self._retries:
                 del self._deaths[cell.name]
-                yield cell, nothing(FAILED, fate)
+                yield cell, nothing(FAILED, ending)
             else:
                 waiting.insert(0, cell)
         elif answer["stage"] == "done":
@@ -113,7 +113,7 @@ class Workers:
 
     def _end(self, worker: "_Worker") -> None:
         worker.end()
-        self._workers = [None if one is worker else one for one in self._workers]
+        self._workers = [None if other is worker else other for other in self._workers]
 
     def close(self) -> None:
         for worker in self._workers:
@@ -144,9 +144,9 @@ def nothing(status: str, reason: str) -> dict[str, Any]:
     return {"status": status, "reason": reason, "numbers": {}, "cost": {}}
 
 
-def _nearest(waiting: list[Cell], own: str, others: list[str]) -> int:
-    """The cell to take next: one of the corpus that is held, else the first of one that nobody else holds."""
+def _nearest(waiting: list[Cell], held: str, others: list[str]) -> int:
+    """The cell to take next: of the corpus in memory, else the first whose corpus no other worker has."""
     for place, cell in enumerate(waiting):
-        if cell.corpus == own:
+        if cell.corpus == held:
             return place
     return next((place for place, cell in enumerate(waiting) if cell.corpus not in others), 0)
