@@ -101,9 +101,9 @@ def _traces_of(corpus: Corpus, blamed: pl.DataFrame) -> pl.DataFrame:
         .collect(engine="streaming")
         for number, rule in enumerate(rules)
     ]
-    all_found = pl.concat(parts)
+    all_results = pl.concat(parts)
     return (
-        all_found.filter(pl.col("rule") == pl.col("rule").min().over("name"))
+        all_results.filter(pl.col("rule") == pl.col("rule").min().over("name"))
         .select("name", "trace", "found")
         .sort("name", "trace")
     )
