@@ -278,6 +278,15 @@ def commands() -> Iterator[str]:
     return table(("command", "what it does"), ([f"`{name}`", summary_of(name)] for name in command_names()))
 
 
+def exports() -> Iterator[str]:
+    rows = ot.exports().to_dicts()
+    shows = {"trace": "one trace", "traces": "any traces", "corpus": "the corpus"}
+    return table(
+        ("`format`", "what is written", "opened by", "shows"),
+        ([f"`{row['name']}`", row["summary"], row["opens"], shows[row["scope"]]] for row in rows),
+    )
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -285,6 +294,7 @@ WHOLE: dict[str, Callable[[], Iterator[str]]] = {
 PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/assumptions.md", "models of outcomes"): outcome_models,
     ("docs/command.md", "commands"): commands,
+    ("docs/exports.md", "exports"): exports,
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/format-coverage.md", "coverage"): coverage,

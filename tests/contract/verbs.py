@@ -13,6 +13,7 @@ import polars as pl
 import orchestrace as ot
 from example_calls import over_any_corpus
 from orchestrace.decisions.rows import decision_rows
+from samples.export_calls import TARGETS, options_of
 
 METHODS = [(row["name"], row["units"]) for row in ot.list_methods().iter_rows(named=True)]
 FEW = (
@@ -47,11 +48,10 @@ def explained(corpus: ot.Corpus) -> Any:
     return ot.explain(corpus, credits, row["unit_id"], trace=row["trace"])
 
 
-def exported(format: Any, **options: Callable[[ot.Corpus], Any]) -> Verb:
+def exported(format: str) -> Verb:
     def verb(corpus: ot.Corpus) -> Any:
-        with tempfile.TemporaryDirectory() as made:
-            more = {name: option(corpus) for name, option in options.items()}
-            return ot.export(corpus, format, Path(made) / "out", **more)
+        with tempfile.TemporaryDirectory() as folder:
+            return ot.export(corpus, format, Path(folder) / "out", **options_of(format, corpus))
 
     return verb
 
@@ -59,15 +59,6 @@ def exported(format: Any, **options: Callable[[ot.Corpus], Any]) -> Verb:
 def viewed(corpus: ot.Corpus) -> Any:
     with tempfile.TemporaryDirectory() as made:
         return ot.view(corpus, Path(made) / "page.html", text=True)
-
-
-def first_trace(corpus: ot.Corpus) -> str:
-    ids = corpus.traces.select("trace_id").head(1).collect()["trace_id"]
-    return str(ids[0]) if len(ids) else "none"
-
-
-def turns(corpus: ot.Corpus) -> Any:
-    return ot.credit(corpus, method="broadcast", unit="turn")
 
 
 def first_source(corpus: ot.Corpus) -> Any:
@@ -107,14 +98,7 @@ VERBS: dict[str, Verb] = {
     "effects.delegation agent": ot.effects.delegation,
     "display": lambda c: (repr(c), c._repr_html_()),
     "explain": explained,
-    "export dot": exported("dot", trace_id=first_trace),
-    "export jsonl": exported("jsonl"),
-    "export mermaid": exported("mermaid", trace_id=first_trace),
-    "export ocel": exported("ocel"),
-    "export parquet": exported("parquet"),
-    "export perfetto": exported("perfetto"),
-    "export trl": exported("trl", credits=turns),
-    "export verl": exported("verl", credits=turns),
+    **{f"export {name}": exported(name) for name in TARGETS},
     "export_size perfetto": lambda c: ot.export_size(c, "perfetto"),
     "evaluation.faithfulness": lambda c: ot.evaluation.faithfulness(c, flow(c), steps=4, orders=2),
     "evaluation.free_ride": lambda c: ot.evaluation.free_ride(flow(c, "agent")),
@@ -165,7 +149,9 @@ VERBS: dict[str, Verb] = {
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
     ),
-    "trainers.trainer_table": lambda c: ot.trainers.trainer_table(c, turns(c)),
+    "trainers.trainer_table": lambda c: ot.trainers.trainer_table(
+        c, ot.credit(c, method="broadcast", unit="turn")
+    ),
     "write_jsonl": lines,
     "write_quarantined": lambda c: c.write_quarantined(io.BytesIO()),
     **{f"credit {method} {unit}": crediting(method, unit) for method, unit in FEW},

@@ -10,11 +10,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 import orchestrace as ot
 from orchestrace.base.publication import published_folder, write_parquet
+from samples.export_calls import files, options_of
 
 LIMIT = 4096
 """Bytes that a file may have where the disk is said to be full: less than any writer below needs."""
@@ -44,10 +44,6 @@ def on_disk(tmp_path_factory: pytest.TempPathFactory) -> ot.Corpus:
     return ot.read_corpus(folder / "out")
 
 
-def largest(corpus: ot.Corpus) -> str:
-    return corpus.traces.sort("n_events").last().collect()["trace_id"].item()
-
-
 Write = Callable[[ot.Corpus, Path, bool], object]
 TRAINED = {"method": "grpo", "unit": "turn"}
 FILES: dict[str, Write] = {
@@ -61,10 +57,9 @@ FILES: dict[str, Write] = {
             name,
             path,
             overwrite=over,
-            trace_id=largest(c) if name in ("dot", "mermaid") else None,
-            credits=ot.credit(c, **TRAINED) if name in ("verl", "trl") else None,
+            **options_of(name, c),
         )
-        for name in ot.list_exports().filter(pl.col("suffix") != "")["name"]
+        for name in files()
     },
     "parquet of a command": lambda c, path, over: write_parquet(c.events.collect(), path, overwrite=over),
 }

@@ -17,6 +17,7 @@ from typing import Any
 
 import orchestrace as ot
 from example_calls import over_any_corpus
+from samples.export_calls import viewers
 
 Calls = Iterator[tuple[str, Callable[[], Any]]]
 
@@ -105,7 +106,7 @@ def verbs(runs: ot.Corpus) -> Calls:
     for group in groups:
         yield f"metrics of {group}", lambda g=group: ot.metrics(runs, groups=[g])
     yield "replay of each event", lambda: ot.replay(runs, ot.interventions.drop(each="event"))
-    for kind in ("perfetto", "mermaid", "dot"):
+    for kind in viewers():
         yield f"export as {kind}", lambda k=kind: exported(runs, k)
 
 

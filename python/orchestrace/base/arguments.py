@@ -6,6 +6,7 @@ command line takes an option from the same place (`option` in `cli/options.py`).
 
 import math
 import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Annotated, Final, Protocol, runtime_checkable
@@ -111,6 +112,19 @@ class Name:
 
     def expected(self, value: object) -> str:
         return f"the name of {self.of}"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The name of an entry of a registry, whose names are read when a value is judged."""
+
+    names: Callable[[], Iterable[str]]
+
+    def has(self, value: object) -> bool:
+        return isinstance(value, str) and value in self.names()
+
+    def expected(self, value: object) -> str:
+        return ", ".join(map(repr, self.names()))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Annotated, Any, BinaryIO, Final, Literal, get_args, get_origi
 import polars as pl
 
 from .. import _core
-from .arguments import Range
+from .arguments import Listed, Range
 from .deferred import is_of_numpy
 from .errors import InputError, OrchestraceError, ParameterError, SchemaError
 from .publication import refusal
@@ -401,7 +401,8 @@ def _words(kind: Any, value: object) -> Iterator[str]:
     """What a type is called where a message about a value asks for it."""
     origin = get_origin(kind)
     if origin is Annotated and (ranges := _ranges(kind)):
-        yield from (concept.expected(value) for concept in ranges)
+        for concept in ranges:
+            yield from map(repr, concept.names()) if isinstance(concept, Listed) else (concept.expected(value),)
         yield from ("None" for part in _parts(get_args(kind)[0]) if part is type(None))
     elif origin is Annotated:
         yield from _words(get_args(kind)[0], value)

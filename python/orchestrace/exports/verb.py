@@ -6,12 +6,12 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import polars as pl
 
 from .. import _core
-from ..base.arguments import Count, Threads
+from ..base.arguments import Count, Listed, Threads
 from ..base.errors import InputError, ParameterError
 from ..base.paths import path_of
 from ..base.progress import Progress, reporting
@@ -23,10 +23,11 @@ from ..corpus.corpus import Corpus
 from ..corpus.joined_ids import joined_ids
 from ..corpus.parts import sizes_of, stored_table
 from ..schedules.scheduling import Durations
-from . import EXPORTS
 from .format import VIEWER_BYTES, Export, Request, Sink, check_folder
+from .targets import EXPORTS
 
-Format = Literal["jsonl", "parquet", "perfetto", "mermaid", "dot", "ocel", "verl", "trl"]
+Format = Annotated[str, Listed(lambda: EXPORTS)]
+"""What `export` writes: the name of a target."""
 
 _SAMPLE_EVENTS: Final = 20_000
 """Events from which the size of a file is estimated."""
@@ -77,36 +78,32 @@ def export(
     corpus
         The recordings.
     format
-        A name of `list_exports`. ``jsonl``: native traces. ``parquet``: all tables as a folder that
-        `read_corpus` opens. ``perfetto``: a timeline in the Trace Event Format, a process for each trace, a
-        row for each agent (several where its events overlap), arrows for edges, category ``critical`` on the
-        critical path. ``mermaid``, ``dot``: one trace as a chart. ``ocel``: an object-centric event log.
-        ``verl``,
-        ``trl``: a Parquet file with the rows of `trainers.trainer_table`.
+        A name of `list_exports`, which says of each format what it shows, what opens it and which of the options
+        below it takes: native traces, tables, timelines, charts, event logs, tables for trainers.
     path
-        The file, which gets its name when it is complete. For ``parquet``, a folder that is absent or empty.
+        The file, which gets its name when it is complete. For a format that is a folder, one that is absent
+        or empty.
     trace_id
         Which traces; None takes all, or the only one if the format shows one trace.
     window
-        ``perfetto``, ``mermaid``, ``dot``: only events that are going on between these two times of the
-        schedule, in seconds (in steps, where that is what it counts) since the trace began, and the edges
-        among them.
+        Only events that are going on between these two times of the schedule, in seconds (in steps, where
+        that is what it counts) since the trace began, and the edges among them.
     credits
-        ``perfetto``, ``mermaid``, ``dot``, ``ocel``: rows of `credit` at unit ``event``, of one method:
-        ``trace seq credit``, shown with every event. ``verl``, ``trl``: as in `trainers.trainer_table`.
+        Rows of `credit` at unit ``event``, of one method: ``trace seq credit``, shown with every event. Of
+        tables for trainers as in `trainers.trainer_table`.
     effects
-        ``perfetto``, ``mermaid``, ``dot``: rows of `replay` for ``drop(each="event")``: ``trace unit_id
-        effect lower upper tier``. Shown with every event, beside what they rest on.
+        Rows of `replay` for ``drop(each="event")``: ``trace unit_id effect lower upper tier``. Shown with
+        every event, beside what they rest on.
     returns, per
         As in `trainers.trainer_table`.
     durations, program_order
         As in `simulate`, whose earliest times are drawn.
     memory
-        ``parquet``: the budget that `read_corpus` gives its verbs.
+        The budget that `read_corpus` gives the verbs of the tables that are written.
     max_bytes
         Size limit; a larger file is not kept. None means 64 MiB for formats that a viewer loads as a whole
-        (``perfetto``, ``mermaid``, ``dot``) and no limit for others. `export_size` estimates the size before
-        the first byte, and a trace with too many events and edges is refused at once.
+        and no limit for others. `export_size` estimates the size before the first byte, and a trace with too
+        many events and edges is refused at once.
     overwrite
         Replace a file that exists.
     threads, progress
@@ -128,10 +125,7 @@ def export(
     Notes
     -----
     A file has another name until it is complete, so a crash leaves the old file or none. A corpus on disk
-    goes through memory piece by piece. Perfetto counts in microseconds; where a recording has steps, a step
-    is drawn as a second and ``otherData`` says so; of several traces, one whose edges close a cycle is a
-    process without events whose label says why. O(events + edges). Sources: Trace Event Format, Google, 2016;
-    Mermaid, syntax of flowcharts; Graphviz, The DOT Language; OCEL 2.0, arXiv 2403.01975.
+    goes through memory piece by piece. O(events + edges). The file of each format names its source.
 
     Examples
     --------
@@ -295,12 +289,10 @@ def only_traces(corpus: Corpus, trace_id: str | Iterable[str]) -> Corpus:
 
 
 def _judged(
-    corpus: Corpus, format: object, trace_id: str | Iterable[str] | None, options: dict[str, Any]
+    corpus: Corpus, format: str, trace_id: str | Iterable[str] | None, options: dict[str, Any]
 ) -> tuple[Export, Corpus, Request]:
     """The format, traces and options of a call. Raises ParameterError where they do not fit."""
-    kind = EXPORTS.get(format) if isinstance(format, str) else None
-    if kind is None:
-        raise ParameterError(unknown_name("format", str(format), list(EXPORTS)))
+    kind = EXPORTS[format]
     defaults = {field.name: field.default for field in fields(Request)}
     for name, value in options.items():
         is_default = value is None or (isinstance(value, str | bool) and value == defaults[name])

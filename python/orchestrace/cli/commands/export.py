@@ -9,6 +9,7 @@ from ... import credit, export, replay
 from ...base.paths import path_of
 from ...base.publication import refuse_existing
 from ...base.text import plain
+from ...exports.targets import EXPORTS
 from ...exports.verb import default_name, export_size, list_exports, only_traces
 from ...interventions import drop
 from ..options import Force, Params, RewardOptions, Seed, StrictOptions
@@ -36,7 +37,7 @@ def run(
     to: Annotated[str, typer.Option("--to", help="Target; --list shows all.")] = "perfetto",
     trace: Annotated[
         list[str] | None,
-        typer.Option("--trace", help="A trace_id; repeatable; mermaid and dot need one of several."),
+        typer.Option("--trace", help="A trace_id; repeatable; a chart needs one of several."),
     ] = None,
     window: Annotated[
         str | None, typer.Option("--window", help="FROM,TO: only events between these times of a trace.")
@@ -53,12 +54,13 @@ def run(
     ] = False,
     method: Annotated[
         str | None,
-        typer.Option("--method", help="Credit to show; verl and trl: whose advantages, default grpo."),
+        typer.Option("--method", help="Credit to show; of trainer tables: whose advantages, default grpo."),
     ] = None,
     unit: Annotated[
-        str, typer.Option("--unit", help="verl, trl: turn, event or token; where credit is computed.")
+        str,
+        typer.Option("--unit", help="Of trainer tables: turn, event or token; where credit is computed."),
     ] = "turn",
-    per: Annotated[str, typer.Option("--per", help="verl, trl: turn, or token for lists.")] = "turn",
+    per: Annotated[str, typer.Option("--per", help="Of trainer tables: turn, or token for lists.")] = "turn",
     param: Params = None,
     seed: Seed = 0,
     size: Annotated[
@@ -80,7 +82,7 @@ def run(
         corpus = only_traces(corpus, names)
     options: dict[str, Any] = {"format": to, "trace_id": names, "threads": recordings.threads, "per": per}
     options["window"] = None if window is None else window.split(",")
-    trains = to in ("verl", "trl")
+    trains = "per" in EXPORTS[to].options
     if method or trains:
         settings = credit_options(unit if trains else "event", rewards.reward, seed, param)
         options["credits"] = credit(corpus, method=method or "grpo", **settings, threads=recordings.threads)

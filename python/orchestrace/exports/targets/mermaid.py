@@ -5,9 +5,9 @@ Source: Mermaid, syntax of flowcharts.
 
 from typing import Final
 
-from ..corpus.corpus import Corpus
-from .drawing import is_tight, label, only
-from .format import VIEWER_BYTES, Export, Request, Sink
+from ...corpus.corpus import Corpus
+from ..drawing import is_tight, label, only
+from ..format import VIEWER_BYTES, Export, Request, Sink
 
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:

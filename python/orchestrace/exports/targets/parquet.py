@@ -5,16 +5,16 @@ from typing import Final
 
 import polars as pl
 
-from .. import _core
-from ..corpus.corpus import Corpus
-from ..corpus.parts import sizes_of, store_of
-from ..corpus.pieces import empty_tables
-from ..disk.manifest import EXPORTED, Input, Manifest
-from ..disk.memory import memory_bytes, partitions_of
-from ..disk.merging import merge
-from ..disk.partitioned import PartitionedCorpus, on_disk
-from ..disk.shards import EVENT_BYTES, INDEX, staging, translate_write_errors, write_shard
-from .format import Export, Request
+from ... import _core
+from ...corpus.corpus import Corpus
+from ...corpus.parts import sizes_of, store_of
+from ...corpus.pieces import empty_tables
+from ...disk.manifest import EXPORTED, Input, Manifest
+from ...disk.memory import memory_bytes, partitions_of
+from ...disk.merging import merge
+from ...disk.partitioned import PartitionedCorpus, on_disk
+from ...disk.shards import EVENT_BYTES, INDEX, staging, translate_write_errors, write_shard
+from ..format import Export, Request
 
 
 def _write(corpus: Corpus, folder: Path, request: Request) -> None:

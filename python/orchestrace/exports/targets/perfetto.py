@@ -1,5 +1,9 @@
 """Traces as a file in the Trace Event Format, for ui.perfetto.dev and chrome://tracing.
 
+A trace is a process, an agent a row of it (several where its events overlap), an edge an arrow. Times are
+microseconds; where a recording counts steps, a step is a second and ``otherData`` says so. Of several traces,
+one whose edges close a cycle is a process without events whose label says why.
+
 Source: Trace Event Format, Google, 2016.
 """
 
@@ -8,9 +12,9 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from ..corpus.corpus import Corpus
-from .drawing import Drawing, drawings, named, only
-from .format import VIEWER_BYTES, Export, Request, Sink
+from ...corpus.corpus import Corpus
+from ..drawing import Drawing, drawings, named, only
+from ..format import VIEWER_BYTES, Export, Request, Sink
 
 _MICROSECONDS: Final = 1e6
 _DETAILS: Final = ("id", "slack", "critical", "source", "credit", "effect", "lower", "upper", "tier")

@@ -5,10 +5,10 @@ Source: Graphviz, The DOT Language; escString; character entities.
 
 from typing import Final
 
-from ..base.text import plain
-from ..corpus.corpus import Corpus
-from .drawing import is_tight, label, only
-from .format import VIEWER_BYTES, Export, Request, Sink
+from ...base.text import plain
+from ...corpus.corpus import Corpus
+from ..drawing import is_tight, label, only
+from ..format import VIEWER_BYTES, Export, Request, Sink
 
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:

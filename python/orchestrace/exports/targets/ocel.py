@@ -15,10 +15,10 @@ from typing import IO, Final
 
 import polars as pl
 
-from ..base.schema import EXTENSION_FIELDS, SCHEMAS
-from ..corpus.corpus import Corpus
-from .drawing import event_credits
-from .format import Export, Request, Sink
+from ...base.schema import EXTENSION_FIELDS, SCHEMAS
+from ...corpus.corpus import Corpus
+from ..drawing import event_credits
+from ..format import Export, Request, Sink
 
 _STATIC: Final = "1970-01-01T00:00:00Z"
 """The time of an attribute that never changes."""

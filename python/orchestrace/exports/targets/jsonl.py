@@ -2,8 +2,8 @@
 
 from typing import Any, Final, cast
 
-from ..corpus.corpus import Corpus
-from .format import Export, Request, Sink
+from ...corpus.corpus import Corpus
+from ..format import Export, Request, Sink
 
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:

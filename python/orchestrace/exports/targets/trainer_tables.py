@@ -6,10 +6,10 @@ from typing import Final, Literal
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from ..base.errors import ParameterError
-from ..corpus.corpus import Corpus
-from ..trainers.tables import ROW_GROUP, prepared
-from .format import Export, Request, Sink
+from ...base.errors import ParameterError
+from ...corpus.corpus import Corpus
+from ...trainers.tables import ROW_GROUP, prepared
+from ..format import Export, Request, Sink
 
 
 def _writer(layout: Literal["verl", "trl"]) -> Callable[[Corpus, Sink, Request], None]:
