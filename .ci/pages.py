@@ -287,6 +287,22 @@ def exports() -> Iterator[str]:
     )
 
 
+def plots() -> Iterator[str]:
+    charts = {name: getattr(ot.plot, name) for name in ot.plot.__all__ if name != "save"}
+    return table(
+        ("name", "what", "of"),
+        ([f"`ot.plot.{name}()`", first_line(one), first_argument(one)] for name, one in charts.items()),
+    )
+
+
+def first_argument(function: Any) -> str:
+    """The first sentence about the first argument of a verb."""
+    about = (inspect.getdoc(function) or "").partition("----------\n")[2].splitlines()[1:]
+    lines = itertools.takewhile(lambda line: line.startswith("    "), about)
+    text = " ".join(map(str.strip, lines)).replace("``", "`")
+    return text.partition(". ")[0].removesuffix(".")
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -296,6 +312,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/command.md", "commands"): commands,
     ("docs/exports.md", "exports"): exports,
     ("docs/metrics.md", "metrics"): metrics,
+    ("docs/plots.md", "plots"): plots,
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/format-coverage.md", "coverage"): coverage,
     ("docs/gaming.md", "detectors of hazards"): hazard_detectors,
@@ -303,7 +320,23 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
 }
 
 
+def names_of_plots() -> tuple[Path, str]:
+    """The package of plots with an import of each verb in its files: the names are there before they load."""
+    package = ROOT / "python/orchestrace/plot"
+    imports = [
+        f"    from .{path.stem} import {node.name} as {node.name}"
+        for path in sorted(package.glob("[!_]*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and "verb" in map(ast.unparse, node.decorator_list)
+    ]
+    text = (package / "__init__.py").read_text(encoding="utf-8")
+    before, line, rest = text.partition("if TYPE_CHECKING:")
+    after = rest[rest.index("\n\n\n") :]
+    return package / "__init__.py", "\n".join([before + line + rest.partition("\n")[0], *imports]) + after
+
+
 def pages() -> Iterator[tuple[Path, str]]:
+    yield names_of_plots()
     for name, make in WHOLE.items():
         yield ROOT / name, "\n".join(make()) + "\n"
     texts: dict[str, str] = {}

@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 
 import orchestrace as ot
+from example_calls import example_of
+from namespaces import names
 from samples.hand_runs import event, run
 from samples.random_runs import jsonl
 
@@ -84,7 +86,17 @@ DRAWN: dict[str, Callable[[ot.Corpus, Any], Chart]] = {
     "laws": lambda c, theme: _laws(theme),
     "envelopes": lambda c, theme: ot.plot.envelopes(corpora={"mine": c}, theme=theme),
 }
-"""By a name that begins with that of the function."""
+"""By a name that begins with that of the function. One without a picture here draws its example."""
+
+
+def _example(function: Callable[..., Chart]) -> Callable[[ot.Corpus, Any], Chart]:
+    return lambda _, theme: example_of(function).answer({"theme": theme})
+
+
+_DRAWN_ABOVE = {name.partition(" ")[0] for name in DRAWN}
+DRAWN |= {
+    name: _example(getattr(ot.plot, name)) for name in names(ot.plot) if name not in (*_DRAWN_ABOVE, "save")
+}
 
 
 def corpus_of(names: list[str]) -> ot.Corpus:

@@ -37,10 +37,6 @@ def large() -> ot.Corpus:
     return ot.synthetic.planted(traces=1, length=10_000, agents=60, seed=0)[0]
 
 
-def test_there_is_a_picture_of_every_function() -> None:
-    assert {name.partition(" ")[0] for name in DRAWN} == set(names(ot.plot)) - {"save"}
-
-
 @pytest.mark.parametrize("name", DRAWN)
 def test_no_text_is_cut_or_covered_and_no_pane_is_empty(corpus: ot.Corpus, name: str) -> None:
     chart = DRAWN[name](corpus, "auto")

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ..base.namespaces import load_when_asked
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names, which `python .ci/pages.py write` makes of the verbs in the files
     from .agreement_matrix import agreement as agreement
     from .credits import credit as credit
     from .intervention_effects import effects as effects
