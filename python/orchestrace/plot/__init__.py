@@ -9,6 +9,7 @@ if TYPE_CHECKING:  # the only list of names, which `python .ci/pages.py write` m
     from .credits import credit as credit
     from .intervention_effects import effects as effects
     from .law_fits import laws as laws
+    from .presence import concurrency as concurrency
     from .saving import save as save
     from .scaling_curves import scaling as scaling
     from .size_map import envelopes as envelopes
