@@ -303,6 +303,22 @@ def first_argument(function: Any) -> str:
     return text.partition(". ")[0].removesuffix(".")
 
 
+def stopping_rules() -> Iterator[str]:
+    kinds = {(True, False): "learned", (False, True): "hindsight", (False, False): "simple"}
+    return table(
+        ("rule", "stops by", "source", "kind"),
+        (
+            [
+                f"`{row['method']}`",
+                row["summary"],
+                row["reference"],
+                kinds[row["learned"], row["peeks"]],
+            ]
+            for row in ot.stopping.rules().to_dicts()
+        ),
+    )
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -314,6 +330,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/plots.md", "plots"): plots,
     ("docs/rewards.md", "rewards"): rewards,
+    ("docs/stopping-answers.md", "rules"): stopping_rules,
     ("docs/format-coverage.md", "coverage"): coverage,
     ("docs/gaming.md", "detectors of hazards"): hazard_detectors,
     ("docs/gaming.md", "detectors of failures"): failure_detectors,

@@ -1,5 +1,9 @@
 """Regressions of stopping against dense ones, and constants of simple rules against trying every value."""
 
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 import pytest
@@ -89,43 +93,70 @@ def runs_of(seed: int, n: int) -> Answers:
     return answers(frame, problem="answer", price=0.1, cost="tokens", folds=2, seed=0)
 
 
-def tried(runs: Answers, method: str) -> float:
-    """The mean payoff of the best value of a simple rule, by walking every run with every value."""
-    level = {
-        "fixed": lambda q, c: list(range(1, len(q) + 1)),
-        "threshold": lambda q, c: list(q),
-        "patience": lambda q, c: [k - 1 - q.index(max(q[:k])) for k in range(1, len(q) + 1)],
-        "budget": lambda q, c: [max(c[k : k + 2]) for k in range(len(c))],
-    }[method]
-    walks = []
-    for start, length in zip(runs.start, runs.length, strict=True):
-        own = slice(start, start + length)
-        q, c = runs.q[own].tolist(), runs.c[own].tolist()
-        walks.append((level(q, c), runs.g[own].tolist()))
-    values = {
-        "fixed": [float(k) for k in range(1, max(len(g) for _, g in walks) + 1)],
-        "patience": [float(m) for m in range(1, max(2, max(len(g) for _, g in walks)))],
-        "threshold": [*sorted(set(runs.q.tolist())), np.inf],
-        "budget": [*sorted(set(runs.c.tolist())), np.inf],
-    }[method]
-    best = -np.inf
-    for value in values:
+Walk = tuple[list[float], list[float], list[float]]
+"""Quality, cost and payoff of a run at each of its epochs."""
+
+
+@dataclass(frozen=True)
+class OneNumber:
+    """A rule that stops where a number of the run so far reaches a value, in plain Python."""
+
+    level: Callable[[list[float], list[float]], list[float]]
+    """The number at each epoch, of quality and cost."""
+    values: Callable[[list[Walk]], list[float]]
+    """The values that are tried."""
+    above: bool = False
+    """Whether it stops where the number is above the value only."""
+
+
+def with_never(levels: Iterable[float]) -> list[float]:
+    return [*sorted(set(levels)), math.inf]
+
+
+SIMPLE = {
+    "fixed": OneNumber(
+        lambda q, c: [k + 1.0 for k in range(len(q))],
+        lambda walks: [k + 1.0 for k in range(max(len(g) for _, _, g in walks))],
+    ),
+    "threshold": OneNumber(lambda q, c: q, lambda walks: with_never(one for q, _, _ in walks for one in q)),
+    "patience": OneNumber(
+        lambda q, c: [k - 1.0 - q.index(max(q[:k])) for k in range(1, len(q) + 1)],
+        lambda walks: [float(m) for m in range(1, max(2, max(len(g) for _, _, g in walks)))],
+    ),
+    "budget": OneNumber(
+        lambda q, c: [max(c[k : k + 2]) for k in range(len(c))],
+        lambda walks: with_never(one for _, c, _ in walks for one in c),
+        above=True,
+    ),
+}
+
+
+def tried(walks: list[Walk], rule: OneNumber) -> float:
+    """The mean payoff of the best value of a rule, by walking every run with every value."""
+    best = -math.inf
+    for value in rule.values(walks):
         paid = 0.0
-        for levels, payoffs in walks:
-            stops = [
-                k for k, one in enumerate(levels) if (one > value if method == "budget" else one >= value)
-            ]
-            paid += payoffs[stops[0] if len(stops) else -1]
+        for q, c, payoffs in walks:
+            levels = rule.level(q, c)
+            stops = [k for k, one in enumerate(levels) if one > value or (one == value and not rule.above)]
+            paid += payoffs[stops[0] if stops else -1]
         best = max(best, paid / len(walks))
     return best
 
 
-@pytest.mark.parametrize("method", ["fixed", "patience", "threshold", "budget"])
+@pytest.mark.parametrize("method", SIMPLE)
 @examples(20)
 @given(st.integers(0, 2**31), st.integers(1, 40))
 def test_constants_are_those_of_trying_every_value(method: str, seed: int, n: int) -> None:
     runs = runs_of(seed, n)
     fitted = METHODS[method].fit(runs, np.arange(len(runs)), regressed_by(False))
-    most = tried(runs, method)
+    bounds = [slice(start, start + length) for start, length in zip(runs.start, runs.length, strict=True)]
+    walks = [(runs.q[of].tolist(), runs.c[of].tolist(), runs.g[of].tolist()) for of in bounds]
     paid = runs.g[runs.stops(fitted.stop(runs))].mean()
-    assert paid == pytest.approx(most, abs=1e-9)
+    assert paid == pytest.approx(tried(walks, SIMPLE[method]), abs=1e-9)
+
+
+def test_every_rule_of_one_number_is_tried() -> None:
+    runs = runs_of(0, 20)
+    fits = {name: rule.fit(runs, np.arange(20), regressed_by(False)) for name, rule in METHODS.items()}
+    assert {name for name, fit in fits.items() if fit.constant is not None} == set(SIMPLE)

@@ -68,8 +68,8 @@ def list_rules() -> pl.DataFrame:
 class StoppingRule:
     """A fitted rule that decides at each epoch whether to stop, from what is known by then.
 
-    ``method`` is its name in `rules`, ``constant`` the number that a simple rule found (k, patience,
-    threshold or budget), ``params`` what it was fitted with, as JSON.
+    ``method`` is its name in `rules`, ``constant`` the number that a simple rule found, which its
+    summary in `rules` names, ``params`` what it was fitted with, as JSON.
     """
 
     method: str
