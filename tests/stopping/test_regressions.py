@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -123,6 +124,10 @@ SIMPLE = {
         lambda q, c: [k - 1.0 - q.index(max(q[:k])) for k in range(1, len(q) + 1)],
         lambda walks: [float(m) for m in range(1, max(2, max(len(g) for _, _, g in walks)))],
     ),
+    "plateau": OneNumber(
+        lambda q, c: [-math.inf, *(before - after for before, after in pairwise(q))],
+        lambda walks: with_never(before - after for q, _, _ in walks for before, after in pairwise(q)),
+    ),
     "budget": OneNumber(
         lambda q, c: [max(c[k : k + 2]) for k in range(len(c))],
         lambda walks: with_never(one for _, c, _ in walks for one in c),
@@ -160,3 +165,17 @@ def test_every_rule_of_one_number_is_tried() -> None:
     runs = runs_of(0, 20)
     fits = {name: rule.fit(runs, np.arange(20), regressed_by(False)) for name, rule in METHODS.items()}
     assert {name for name, fit in fits.items() if fit.constant is not None} == set(SIMPLE)
+
+
+def test_a_plateau_says_the_gain_that_is_too_small() -> None:
+    gains = ((0.5, 0.125, 0.125), (0.5, 0.25, 0.25), (0.5, 0.125, 0.0))  # an epoch costs 0.1875
+    rows = [
+        {"trace": n, "trace_id": f"r{n}", "task_id": f"t{n}", "k": k, "q": sum(gains[n][:k])}
+        | {"s": 0.0, "tokens": float(k), "last": k == 3, "y": 1.0, "x_k": float(k)}
+        for n in range(3)
+        for k in (1, 2, 3)
+    ]
+    runs = answers(pl.DataFrame(rows), problem="answer", price=0.1875, cost="tokens", folds=2, seed=0)
+    fitted = METHODS["plateau"].fit(runs, np.arange(3), regressed_by(False))
+    assert fitted.constant == 0.125
+    assert fitted.stop(runs).tolist() == [False, True, True, False, False, False, False, True, True]

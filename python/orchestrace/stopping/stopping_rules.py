@@ -1,7 +1,7 @@
 """Rules for stopping with the current answer: simple ones and learned ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -155,6 +155,20 @@ def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
     return _best(runs, among, np.append(_quantiles(_quality(runs)[inside]), np.inf), Level(_quality))
 
 
+def _loss(runs: Answers) -> Floats:
+    """How much quality each epoch lost on the one before; minus infinity at the first. O(rows)."""
+    level = _quality(runs)
+    loss = np.append(-np.inf, level[:-1] - level[1:])[: len(level)]
+    loss[runs.start] = -np.inf
+    return loss
+
+
+def _plateau(runs: Answers, among: Ints, _: Regress) -> Fitted:
+    losses = _loss(runs)[np.isin(runs.run, among) & (runs.k > 1)]
+    best = _best(runs, among, np.append(_quantiles(losses), np.inf), Level(_loss))
+    return replace(best, constant=-float(best.constant or 0.0))
+
+
 def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
     def soon(judged: Answers) -> Floats:
         # the last epoch within the budget: the next one would leave it
@@ -218,6 +232,11 @@ METHODS: Final = {
     ),
     "fixed": Method("the k with the greatest mean payoff", "baseline", _fixed),
     "patience": Method("m epochs without a new greatest quality", "early stopping, Prechelt 1998", _patience),
+    "plateau": Method(
+        "an epoch that gained at most δ of quality (without one, score)",
+        "early stopping, min_delta",
+        _plateau,
+    ),
     "threshold": Method("quality (without one, score) of at least θ", "baseline", _threshold),
     "budget": Method("the last epoch within a cost", "baseline", _budget, needs="next"),
     "one_step": Method(
