@@ -258,6 +258,11 @@ def _misfit(verb: Callable[..., Any], args: Any, kwargs: Any) -> str | None:
     return None
 
 
+def fault_of(value: object, kind: Any) -> str | None:
+    """What is wrong with a value, as `_wrong` says it behind the name; None where it is of the type."""
+    return None if _fits(value, kind) else _wrong("", value, kind).lstrip()
+
+
 def _wrong(name: str, value: object, kind: Any) -> str:
     """``name is value, expected a, b or c``, with the nearest word where a word is misspelt."""
     *others, last = dict.fromkeys(_words(kind, value))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import polars as pl
 
@@ -26,7 +26,7 @@ _DTYPES: Final[dict[str, pl.DataType]] = {
 TraceBy = Literal["trace", "conversation"]
 """What becomes one trace, if a format records both."""
 
-LIFTED: Final = ("text", "i64", "f64", "bool")
+Lifted = Literal["text", "i64", "f64", "bool"]
 """Kinds of columns that a caller may lift."""
 
 
@@ -88,10 +88,11 @@ def lifted_kind(name: str, dtype: object) -> str:
     """
     if "\0" in name:
         raise ParameterError(f"the name of field {name!r} contains NUL, which tables do not allow: rename it")
-    for kind in LIFTED:
+    kinds: tuple[str, ...] = get_args(Lifted)
+    for kind in kinds:
         if dtype == _DTYPES[kind]:
             return kind
-    possible = ", ".join(f"pl.{_DTYPES[kind]}" for kind in LIFTED)
+    possible = ", ".join(f"pl.{_DTYPES[kind]}" for kind in kinds)
     raise ParameterError(f"field '{name}': type {dtype} cannot be lifted (possible: {possible})")
 
 

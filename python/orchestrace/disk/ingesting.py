@@ -308,14 +308,13 @@ def begin(
             f"it has '{names[0]}' and no {NAME}"
         )
     fields = options.get("fields") or {}
-    trace_by, scores = options.get("trace_by") or "trace", options["reward_scores"]
     manifest = Manifest(
         partitions=partitions,
         key=key,
         memory=room,
         fields=dict(fields),
-        trace_by=trace_by,
-        reward_scores=scores,
+        trace_by=options.get("trace_by") or "trace",
+        reward_scores=options["reward_scores"],
         inputs=list(inputs),
     )
     manifest.home = home

@@ -10,15 +10,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import UnionType
-from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from .. import _core
 from ..base.durable import replace, sync_folder
 from ..base.errors import InputError, SchemaError
-from ..base.schema import LIFTED, TraceBy
+from ..base.schema import Lifted, TraceBy
+from ..base.typed_json import Misfit, reader_of
 from ..corpus.on_disk import MANIFEST
 from .home import Home
 
@@ -168,7 +168,7 @@ class Manifest:
     partitions: int
     key: list[str]
     memory: int
-    fields: dict[str, str]
+    fields: dict[str, Lifted]
     """Kinds of lifted columns of events, by name."""
     schema_version: str = _core.SCHEMA_VERSION
     engine_version: str = _core.VERSION
@@ -189,7 +189,7 @@ class Manifest:
     """The mapping of its custom format, as JSON."""
     mapping_counts: list[KeyCount] = field(default_factory=list)
     """What its keys found when all records of the format were last read."""
-    trace_by: str = "trace"
+    trace_by: TraceBy = "trace"
     """What became one trace."""
     reward_scores: list[str] = field(default_factory=list)
     """Scores that became rewards."""
@@ -396,10 +396,9 @@ def parse(text: str, place: str) -> Manifest:
     if refused := _refused_version(version):
         raise SchemaError(f"{place} has schema version {version!r}, {refused}")
     try:
-        manifest = _typed(value, Manifest, "")
-    except _Mismatch as error:
+        manifest: Manifest = reader_of(Manifest)(value)
+    except Misfit as error:
         raise SchemaError(f"{place}: {error}") from None
-    assert isinstance(manifest, Manifest)
     if wrong := next(_faults(manifest), None):
         raise SchemaError(f"{place}: {wrong}")
     return manifest
@@ -428,11 +427,6 @@ def _faults(manifest: Manifest) -> Iterator[str]:
     """Faults that types alone do not show, so that no later step fails because of them."""
     if manifest.partitions == 0 or not manifest.key:
         yield "a corpus has at least one partition and a column that divides it"
-    for name, kind in manifest.fields.items():
-        if kind not in LIFTED:
-            yield f"fields.{_shown(name)} is {kind!r}, expected one of {', '.join(LIFTED)}"
-    if manifest.trace_by not in get_args(TraceBy):
-        yield f"trace_by is {manifest.trace_by!r}, expected one of {', '.join(get_args(TraceBy))}"
     for number, entry in enumerate(manifest.inputs):
         accounted = entry.used + entry.ignored + entry.duplicates + entry.quarantined
         if entry.records != accounted:
@@ -458,51 +452,3 @@ def _faults(manifest: Manifest) -> Iterator[str]:
         len(manifest.inputs), 1
     ):
         yield "it puts traces together from inputs that it does not list"
-
-
-def _shown(key: str) -> str:
-    """A key of JSON in an error of one line, whatever characters it has."""
-    return key if key.isprintable() else repr(key)
-
-
-class _Mismatch(Exception):
-    pass
-
-
-T = TypeVar("T")
-
-
-def _typed(value: object, kind: Any, at: str) -> Any:
-    """A value of JSON as the type that a field declares. Unknown keys are of a later minor version and are
-    ignored."""
-    where = at or "the manifest"
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):
-        inner = [member for member in get_args(kind) if member is not type(None)]
-        return None if value is None else _typed(value, inner[0], at)
-    if origin is list:
-        if not isinstance(value, list):
-            raise _Mismatch(f"{where} is not a list")
-        return [_typed(item, get_args(kind)[0], f"{at}[{i}]") for i, item in enumerate(value)]
-    if origin is dict:
-        if not isinstance(value, dict):
-            raise _Mismatch(f"{where} is not an object")
-        return {key: _typed(item, get_args(kind)[1], f"{at}.{_shown(key)}") for key, item in value.items()}
-    if hasattr(kind, "__dataclass_fields__"):
-        if not isinstance(value, dict):
-            raise _Mismatch(f"{where} is not an object")
-        hints = get_type_hints(kind)
-        values = {
-            member.name: _typed(value[member.name], hints[member.name], f"{at}.{member.name}".lstrip("."))
-            for member in fields(kind)
-            if member.name in value
-        }
-        try:
-            return kind(**values)
-        except TypeError as error:
-            raise _Mismatch(f"{where}: {str(error).partition(') ')[2]}") from None
-    if kind is int and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63):
-        raise _Mismatch(f"{where} is {value!r}, expected a whole number of at least 0")
-    if not isinstance(value, kind):
-        raise _Mismatch(f"{where} is {value!r}, expected {kind.__name__}")
-    return value

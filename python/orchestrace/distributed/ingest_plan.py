@@ -5,16 +5,16 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
 from .. import _core
-from ..base.arguments import Integer
+from ..base.arguments import Count, Integer, Size
 from ..base.checks import expect
 from ..base.division import Arguments
 from ..base.errors import ParameterError, SchemaError
 from ..base.misfits import checks_of
 from ..base.paths import expanded, path_of
-from ..base.text import plain
+from ..base.typed_json import Misfit, reader_of
 from ..corpus.reading import ReadOptions, Source, checked_options
 from ..disk.ingesting import fitting_partitions, group_key, ingest, named_files, strangers
 from ..disk.inputs import InputFiles, opened_inputs
@@ -24,8 +24,8 @@ from ..disk.work import unique_name
 from ..storage.addresses import is_address
 from .arguments import arguments_of, text_of
 from .folder import save_plan
-from .parsing import Field
-from .tasks import Call, Divided, Plan, planned
+from .parsing import no_plan
+from .tasks import Call, Plan, Share, Text, planned
 
 INGEST: Final = "ingest"
 _TASK_BYTES: Final = 256 << 20
@@ -38,11 +38,11 @@ _OF_CORPUS: Final = ("out", "memory", "group", "partitions")
 class Settings:
     """What all tasks of an ingest and its reduction have in common."""
 
-    partitions: int
-    key: list[str]
-    memory: int
+    partitions: Size
+    key: list[Text]
+    memory: Count
     options: dict[str, Any]
-    mapping: tuple[str, str] | None
+    mapping: tuple[Text, Text] | None
 
     def reading(self, folder: Path) -> dict[str, Any]:
         """Options of reading as the core takes them, with `folder` for what does not fit into memory."""
@@ -57,78 +57,82 @@ class Settings:
 
 
 def settings_of(call: Call) -> Settings:
-    """The settings of a planned ingest."""
-    values = json.loads(call.asked)
-    mapping = values["mapping"]
-    return Settings(**{**values, "mapping": None if mapping is None else tuple(mapping)})
+    """The settings of a planned ingest.
+
+    Raises
+    ------
+    Misfit
+        There is something else.
+    """
+    settings: Settings = _read(Settings, call.asked, "settings of an ingest as JSON")
+    return settings
 
 
-def check_settings(call: Call, field: Field, pieces: Iterable[str]) -> None:
-    """Refuse a planned ingest that `planned_ingest` would not have made; `field` is the call in its file.
+def _read(kind: Any, text: str, name: str) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise Misfit.of(text, name) from None
+    return reader_of(kind, exact=True)(value)
+
+
+def check_settings(call: Call, place: str, pieces: Iterable[str]) -> None:
+    """Refuse a planned ingest that `planned_ingest` would not have made; `place` is its file.
 
     Raises
     ------
     SchemaError
         Names the file and the field.
     """
-    fields = field.fields(tuple(vars(call)))
-    for name, nothing in (("modules", ()), ("channels", ()), ("manifest", "")):
-        if fields[name].value != nothing:
-            raise fields[name].refused("nothing of an ingest")
-    _check_reading(call, fields["asked"])
+
+    def refused(name: str, expected: str) -> SchemaError:
+        return no_plan(place, Misfit.of(vars(call)[name], expected, f"call.{name}"))
+
+    for name in ("modules", "channels", "manifest"):
+        if vars(call)[name]:
+            raise refused(name, "nothing of an ingest")
+    settings = _checked_settings(call, place)
     for piece in pieces:
-        _check_input(Field(field.place, "tasks.pieces", piece))
-    settings = settings_of(call)
+        _check_input(piece, place)
     of_corpus = {"out": call.corpus, "partitions": settings.partitions, "group": settings.key}
     if is_address(call.corpus) or not os.path.isabs(call.corpus):
-        raise fields["corpus"].refused("the full path of a folder")
+        raise refused("corpus", "the full path of a folder")
     try:
         same = arguments_of(call.arguments) == Arguments((), {**settings.options, **of_corpus})
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         same = False
     if not same:
-        raise fields["arguments"].refused("what call.asked and call.corpus say")
+        raise refused("arguments", "what call.asked and call.corpus say")
 
 
-def _check_reading(call: Call, field: Field) -> None:
+def _checked_settings(call: Call, place: str) -> Settings:
     try:
-        value = json.loads(field.text())
-    except (ValueError, RecursionError):
-        raise field.refused("settings of an ingest as JSON") from None
-    names = tuple(Settings.__annotations__)
-    fields = Field(field.place, field.name, value).fields(names)
-    key = [item.text() for item in fields["key"].items()]
-    count = fields["partitions"].number(1)
-    if fields["memory"].number() != call.memory:
-        raise fields["memory"].refused(f"{call.memory:,}, the memory of the call")
-    if fields["mapping"].value is not None:
-        _ = [item.text() for item in fields["mapping"].items(2)]
-    options = fields["options"]
-    if not isinstance(options.value, dict) or "mapping" in options.value:
-        raise options.refused("options of reading")
+        settings = settings_of(call)
+        if settings.memory != call.memory:
+            raise Misfit.of(settings.memory, f"{call.memory:,}, the memory of the call", ".memory")
+        if "mapping" in settings.options:
+            raise Misfit.of(settings.options, "options of reading", ".options")
+    except Misfit as error:
+        raise no_plan(place, error.below("call.asked")) from None
     try:
-        expect("partitions", count, Integer(1, 999))
+        expect("partitions", settings.partitions, Integer(1, 999))
         memory_bytes(call.memory)
-        _core.Partition(_core.read([]), key, count)
-        _core.formats([], **settings_of(call).reading(Path(call.corpus)))
+        _core.Partition(_core.read([]), settings.key, settings.partitions)
+        _core.formats([], **settings.reading(Path(call.corpus)))
     except (ParameterError, TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise SchemaError(
-            f"{plain(field.place)} is not a plan: {field.name} is not what an ingest takes"
-            f" ({plain(error)}); plan again"
-        ) from None
+        raise no_plan(place, f"call.asked is not what an ingest takes ({error})") from None
+    return settings
 
 
-def _check_input(field: Field) -> None:
+def _check_input(piece: str, place: str) -> None:
     try:
-        value = json.loads(field.text())
-    except (ValueError, RecursionError):
-        raise field.refused("an input as JSON") from None
-    name, path, size, changed = Field(field.place, field.name, value).items(4)
-    name.text()
-    size.number()
-    changed.number(-_MOST)
-    if is_address(path.text()) or not os.path.isabs(path.value):
-        raise path.refused("the full path of a file")
+        path = _read(
+            tuple[Text, Text, Count, Annotated[int, Whole(-_MOST, _MOST)]], piece, "an input as JSON"
+        )[1]
+        if is_address(path) or not os.path.isabs(path):
+            raise Misfit.of(path, "the full path of a file", "[1]")
+    except Misfit as error:
+        raise no_plan(place, error.below("tasks.pieces")) from None
 
 
 def check_no_place(corpus: object) -> None:
@@ -244,7 +248,7 @@ def _inputs(names: list[str], files: InputFiles) -> list[Input]:
     return inputs
 
 
-def _divided(inputs: list[Input], spread: list[int], tasks: int | None) -> list[Divided]:
+def _divided(inputs: list[Input], spread: list[int], tasks: int | None) -> list[Share]:
     """Consecutive files, about as many bytes in each task; traces that are spread over files come last, as
     they do on one machine."""
     apart = set(spread)
@@ -262,7 +266,7 @@ def _divided(inputs: list[Input], spread: list[int], tasks: int | None) -> list[
             before += inputs[number].size
         groups = [*by_place.values(), *([spread] if spread else [])]
     return [
-        (
+        Share(
             tuple((piece_of(inputs[number]), number) for number in group),
             sum(inputs[number].size for number in group),
             None,

@@ -13,13 +13,14 @@ from .. import _core
 from ..base.division import Arguments, Division, Pieces
 from ..base.errors import OrchestraceError, ParameterError, SchemaError
 from ..base.text import briefly, plain
+from ..base.typed_json import Misfit
 from ..base.verbs import Verb
 from ..disk.partitioned import PartitionedCorpus, on_disk
 from ..storage.addresses import address_of, is_address
 from .arguments import arguments_of, text_of
 from .folder import PLAN
 from .ingest_plan import INGEST, check_settings
-from .parsing import Field
+from .parsing import no_plan
 from .tasks import Call, Plan, Task, check_engine
 from .verbs import RUNNING, division_of, verb_of
 
@@ -96,13 +97,13 @@ def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: b
     if call.verb == INGEST:
         if is_filtered:
             raise _refused(place, "tasks", "keeps some traces only, and an ingest reads all")
-        check_settings(call, Field(place, "call", vars(call)), [piece for piece, _ in pieces])
+        check_settings(call, place, [piece for piece, _ in pieces])
         return
     _check_address(call, place)
     try:
         verb = verb_of(call.verb)
     except ParameterError:
-        raise Field(place, "call.verb", call.verb).refused("a verb of distributed.list_verbs()") from None
+        raise no_plan(place, Misfit.of(call.verb, "a verb of distributed.list_verbs()", "call.verb")) from None
     division = division_of(verb)
     arguments, handed = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
     _check_asked(call, place, division.narrowed, arguments, handed)
@@ -137,7 +138,7 @@ def _arguments(call: Call, place: str, name: str, verb: Verb) -> Arguments:
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OrchestraceError):
         is_plain = False
     if not is_plain:
-        raise Field(place, field, text).refused("arguments as distributed.plan writes them")
+        raise no_plan(place, Misfit.of(text, "arguments as distributed.plan writes them", field))
     if running := [option for option in RUNNING if option in arguments.named]:
         raise _refused(place, field, f"names '{running[0]}', which no plan decides")
     try:
@@ -172,7 +173,7 @@ def _check_modules(call: Call, place: str, division: Division, method: object, a
         return
     is_known = isinstance(method, str) and method in {entry["name"] for entry in _core.methods()}
     if method is None or needed or is_known or len(call.modules) > 1:
-        raise Field(place, "call.modules", list(call.modules)).refused(str(list(needed)))
+        raise no_plan(place, Misfit.of(list(call.modules), str(list(needed)), "call.modules"))
     raise ParameterError(
         f"{plain(place)}: the method {briefly(method)} is of the module '{call.modules[0]}', and a plan"
         " imports nothing: import this module first, or name it to the command, --module"
@@ -181,7 +182,7 @@ def _check_modules(call: Call, place: str, division: Division, method: object, a
 
 
 def _refused(place: str, field: str, fault: str) -> SchemaError:
-    return SchemaError(f"{plain(place)} is not a plan: {field} {fault}; plan again")
+    return no_plan(place, f"{field} {fault}")
 
 
 def _place(folder: str) -> str:

@@ -17,7 +17,7 @@ from ..disk.partitioned import PartitionedCorpus, on_disk, read_corpus
 from .arguments import arguments_of, text_of
 from .folder import manifest_digest, save_plan
 from .ingest_plan import INGEST, planned_ingest
-from .tasks import Call, Divided, Plan, planned
+from .tasks import Call, Plan, Share, planned
 from .verbs import RUNNING, division_of, run_verb, verb_of
 from .views import Piece, PlannedCorpus
 
@@ -101,7 +101,7 @@ def plan(
 
 def divided_call(
     opened: PartitionedCorpus, verb: str, arguments: Arguments, tasks: int | None
-) -> tuple[Call, list[Divided]]:
+) -> tuple[Call, list[Share]]:
     """What all tasks of a call have in common, and what each does.
 
     Raises
@@ -189,7 +189,7 @@ def _place_of(corpus: PartitionedCorpus) -> str:
     return home.url
 
 
-def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Divided]:
+def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Share]:
     """Pieces, events and traces of each task: consecutive pieces, about as many events in each."""
     pieces = list(corpus.divided())
     total = max(sum(events for _, _, events, _ in pieces), 1)
@@ -201,7 +201,7 @@ def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Divided]:
         groups.setdefault(at, []).append(piece)
         before += piece[2]
     return [
-        (
+        Share(
             tuple((partition, number) for partition, number, _, _ in group),
             sum(events for _, _, events, _ in group),
             corpus.kept_of({partition for partition, _, _, _ in group}),

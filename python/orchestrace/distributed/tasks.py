@@ -2,21 +2,67 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Final
 
 from .. import _core
+from ..base.arguments import Count, Size, Whole
 from ..base.errors import ParameterError, SchemaError
+from ..base.typed_json import reader_of
 
 PLAN_VERSION: Final = 1
 """Of the layout of plans and of results. Another one is refused, not guessed."""
 
-Runs = tuple[tuple[int, int], ...]
+
+class _FileText:
+    """A text that can be a name of a file."""
+
+    def has(self, value: object) -> bool:
+        try:
+            return isinstance(value, str) and b"\0" not in os.fsencode(value)
+        except UnicodeEncodeError:
+            return False
+
+    def expected(self, value: object) -> str:
+        return "a text"
+
+
+class _ModuleName(_FileText):
+    """A name as import takes it."""
+
+    def has(self, value: object) -> bool:
+        return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
+
+    def expected(self, value: object) -> str:
+        return "the name of a module"
+
+
+@dataclass(frozen=True)
+class Some:
+    """A list that is not empty."""
+
+    of: str
+
+    def has(self, value: object) -> bool:
+        return bool(value)
+
+    def expected(self, value: object) -> str:
+        return f"at least one {self.of}"
+
+
+Text = Annotated[str, _FileText()]
+"""A text that can be a name of a file."""
+
+Place = Annotated[int, Whole(0, 2**32 - 1)]
+"""The number of a piece or of a trace, as the tables count them."""
+
+Runs = tuple[tuple[Place, Place], ...]
 """Ascending numbers as ranges, both ends included."""
 
-Divided = tuple[tuple[tuple[str, int], ...], int, Runs | None]
-"""Pieces, events and traces of a task."""
+Pieces = tuple[tuple[Text, Place], ...]
+"""Partition and number of each piece, in the order of the corpus."""
 
 
 @dataclass(frozen=True)
@@ -47,37 +93,52 @@ class Call:
         Rewards that some trace of the whole corpus has, where the verb asks for them.
     """
 
-    engine: str
-    schema: str
-    verb: str
-    arguments: str
-    asked: str
-    modules: tuple[str, ...]
-    corpus: str
-    manifest: str
-    memory: int
+    engine: Text
+    schema: Text
+    verb: Text
+    arguments: Text
+    asked: Text
+    modules: tuple[Annotated[str, _ModuleName()], ...]
+    corpus: Text
+    manifest: Text
+    memory: Size
     verify: bool
-    channels: tuple[str, ...]
+    channels: tuple[Text, ...]
 
 
 @dataclass(frozen=True)
-class Task:
-    """Consecutive pieces of a corpus, and the computation to run on them.
+class Share:
+    """Consecutive pieces of a corpus: what only one task of a plan has.
 
     Parameters
     ----------
-    version
-        `PLAN_VERSION` of the engine that planned it.
-    plan
-        The id of its plan.
-    number, of
-        Its place among the tasks of the plan, from 0, and how many there are.
     pieces
         Partition and number of each piece; of an ingest, each input as text and its number.
     events
         About how many events they have; of an ingest, how many bytes.
     kept
         Traces of these partitions that the corpus was filtered to; None for all.
+    """
+
+    pieces: Annotated[Pieces, Some("piece")]
+    events: Count
+    kept: Annotated[Runs, Some("trace")] | None
+
+
+@dataclass(frozen=True)
+class Task(Share):
+    """Consecutive pieces of a corpus, and the computation to run on them.
+
+    Parameters
+    ----------
+    pieces, events, kept
+        As of its share.
+    version
+        `PLAN_VERSION` of the engine that planned it.
+    plan
+        The id of its plan.
+    number, of
+        Its place among the tasks of the plan, from 0, and how many there are.
     folder
         Of the plan, where its part is written.
     call
@@ -88,9 +149,6 @@ class Task:
     plan: str
     number: int
     of: int
-    pieces: tuple[tuple[str, int], ...]
-    events: int
-    kept: Runs | None
     folder: str
     call: Call
 
@@ -155,36 +213,23 @@ class Plan:
         return json.dumps({"id": self.id, **_body(self.call, self.tasks)}, indent=1) + "\n"
 
 
-def planned(call: Call, divided: Sequence[Divided], folder: str) -> Plan:
-    """A plan of a call over pieces, events and traces of each task."""
-    loose = tuple(
-        Task(PLAN_VERSION, "", number, len(divided), pieces, events, traces, folder, call)
-        for number, (pieces, events, traces) in enumerate(divided)
+def planned(call: Call, shares: Sequence[Share], folder: str) -> Plan:
+    """A plan of a call over the share of each task."""
+    name = _id(_body(call, shares))
+    tasks = (
+        Task(share.pieces, share.events, share.kept, PLAN_VERSION, name, number, len(shares), folder, call)
+        for number, share in enumerate(shares)
     )
-    name = _id(_body(call, loose))
-    tasks = tuple(
-        Task(task.version, name, task.number, task.of, task.pieces, task.events, task.kept, folder, call)
-        for task in loose
-    )
-    return Plan(name, folder, call, tasks)
+    return Plan(name, folder, call, tuple(tasks))
 
 
 def parsed_result(text: str) -> TaskResult | None:
     """The result that `TaskResult.text` wrote; None where it is no such text."""
     try:
-        value = json.loads(text)
-        kinds = {field.name: field.type for field in fields(TaskResult)}
-        if not isinstance(value, dict) or value.keys() != kinds.keys():
-            return None
-        result = TaskResult(**value)
-    except (TypeError, ValueError, RecursionError):
+        result: TaskResult = reader_of(TaskResult, exact=True)(json.loads(text))
+    except (ValueError, RecursionError):
         return None
-    numbers = (result.version, result.task, result.of, result.rows, result.size)
-    texts = (result.plan, result.folder, result.file, result.blake3)
-    is_result = all(type(number) is int for number in numbers) and all(
-        isinstance(text, str) for text in texts
-    )
-    return result if is_result and result.version == PLAN_VERSION else None
+    return result if result.version == PLAN_VERSION else None
 
 
 def check_task(task: object) -> Task:
@@ -241,8 +286,8 @@ def _check_version(version: object, place: str) -> None:
         )
 
 
-def _body(call: Call, tasks: tuple[Task, ...]) -> dict[str, Any]:
-    parts = [{"pieces": task.pieces, "events": task.events, "kept": task.kept} for task in tasks]
+def _body(call: Call, shares: Sequence[Share]) -> dict[str, Any]:
+    parts = [{"pieces": share.pieces, "events": share.events, "kept": share.kept} for share in shares]
     return {"version": PLAN_VERSION, "call": asdict(call), "tasks": parts}
 
 
