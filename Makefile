@@ -160,8 +160,8 @@ audit: $(ENVIRONMENT) ## Ask for known holes in Python packages and, where cargo
 	if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny --locked check advisories; \
 		else echo "cargo-deny is not installed: crates were not asked for (cargo install cargo-deny --locked)"; fi
 
-checksums: $(ENVIRONMENT) ## Write SHA-256 sums of all files in dist/ to dist/SHA256SUMS
-	$(PYTHON) .ci/checksums.py write dist
+checksums: ## Write SHA-256 sums of all files in dist/ to dist/SHA256SUMS
+	cd dist && rm -f SHA256SUMS && sha256sum -- * > SHA256SUMS
 
 clean: ## Remove what builds and tests leave behind
 	$(CARGO) clean

@@ -253,22 +253,6 @@ def test_a_crate_without_a_license_is_told(
     assert "is not in crates.csv" in capsys.readouterr().err
 
 
-def test_sums_tell_what_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sums = script("checksums")
-    (tmp_path / "a.whl").write_bytes(b"abc")
-    (tmp_path / "b.tar.gz").write_bytes(b"")
-    assert sums.main(["write", str(tmp_path)]) == 0
-    first = (tmp_path / "SHA256SUMS").read_text().splitlines()[0]
-    assert first == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a.whl"
-    assert sums.main(["check", str(tmp_path)]) == 0
-    (tmp_path / "a.whl").write_bytes(b"abd")
-    (tmp_path / "c.whl").write_bytes(b"")
-    (tmp_path / "b.tar.gz").unlink()
-    capsys.readouterr()
-    assert sums.main(["check", str(tmp_path)]) == 1
-    assert "a.whl, b.tar.gz, c.whl" in capsys.readouterr().err
-
-
 def test_the_sources_carry_the_settings_of_the_build() -> None:
     carried = script("sdist").CARRIED
     assert ".cargo/config.toml" in carried
