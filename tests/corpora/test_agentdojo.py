@@ -6,7 +6,6 @@ The texts are attacks and data that models wrote; they are compared and hashed, 
 import hashlib
 import io
 import json
-import random
 import tarfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import pytest
 
 import orchestrace as ot
 from reference.injected_requests import Run, folded, followed
-from samples.inputs import assert_valid_natives, by_trace, edges_by_trace, rows
+from samples.inputs import by_trace, edges_by_trace, rows
 
 FOLLOWED = {
     ("tool", True, True): 10,
@@ -269,37 +268,3 @@ def test_the_archive_and_the_examples_hold_the_same_runs(corpora: Path, corpus: 
     assert rows(packed.traces.select(facts).sort("trace_id")) == rows(
         corpus.traces.select(facts).sort("trace_id")
     )
-
-
-@pytest.mark.parametrize("threads", [1, 7])
-def test_order_and_threads_change_nothing(folder: Path, corpus: ot.Corpus, threads: int) -> None:
-    files = sorted(folder.rglob("*.json"), reverse=True)
-    random.Random(threads).shuffle(files)
-    again = ot.read_traces(files, threads=threads)
-
-    def lines(of: ot.Corpus) -> list[bytes]:
-        out = io.BytesIO()
-        of.write_jsonl(out)
-        return sorted(out.getvalue().splitlines())
-
-    assert lines(again) == lines(corpus)
-
-
-def test_any_prefix_is_read_or_quarantined(folder: Path, corpora: Path, tmp_path: Path) -> None:
-    draw = random.Random(0)
-    names = sorted((corpora / "agentdojo/examples").rglob("*.json"))
-    for number, name in enumerate(names):
-        data = name.read_bytes()
-        for cut in sorted(draw.sample(range(1, len(data)), 10)):
-            path = tmp_path / f"{number}-{cut}.json"
-            path.write_bytes(data[:cut])
-            found = ot.read_traces(path, format="agentdojo")
-            assert (len(found), found.records["quarantined"]) == (0, 1)
-
-
-def test_the_native_export_is_valid(corpus: ot.Corpus) -> None:
-    again = assert_valid_natives(corpus)
-    assert len(again) == 582
-    assert rows(again.edges) == rows(corpus.edges)
-    key = ["trace", "kind", "name"]
-    assert rows(again.measures.sort(key)) == rows(corpus.measures.sort(key))

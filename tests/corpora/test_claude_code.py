@@ -3,7 +3,6 @@
 The source's texts are data that people and models wrote; nothing of them is kept here.
 """
 
-import io
 import json
 from collections import defaultdict
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from samples.inputs import assert_valid_natives, content, rows
+from samples.inputs import content, documents, rows
 
 Line = dict[str, Any]
 
@@ -75,12 +74,6 @@ def read(folder: Path) -> dict[str, ot.Corpus]:
     return {part: ot.read_traces(files(folder / part)) for part in (*SUMS, "synthetic")}
 
 
-def documents(corpus: ot.Corpus) -> dict[str, Any]:
-    target = io.BytesIO()
-    corpus.write_jsonl(target)
-    return {(document := json.loads(line))["trace_id"]: document for line in target.getvalue().splitlines()}
-
-
 @pytest.mark.parametrize("part", SUMS)
 def test_sums_are_those_of_the_source(folder: Path, read: dict[str, ot.Corpus], part: str) -> None:
     n_blocks, n_responses, tokens, added = SUMS[part]
@@ -114,21 +107,6 @@ def test_every_line_is_accounted_for(folder: Path, read: dict[str, ot.Corpus], p
     assert quarantined == read[part].quarantine.collect().height == (5 if part == "synthetic" else 0)
     assert counts["importer"].unique().to_list() == ["claude_code"]
     assert counts.filter((pl.col("status") == "ignored") != pl.col("kind").is_not_null()).is_empty()
-
-
-@pytest.mark.parametrize("part", ["real", "spotter", "synthetic"])
-def test_traces_are_valid_native_ones(read: dict[str, ot.Corpus], part: str) -> None:
-    assert_valid_natives(read[part])
-
-
-@pytest.mark.parametrize("part", ["real", "spotter", "synthetic"])
-def test_neither_order_nor_threads_change_a_trace(
-    folder: Path, read: dict[str, ot.Corpus], part: str
-) -> None:
-    paths = files(folder / part)
-    expected = documents(read[part])
-    for threads, shuffled in ((2, paths[::-1]), (7, paths[1::2] + paths[::2])):
-        assert documents(ot.read_traces(shuffled, threads=threads)) == expected
 
 
 def test_every_file_is_recognized(folder: Path, corpora: Path) -> None:

@@ -7,12 +7,12 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 
 import orchestrace as ot
+from samples.inputs import documents
 
 TOTALS = {"12-40-23": 7_240_100, "12-47-42": 6_777_923, "13-19-38": 34_900}
 LINES = 1_558
@@ -37,13 +37,6 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("rollout-*"))
 
 
-def documents(corpus: ot.Corpus, path: Path) -> list[dict[str, Any]]:
-    corpus.write_jsonl(path, overwrite=True)
-    back = ot.read_traces(path)
-    assert back.quarantine.collect().height == 0
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def fates(corpus: ot.Corpus) -> Counter[str]:
     rows = corpus.record_counts.collect().iter_rows(named=True)
     out: Counter[str] = Counter()
@@ -52,8 +45,8 @@ def fates(corpus: ot.Corpus) -> Counter[str]:
     return out
 
 
-def test_totals_are_those_of_the_source(whole: ot.Corpus, folder: Path, tmp_path: Path) -> None:
-    found = {trace["trace_id"]: trace for trace in documents(whole, tmp_path / "all.jsonl")}
+def test_totals_are_those_of_the_source(whole: ot.Corpus, folder: Path) -> None:
+    found = documents(whole)
     assert len(found) == len(TOTALS)
     for path in files(folder):
         trace = found[path.name.split(".")[0][-36:]]
@@ -94,23 +87,16 @@ def test_every_line_is_accounted_for(whole: ot.Corpus) -> None:
     assert counts["codex.token_count"] == 3
 
 
-def test_fixtures_of_all_kinds_of_lines(corpora: Path, tmp_path: Path) -> None:
+def test_fixtures_of_all_kinds_of_lines(corpora: Path) -> None:
     folder = corpora / "agent-cli-fixtures" / "codex"
     corpus = ot.read_traces(folder, format="codex")
     n = sum(bool(line.strip()) for path in folder.rglob("*.jsonl") for line in path.read_text().splitlines())
     assert sum(fates(corpus).values()) == n
-    found = {trace["trace_id"]: trace for trace in documents(corpus, tmp_path / "all.jsonl")}
+    found = documents(corpus)
     tokens = {id: trace["costs"]["tokens"] for id, trace in found.items()}
     assert tokens["019fc8be-3658-7ca3-9e29-000000000000"] == 16_422
     assert tokens["test-legacy-session"] == 1_420 + 910
     assert tokens["test-ratelimit-session"] == 12_273
-
-
-def test_shuffled_files_are_the_same_traces(whole: ot.Corpus, folder: Path, tmp_path: Path) -> None:
-    def traces(corpus: ot.Corpus) -> list[dict[str, Any]]:
-        return sorted(documents(corpus, tmp_path / "x.jsonl"), key=lambda trace: str(trace["trace_id"]))
-
-    assert traces(ot.read_traces(files(folder)[::-1])) == traces(whole)
 
 
 FORKS = {

@@ -7,6 +7,7 @@ import pytest
 
 import orchestrace as ot
 from samples import copies
+from samples.inputs import documents
 
 FOLDERS = [
     "codex-forks", "claude-code", "agentdojo", "agentrx", "agent-cli-fixtures", "atif-goldens",
@@ -39,8 +40,10 @@ def test_a_copy_counts_nothing(corpora: Path, name: str, way: str, tmp_path: Pat
         assert again.records["used"] == whole.records["used"]
 
 
+@pytest.mark.every_nth(1)
 @pytest.mark.parametrize("name", FOLDERS)
-def test_the_order_of_files_changes_no_trace(corpora: Path, name: str, tmp_path: Path) -> None:
-    files = copies.recordings(taken(corpora, name, tmp_path / "whole"))
-    forward, backward = ot.read_traces(files), ot.read_traces(files[::-1])
-    assert copies.per_trace(forward) == copies.per_trace(backward)
+def test_neither_order_nor_threads_change_a_trace(corpora: Path, name: str) -> None:
+    files = copies.recordings(corpora / name)
+    whole = documents(ot.read_traces(files))
+    for threads, shuffled in ((2, files[::-1]), (7, files[1::2] + files[::2])):
+        assert documents(ot.read_traces(shuffled, threads=threads)) == whole

@@ -96,10 +96,7 @@ def test_scores_are_metrics_and_no_rewards(corpus: ot.Corpus, exports: dict[str,
     assert not rows(corpus.measures.filter(pl.col("kind") == "reward"))
 
 
-def test_every_trace_ends_and_passes_the_native_reader(corpus: ot.Corpus, tmp_path: Path) -> None:
-    corpus.write_jsonl(tmp_path / "native.jsonl")
-    back = ot.read_traces(tmp_path / "native.jsonl")
-    assert (len(back), len(rows(back.quarantine))) == (TRACES, 0)
+def test_every_trace_ends_or_is_partial(corpus: ot.Corpus) -> None:
     ended = {row["trace"] for row in rows(corpus.events) if row["type"] in ("return", "aggregate")}
     partial = {row["trace"] for row in rows(corpus.traces) if row["partial"]}
     assert ended | partial == set(range(TRACES))

@@ -17,8 +17,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from reference.validator import judge
-from samples.inputs import rows
+from samples.inputs import documents, rows
 
 Span = dict[str, Any]
 
@@ -76,17 +75,6 @@ def counts(corpus: ot.Corpus) -> dict[str, int]:
     return dict(found)
 
 
-def native(corpus: ot.Corpus) -> list[dict[str, Any]]:
-    """The traces as native documents, once schema, reference validator and reader have accepted them."""
-    out = io.BytesIO()
-    corpus.write_jsonl(out)
-    back = ot.read_traces(io.BytesIO(out.getvalue()), format="native")
-    assert back.quarantine.collect().height == 0
-    lines = out.getvalue().splitlines()
-    assert not any(judge(line) for line in lines)
-    return [json.loads(line) for line in lines]
-
-
 @pytest.mark.parametrize("file", KAGENT)
 def test_kagent_spans_and_tokens(kagent: Path, file: str) -> None:
     corpus = ot.read_traces(kagent / file)
@@ -96,7 +84,7 @@ def test_kagent_spans_and_tokens(kagent: Path, file: str) -> None:
     assert set(told) == {"used", "otel.http", "otel.messaging", "otel.other"}
     # Over 80 % is noise of servers and queues.
     assert told["used"] < spans / 5
-    (document,) = native(corpus)
+    (document,) = documents(corpus).values()
     assert document["costs"]["tokens"] == tokens
     assert document["costs"]["tool_calls"] == 1
     assert corpus.traces.select("importer", "partial").collect().row(0) == ("otel", file.startswith("tempo"))
@@ -139,11 +127,11 @@ def test_trail_sums(trail: Path, subset: str) -> None:
     assert told.pop("duplicate", 0) == copies
     assert told == {"otel.chain": kinds["CHAIN"], "otel.other": kinds["none"]}
 
-    documents = native(corpus)
-    assert len(documents) == traces
-    counted = sum(document["costs"]["tokens"] for document in documents)
+    runs = list(documents(corpus).values())
+    assert len(runs) == traces
+    counted = sum(document["costs"]["tokens"] for document in runs)
     assert counted + REPEATED[subset] == tokens
-    events = [event for document in documents for event in document["events"]]
+    events = [event for document in runs for event in document["events"]]
     assert sum(event.get("x_reported_tokens", 0) for event in events) == reported
     # Each response and each tool once.
     assert len({e["x_gen"] for e in events if "x_gen" in e}) == kinds["LLM"] - copies
@@ -153,7 +141,7 @@ def test_trail_sums(trail: Path, subset: str) -> None:
     failed = {(e["type"] == "tool_result") for e in events if e.get("ok") is False}
     assert failed == ({True, False} if kinds["TOOL"] > 20 else {False})
     # A run is complete unless its roots are missing; then it ends with an answer of its lead.
-    for document in documents:
+    for document in runs:
         partial = document["events"][0]["x_trace"].get("partial", False)
         assert partial == (document["trace_id"] == "72822db6e120878d916b515c2501246b")
         ends = [e for e in document["events"] if e["type"] in ("return", "aggregate")]
@@ -161,7 +149,7 @@ def test_trail_sums(trail: Path, subset: str) -> None:
 
     found = corpus.labels.collect()
     assert found.height == labels
-    known = {(d["trace_id"], e["id"]) for d in documents for e in d["events"]}
+    known = {(d["trace_id"], e["id"]) for d in runs for e in d["events"]}
     resolved = sum(pair in known for pair in found.select("trace_id", "event_id").iter_rows())
     # Of all locations one names no span at all; those of steps and of what has no event stay ids of spans.
     ids = {(s["trace_id"], s["span_id"]) for s in source}
@@ -184,12 +172,12 @@ def test_trail_sums(trail: Path, subset: str) -> None:
 
 
 def test_search_agents_are_named_as_their_manager_calls_them(trail: Path) -> None:
-    documents = native(read(trail, "gaia"))
+    runs = documents(read(trail, "gaia")).values()
     # A tool that asks a model is an agent of the tool's name.
     asking = asking_tools([span for line in lines(trail, "gaia") for span in flat(line["spans"])])
     assert asking == {"inspect_file_as_text": 2}
     spawned = Counter(
-        event["to"].split("#")[0] for d in documents for event in d["events"] if event["type"] == "spawn"
+        event["to"].split("#")[0] for d in runs for event in d["events"] if event["type"] == "spawn"
     )
     assert spawned == {"CodeAgent": 57, "search_agent": 23} | asking
 
@@ -202,17 +190,6 @@ def test_lines_about_reruns_are_ignored_by_kind(trail: Path) -> None:
         "otel.trail_effect": 93,
         "otel.trail_pair": 132,
     }
-
-
-def test_all_at_once_on_any_number_of_threads(kagent: Path, trail: Path) -> None:
-    inputs = [kagent / name for name in KAGENT] + [trail / f"{s}.traces.jsonl.zst" for s in TRAIL]
-    texts = []
-    for threads in (1, 2, 7):
-        out = io.BytesIO()
-        ot.read_traces(inputs, threads=threads).write_jsonl(out)
-        texts.append(out.getvalue())
-    assert texts[0] == texts[1] == texts[2]
-    assert len(texts[0].splitlines()) == 73
 
 
 def test_order_of_spans_and_files_does_not_matter(kagent: Path) -> None:

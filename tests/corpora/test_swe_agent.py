@@ -4,7 +4,6 @@ The files' texts are data that models wrote; nothing of them is kept here.
 """
 
 import gzip
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import orchestrace as ot
-from samples.inputs import assert_valid_natives
+from samples.inputs import documents
 
 Document = dict[str, Any]
 
@@ -28,15 +27,13 @@ def corpus(runs: dict[Path, Document]) -> ot.Corpus:
     return ot.read_traces(list(runs))
 
 
-def documents(corpus: ot.Corpus) -> list[Document]:
-    target = io.BytesIO()
-    corpus.write_jsonl(target)
-    return [json.loads(line) for line in target.getvalue().splitlines()]
+def only(corpus: ot.Corpus) -> Document:
+    (document,) = documents(corpus).values()
+    return document
 
 
 def one(path: Path) -> Document:
-    (document,) = documents(ot.read_traces(path))
-    return document
+    return only(ot.read_traces(path))
 
 
 def kinds(document: Document, kind: str) -> list[Document]:
@@ -87,6 +84,8 @@ def test_totals_and_statuses(runs: dict[Path, Document], corpus: ot.Corpus) -> N
     assert (sent, received) == (129_753, 1_612)
     labels = corpus.labels.collect()
     assert labels["label"].to_list() == ["submitted"] * 10
+    # Four runs of one task are a group.
+    assert max(corpus.traces.collect()["task_id"].value_counts()["count"]) == 4
 
 
 def test_times(runs: dict[Path, Document]) -> None:
@@ -110,21 +109,6 @@ def test_demonstrations_within_a_run_are_no_part_of_it(runs: dict[Path, Document
         assert message["id"] == f"{'h' if 'trajectory' in run else 'm'}{1 + shown}"
 
 
-def test_traces_are_valid_native_ones(corpus: ot.Corpus) -> None:
-    assert_valid_natives(corpus)
-
-
-def test_neither_order_nor_threads_change_a_trace(runs: dict[Path, Document], corpus: ot.Corpus) -> None:
-    def by_id(corpus: ot.Corpus) -> dict[str, Document]:
-        return {document["trace_id"]: document for document in documents(corpus)}
-
-    paths = list(runs)
-    assert by_id(ot.read_traces(paths[::-1], threads=2)) == by_id(corpus)
-    assert by_id(ot.read_traces(paths[1::2] + paths[::2], threads=7)) == by_id(corpus)
-    # Four runs of one task are a group.
-    assert sorted(corpus.traces.collect()["task_id"].value_counts()["count"].to_list())[-1] == 4
-
-
 def test_first_steps_of_a_run_are_those_of_the_whole(runs: dict[Path, Document], tmp_path: Path) -> None:
     for path, run in runs.items():
         whole = {event["id"]: event for event in one(path)["events"]}
@@ -136,11 +120,5 @@ def test_first_steps_of_a_run_are_those_of_the_whole(runs: dict[Path, Document],
             )
             corpus = ot.read_traces(target)
             assert corpus.traces.collect()["partial"].to_list() == [True]
-            for event in documents(corpus)[0]["events"]:
+            for event in only(corpus)["events"]:
                 assert event | {"x_trace": 0} == whole[event["id"]] | {"x_trace": 0}, (path, cut)
-        data = gzip.decompress(path.read_bytes())
-        for cut in range(1, len(data), len(data) // 7):
-            (tmp_path / "cut.traj").write_bytes(data[:cut])
-            corpus = ot.read_traces(tmp_path / "cut.traj", format="swe_agent")
-            assert corpus.traces.collect().is_empty()
-            assert corpus.quarantine.collect().height >= 1

@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import io
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from samples.inputs import assert_valid_natives, by_trace, rows
+from samples.inputs import by_trace
 
 Run = dict[str, Any]
 FILES = {
@@ -156,30 +155,3 @@ def test_groups_are_tasks(corpora: Path) -> None:
     assert (succeeded[4.0], succeeded[0.0]) == (8, 8)
     advantages = ot.credit(corpus, method="grpo", unit="team")["credit"]
     assert (advantages != 0).sum() == 4 * 9, "only groups with both outcomes have something to compare"
-
-
-def test_any_prefix_gives_the_runs_that_it_has_whole(
-    corpora: Path, name: str, tmp_path: Path, corpus: ot.Corpus
-) -> None:
-    data = gzip.decompress((corpora / name).read_bytes())
-
-    def lines(of: ot.Corpus) -> list[bytes]:
-        out = io.BytesIO()
-        of.write_jsonl(out)
-        return out.getvalue().splitlines()
-
-    whole = lines(corpus)
-    for part in range(1, 12):
-        path = tmp_path / Path(name).stem
-        path.write_bytes(data[: len(data) * part // 12])
-        found = ot.read_traces(path, format="tau_bench")
-        assert lines(found) == whole[: len(found)]
-        assert found.records["quarantined"] == 1
-        assert part < 3 or len(found) > 0
-
-
-def test_the_native_export_is_valid(corpus: ot.Corpus) -> None:
-    again = assert_valid_natives(corpus)
-    assert rows(again.edges) == rows(corpus.edges)
-    key = ["trace", "kind", "name"]
-    assert rows(again.measures.sort(key)) == rows(corpus.measures.sort(key))

@@ -5,7 +5,6 @@ The source's texts are data that models and web pages wrote; nothing of them is 
 
 import gzip
 import hashlib
-import io
 import json
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -17,8 +16,7 @@ import pytest
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.credit.registry import FITTED
-from reference.validator import judge
-from samples.inputs import by_trace, edges_by_trace, ingest, reconcile, rows
+from samples.inputs import by_trace, edges_by_trace, reconcile, rows
 
 SUBSETS = {"algorithm_generated": (64, 561), "hand_crafted": (29, 1526)}
 EXECUTOR = "Computer_terminal"
@@ -60,10 +58,6 @@ def events(whole: ot.Corpus) -> dict[str, list[dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def edges(whole: ot.Corpus) -> dict[str, list[tuple[int, int, str]]]:
     return edges_by_trace(whole)
-
-
-def rows_of(frame: pl.LazyFrame) -> list[tuple[Any, ...]]:
-    return frame.collect().rows()
 
 
 def is_hand_crafted(run: dict[str, Any]) -> bool:
@@ -301,17 +295,6 @@ def test_labels(
     assert elsewhere == 3  # named in SOURCE.md
 
 
-def test_reading_twice_gives_the_same(folder: Path, whole: ot.Corpus, tmp_path: Path) -> None:
-    elsewhere = []
-    for n, subset in enumerate(SUBSETS):
-        path = tmp_path / f"{n}"
-        path.write_bytes(gzip.decompress((folder / f"{subset}.jsonl.gz").read_bytes()))
-        elsewhere.append(path)
-    again = ot.read_traces(elsewhere, threads=1)
-    for table in ("events", "edges", "agents", "measures", "labels"):
-        assert rows(getattr(again, table)) == rows(getattr(whole, table))
-
-
 def test_a_broken_run_never_costs_its_neighbors(folder: Path, tmp_path: Path) -> None:
     lines = gzip.decompress((folder / "algorithm_generated.jsonl.gz").read_bytes()).splitlines()
     mutated = [lines[0], lines[1][:-30], b'{"history": 5, "mistake_agent": "x"}', b"{}", lines[2]]
@@ -320,32 +303,6 @@ def test_a_broken_run_never_costs_its_neighbors(folder: Path, tmp_path: Path) ->
     reconcile(corpus)
     assert len(corpus) == 2
     assert corpus.quarantine.collect()["line"].to_list() == [2, 3, 4]
-
-
-def test_the_native_export_is_valid_and_loses_nothing(whole: ot.Corpus, tmp_path: Path) -> None:
-    out = io.BytesIO()
-    assert whole.write_jsonl(out) == 93
-    lines = out.getvalue().splitlines()
-    assert [judge(line) for line in lines] == [[]] * 93
-    again = ingest(tmp_path / "native.jsonl", out.getvalue())
-    assert again.records["quarantined"] == 0
-    facts = (
-        "trace_id",
-        "task_id",
-        "group_id",
-        "topology",
-        "time_basis",
-        "started_at",
-        "partial",
-        "n_events",
-        "n_edges",
-    )
-    assert rows(again.traces.select(facts)) == rows(whole.traces.select(facts))
-    assert rows(again.edges) == rows(whole.edges)
-    assert rows(again.measures) == rows(whole.measures)
-    assert rows(again.agents) == rows(whole.agents)
-    columns = [name for name in whole.events.collect_schema().names() if name not in ("extras", "group_id")]
-    assert rows(again.events.select(columns)) == rows(whole.events.select(columns))
 
 
 # --- localization -----------------------------------------------------------------------------------------

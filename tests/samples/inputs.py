@@ -69,6 +69,14 @@ def written(corpus: ot.Corpus) -> list[bytes]:
     return data.split(b"\n")[:-1]
 
 
+def documents(corpus: ot.Corpus) -> dict[str, dict[str, Any]]:
+    """The native documents that `write_jsonl` gives, by the external id of their trace."""
+    found = [json.loads(line) for line in written(corpus)]
+    by_id = {document["trace_id"]: document for document in found}
+    assert len(by_id) == len(found)
+    return by_id
+
+
 def assert_identity(corpus: ot.Corpus, lines: list[bytes]) -> None:
     """Reading and writing gives the same documents, up to key order, the spelling of numbers and counts of
     tokens that follow from others. That some contradicted each other is told with the document."""
