@@ -87,12 +87,6 @@ def test_the_order_of_runs_does_not_matter(method: str) -> None:
     assert credits[0]["credit"].null_count() < credits[0].height / 2
 
 
-@pytest.mark.parametrize("method", FITTED)
-def test_bits_do_not_depend_on_threads(method: str, planted: Planted) -> None:
-    frames = [ot.credit(planted.corpus, method=method, unit="agent", threads=n) for n in (1, 2, 7)]
-    assert frames[0].equals(frames[1]) and frames[0].equals(frames[2])
-
-
 @pytest.mark.process
 def test_bits_do_not_depend_on_threads_of_blas() -> None:
     """Sums over tens of thousands of rows are those that BLAS divides among threads."""

@@ -1,6 +1,5 @@
 """Flow and faithfulness against NumPy, written from docs/reference/definitions.md (D3, D5, D12, D15)."""
 
-import io
 import itertools
 import math
 from collections import defaultdict
@@ -253,24 +252,6 @@ def test_curves_are_the_reference(corpus, outcome, steps):
             assert row[name] == pytest.approx(want, abs=1e-9), (number, name)
         gap = (row["deletion_random"] - row["deletion"] + row["insertion"] - row["insertion_random"]) / 2
         assert row["gap"] == pytest.approx(gap, abs=1e-12)
-
-
-def test_threads_and_pieces_do_not_show(corpus, tmp_path):
-    credits = pl.concat(
-        ot.credit(corpus, method=method, kernel="lrp") for method in ("flow", "flow_discounted")
-    )
-    one = ot.evaluation.faithfulness(corpus, credits, threads=1)
-    for threads in (2, 7):
-        assert ot.evaluation.faithfulness(corpus, credits, threads=threads).equals(one)
-    lines = io.BytesIO()
-    corpus.write_jsonl(lines)
-    (tmp_path / "runs.jsonl").write_bytes(lines.getvalue())
-    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
-    disk = ot.read_corpus(tmp_path / "corpus")
-    own = pl.concat(ot.credit(disk, method=method, kernel="lrp") for method in ("flow", "flow_discounted"))
-    columns = pl.exclude("trace")
-    again = ot.evaluation.faithfulness(disk, own).select(columns).sort("method", "trace_id")
-    assert again.equals(one.select(columns).sort("method", "trace_id"))
 
 
 def test_methods_are_told_apart_and_chance_is_shared(corpus):

@@ -28,16 +28,6 @@ def test_several_rewards_are_those_one_by_one(corpus: ot.Corpus, method: str, un
     assert both["reward"].n_unique() == 2
 
 
-def test_several_rewards_on_disk(corpus: ot.Corpus, tmp_path) -> None:
-    corpus.write_jsonl(tmp_path / "runs.jsonl")
-    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus")
-    on_disk = ot.read_corpus(tmp_path / "corpus")
-    lazy = ot.credit(on_disk, method="flow", unit="agent", reward=TWO, sink=tmp_path / "credits").collect()
-    key = ["trace_id", "reward", "unit_id"]
-    in_memory = ot.credit(corpus, method="flow", unit="agent", reward=TWO).sort(key)
-    assert_frame_equal(lazy.sort(key).select("credit"), in_memory.select("credit"), check_exact=True)
-
-
 def test_mistakes(corpus: ot.Corpus) -> None:
     for reward, words in [
         ([], "names no channel"),

@@ -233,9 +233,6 @@ def planted(**options: Any) -> tuple[ot.Corpus, ot.synthetic.Truth]:
     return ot.synthetic.planted(**given)
 
 
-ACTION = pl.col("action").cast(pl.String)
-
-
 @pytest.mark.parametrize("propensity", ["fitted", "recorded"])
 def test_spawns_have_the_effect_of_spawn(propensity: str) -> None:
     corpus, _ = planted(spawn_effect=1.0, decisive=0.0, events=4)
@@ -467,22 +464,6 @@ def test_the_order_of_recordings_changes_nothing(kind: Any) -> None:
         for order in (lines, mixed)
     ]
     assert_frame_equal(tables[0].drop("trace"), tables[1].drop("trace"), check_exact=True)
-
-
-@pytest.mark.parametrize("kind", list(KINDS))
-def test_a_corpus_on_disk_has_the_same_decisions(kind: Any, tmp_path: Path) -> None:
-    corpus, _ = planted(spawn_effect=1.0)
-    path = tmp_path / "runs.jsonl"
-    with path.open("wb") as out:
-        corpus.write_jsonl(out)
-    ot.ingest(path, tmp_path / "disk", partitions=3)
-    disk = ot.read_corpus(tmp_path / "disk")
-    here, there = (
-        ot.decisions.table(one, kind, credits=ot.credit(one, method="uniform", unit="turn")).drop("trace")
-        for one in (ot.read_traces(path), disk)
-    )
-    assert here.height > 20
-    assert_frame_equal(here, there, check_exact=True)
 
 
 def test_the_table_is_a_file_that_trainers_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from orchestrace.decisions.rows import decision_rows
-from orchestrace.effects.matching import FEATURES, MATCHED, estimate, match, spread_of, stratified
+from orchestrace.effects.matching import FEATURES, estimate, match, spread_of, stratified
 from orchestrace.statistics.influence import interval
 from reference import observed as reference
 from samples.decision_tables import table, told_choices
@@ -322,16 +322,6 @@ def test_exact_matching_recovers_planted_contributions() -> None:
 
 
 # --- on disk, and what a user may get wrong --------------------------------------------------------------
-
-
-def test_a_corpus_on_disk_gives_the_same(tmp_path) -> None:
-    corpus, _ = ot.synthetic.planted(traces=48, seed=4)
-    corpus.write_jsonl(tmp_path / "runs.jsonl")
-    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
-    stored = ot.read_corpus(tmp_path / "corpus")
-    frames = [ot.effects.matched(c, pl.col("type") == "message") for c in (corpus, stored)]
-    assert_frame_equal(*frames, check_exact=True)
-    assert frames[0].schema == pl.Schema(MATCHED)
 
 
 def test_lifted_columns_may_have_any_name() -> None:

@@ -1,6 +1,5 @@
 """The spawn effect against plain NumPy and scikit-learn, planted truth, and bounds that must hold."""
 
-import io
 import json
 import math
 
@@ -9,11 +8,10 @@ import polars as pl
 import pytest
 from hypothesis import given, strategies as st
 from numpy.testing import assert_allclose
-from polars.testing import assert_frame_equal
 from sklearn.linear_model import LogisticRegression, Ridge
 
 import orchestrace as ot
-from orchestrace.effects.spawning import SPAWNED, Setting, aipw, aipw_row, bound_rows, manski
+from orchestrace.effects.spawning import Setting, aipw, aipw_row, bound_rows, manski
 from orchestrace.statistics.folds import folds_over
 from orchestrace.statistics.influence import interval
 from orchestrace.statistics.regression import MOST_WORDS, Design, logistic, pooled, ridge, sigmoid
@@ -422,19 +420,6 @@ def test_intervals_cover_planted_contributions() -> None:
         gap = pl.col("contribution").abs() / (1.0 - pl.col("p_behavior"))
         inside += row["lower"] <= own.select(gap.mean()).item() <= row["upper"]
     assert inside >= 10
-
-
-def test_a_corpus_on_disk_and_any_order_give_the_same(tmp_path) -> None:
-    corpus, _ = corpus_of(80, tasks=12)
-    buffer = io.BytesIO()
-    corpus.write_jsonl(buffer)
-    lines = buffer.getvalue().splitlines()
-    (tmp_path / "runs.jsonl").write_bytes(b"\n".join(lines[::-1]) + b"\n")
-    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
-    stored = ot.read_corpus(tmp_path / "corpus")
-    frames = [ot.effects.spawn(c) for c in (corpus, stored)]
-    assert_frame_equal(*frames, check_exact=True)
-    assert frames[0].schema == pl.Schema(SPAWNED)
 
 
 def test_nothing_to_look_at() -> None:

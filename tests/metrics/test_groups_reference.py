@@ -154,19 +154,6 @@ def test_utility_and_points_of_no_return_are_those_of_replay(
         same(row, {"point_of_no_return_share": None if late is None or not elapsed else late / elapsed})
 
 
-@pytest.mark.parametrize("threads", [2, 7])
-def test_threads_do_not_show(threads: int) -> None:
-    store = ot.generate(traces=80, seed=3)._store
-    groups = [row["group"] for row in _core.metric_definitions() if row["group"] != "members"]
-    groups = list(dict.fromkeys(groups))
-    one, several = (
-        pl.DataFrame(_core.trace_metrics(store, groups, threads=n, **DEFAULTS)) for n in (1, threads)
-    )
-    assert one.equals(several)
-    drags = [pl.DataFrame(_core.drag(store, threads=n, **TIMES)) for n in (1, threads)]
-    assert drags[0].height and drags[0].equals(drags[1])
-
-
 def test_what_is_declared_is_checked() -> None:
     store = ot.generate(traces=2, seed=0)._store
     with pytest.raises(ot.ParameterError, match="unknown part of a harness 'tool'; did you mean 'tools'"):

@@ -140,14 +140,6 @@ def test_names_and_the_order_of_traces_do_not_matter(recorded: tuple[list[Docume
     assert again.drop("trace").equals(table.sort("trace_id").drop("trace"))
 
 
-@pytest.mark.parametrize("threads", [2, 7])
-def test_threads_do_not_show(threads: int) -> None:
-    corpus = ot.generate(traces=80, seed=3)
-    for by in (None, "agent", "role"):
-        one = ot.metrics(corpus, by=by, threads=1)  # type: ignore[arg-type]
-        assert one.equals(ot.metrics(corpus, by=by, threads=threads))  # type: ignore[arg-type]
-
-
 @QUICK
 @given(recordings())
 def test_both_engines_of_replay_agree_with_work_and_span(recorded: tuple[list[Document], str]) -> None:
@@ -158,18 +150,3 @@ def test_both_engines_of_replay_agree_with_work_and_span(recorded: tuple[list[Do
         at = curve.filter(pl.col("k").eq_missing(k))
         assert at["makespan"].to_list() == pytest.approx(table[column].to_list())
         assert at[column].to_list() == pytest.approx(table[column].to_list())
-
-
-def test_a_corpus_on_disk_gives_the_same(tmp_path: Any) -> None:
-    path = tmp_path / "runs.jsonl"
-    ot.generate(path, traces=40, seed=5)
-    memory = ot.read_traces(path)
-    ot.ingest(path, tmp_path / "corpus", progress=False)
-    disk = ot.read_corpus(tmp_path / "corpus")
-    for by in (None, "agent"):
-        a, b = (ot.metrics(one, by=by).sort("trace_id", *([by] if by else [])) for one in (memory, disk))  # type: ignore[arg-type,list-item]
-        assert a.drop("trace").equals(b.drop("trace"))
-    path_a, path_b = (
-        ot.schedules.critical_path(one).sort("trace_id", "agent").drop("trace") for one in (memory, disk)
-    )
-    assert path_a.equals(path_b)

@@ -1,19 +1,17 @@
 """Replay: effects by hand, what each answer rests on, corpora on disk, outcomes of one's own, mistakes."""
 
 import json
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
 
 import orchestrace as ot
 from orchestrace.base.schema import REPLAYS
 from orchestrace.interventions.content import Each
 from samples.hand_runs import event, read, run
-from samples.random_runs import EDGES, jsonl
+from samples.random_runs import EDGES
 
 FORK = [(0, 1), (0, 2), (1, 3), (2, 3)]
 
@@ -273,41 +271,6 @@ def test_reasons_of_what_has_no_answer() -> None:
 
 
 # --- corpora on disk, threads -----------------------------------------------------------------------------
-
-
-def test_a_corpus_on_disk_answers_alike(tmp_path: Path) -> None:
-    scores = [(None, 0.1 * (n % 10), 0.9, 0.8) for n in range(40)]
-    documents = [fork(n, score, task=f"task {n // 4}") for n, score in enumerate(scores)]
-    (tmp_path / "runs.jsonl").write_bytes(jsonl(documents))
-    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=3)
-    scenarios = [
-        ot.interventions.drop(each="agent"),
-        ot.interventions.aggregate_by("mean"),
-        ot.interventions.truncate(at=1),
-    ]
-    keys = ["intervention", "trace_id", "unit_id"]
-    disk = ot.read_corpus(tmp_path / "corpus")
-    assert len(list(disk.pieces())) > 1
-    for options in ({}, {"outcome": "typed"}):
-        found = ot.replay(disk, *scenarios, **options)  # type: ignore[arg-type]
-        assert found["intervention"].unique(maintain_order=True).to_list() == list(map(repr, scenarios))
-        whole = ot.replay(read(documents), *scenarios, **options)  # type: ignore[arg-type]
-        assert_frame_equal(found.drop("trace").sort(keys), whole.drop("trace").sort(keys), check_exact=True)
-    with pytest.raises(ot.ParameterError, match="unknown agent 'anne'; did you mean 'ann'"):
-        ot.replay(disk, ot.interventions.drop(agent="anne"))
-
-
-def test_threads_do_not_show() -> None:
-    corpus = ot.generate(traces=20, seed=3)
-    scenarios = [
-        ot.interventions.drop(each="event"),
-        ot.interventions.drop(each="agent"),
-        ot.interventions.drop(each="edge"),
-    ]
-    first = ot.replay(corpus, *scenarios, threads=1)
-    assert first.height > 1000
-    for threads in (2, 7):
-        assert first.equals(ot.replay(corpus, *scenarios, threads=threads))
 
 
 def test_scenarios_come_in_the_order_asked_for() -> None:

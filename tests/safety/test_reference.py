@@ -242,15 +242,3 @@ def test_seeds_add_taint_and_sanitizers_take_it(
     assert tainted(cleaner) <= plain <= tainted(dirtier)
     wider = ot.safety.tainted_events(read(found), **(rules | {"carry": "context"}))
     assert plain <= set(wider.select("trace", "seq").iter_rows()) or rules["program_order"]
-
-
-@pytest.mark.parametrize("threads", [2, 7])
-def test_threads_do_not_show(threads: int) -> None:
-    corpus = ot.generate(traces=80, seed=3)
-    for verb, options in (
-        (ot.taint, {"probabilistic": (0.3, 0.1)}),
-        (ot.safety.tainted_events, {"probabilistic": (0.3, 0.1)}),
-        (ot.safety.sanitizer_cut, {}),
-    ):
-        one = verb(corpus, threads=1, **options)  # type: ignore[operator]
-        assert one.height and one.equals(verb(corpus, threads=threads, **options))  # type: ignore[operator]

@@ -283,19 +283,3 @@ def test_a_conservative_recording_has_no_lower_bound(tmp_path: Path) -> None:
     assert ot.metrics(cautious, groups=["taint"])["outcome_tainted_lower"].to_list() == [False, None]
     assert ot.taint(cautious)["n_tainted"].equals(ot.taint(corpus)["n_tainted"])
     assert ot.taint(cautious.filter(pl.col("trace") == 1))["n_tainted_lower"].to_list() == [None]
-
-
-def test_a_corpus_on_disk_gives_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    ot.generate(path, traces=40, seed=5)
-    ot.ingest(path, tmp_path / "corpus", progress=False)
-    memory, disk = ot.read_traces(path), ot.read_corpus(tmp_path / "corpus")
-    for verb, options in (
-        (ot.taint, {"untrusted_tools": ["web.fetch"], "probabilistic": (0.9, 0.1)}),
-        (ot.safety.tainted_events, {"carry": "context"}),
-        (ot.safety.sanitizer_cut, {}),
-        (ot.safety.sanitizer_cut, {"cost": "seq"}),
-    ):
-        keys = ["trace_id", "seq"] if verb is not ot.taint else ["trace_id"]
-        a, b = (verb(corpus, **options).sort(keys).drop("trace") for corpus in (memory, disk))  # type: ignore[operator]
-        assert a.height and a.equals(b), verb

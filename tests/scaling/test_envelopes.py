@@ -189,14 +189,9 @@ def test_groups_are_counted_over_the_corpus() -> None:
     assert scale_of(read(*documents))["group_size"].to_list() == [1, 3, 3, 3]
 
 
-def test_an_empty_corpus_and_one_on_disk(tmp_path: Any) -> None:
+def test_an_empty_corpus() -> None:
     assert scale_of(read()).shape == (0, 10) and ot.scaling.distance_to_published(read()).height == 0
     assert ot.scaling.distance_to_published(read(), by="axis")["traces"].to_list() == [0] * 8
-    path = tmp_path / "runs.jsonl"
-    ot.generate(path, traces=40, seed=3)
-    ot.ingest(path, tmp_path / "corpus", partitions=3)
-    there = scale_of(ot.read_corpus(tmp_path / "corpus")).sort("trace_id").drop("trace")
-    assert there.equals(scale_of(ot.read_traces(path)).sort("trace_id").drop("trace"))
 
 
 # --- the gap ----------------------------------------------------------------------------------------

@@ -304,16 +304,3 @@ def test_speeding_what_has_slack_changes_nothing(data: st.DataObject) -> None:
     if slow or fast:
         found = replay_schedule(corpus, [*slow, *fast])
         assert found["makespan_cf"].to_list() == found["makespan"].to_list()
-
-
-@QUICK
-@given(found=recordings())
-def test_any_number_of_threads_gives_the_same_bits(found: tuple[list[Document], str]) -> None:
-    corpus = read(*found)
-    asked = [
-        ot.interventions.concurrency([1, 2, 3, None], queue="critical_path"),
-        ot.interventions.run_sequentially(),
-        ot.interventions.speed_up(3),
-    ]
-    first, *others = [replay_schedule(corpus, asked, threads=n) for n in (1, 2, 7)]
-    assert all(first.equals(other) for other in others)

@@ -261,19 +261,6 @@ def test_attempts_are_epochs_of_their_group() -> None:
     assert told["value"].to_list() == pytest.approx([(0.41 + 0.98) / 2, (0.42 + 0.98) / 2])
 
 
-def test_a_corpus_on_disk_has_the_same_epochs(tmp_path: Any) -> None:
-    corpus = ot.generate(traces=60, seed=3)
-    path = tmp_path / "runs.jsonl"
-    with path.open("wb") as out:
-        corpus.write_jsonl(out)
-    ot.ingest(str(path), tmp_path / "disk")
-    disk = ot.read_corpus(tmp_path / "disk")
-    here, there = (
-        ot.stopping.epochs(one).sort("trace_id", "k").drop("trace") for one in (ot.read_traces(path), disk)
-    )
-    assert here.height and here.equals(there)
-
-
 def test_mistakes() -> None:
     corpus = ot.generate(traces=2, seed=0)
     with pytest.raises(ot.ParameterError, match="did you mean 'draft'"):
