@@ -9,8 +9,6 @@ import pytest
 import orchestrace as ot
 from orchestrace.costs.model_names import listed_names
 
-KINDS = ("input", "cache_read", "cache_write", "cache_write_1h", "output")
-
 
 def test_every_price_of_the_package_has_a_source_and_a_day() -> None:
     prices = ot.costs.list_prices()

@@ -18,6 +18,9 @@ from samples.random_runs import Document, jsonl, random_document
 QUICK = examples(150, derandomize=True)
 BASES = ["seconds", "partial", "ordinal", "unknown"]
 FILLED = ("content_hash", "content_ref", "args_hash", "tokens_out", "role", "turn")
+GROUPS = ("scale", "span", "time", "usage", "stages", "protocol", "utilization", "delegation", "dominators")
+EFFICIENCY = set(ot.metric_definitions().filter(pl.col("group").is_in(GROUPS))["metric"])
+"""What the reference has to say; the other groups are those of `test_groups_reference.py`."""
 SPENT = ("tokens", *PARTS, "tokens_reasoning", "cost_usd")
 
 
@@ -56,6 +59,7 @@ def test_every_metric_is_that_of_plain_python(recorded: tuple[list[Document], st
     table = ot.metrics(corpus, max_gap=max_gap)
     for row, document in zip(table.iter_rows(named=True), documents, strict=True):
         expected = Measured(Trace(document), basis, max_gap).all()
+        assert expected.keys() == EFFICIENCY
         for name, value in expected.items():
             told = row[name]
             if value is None:
