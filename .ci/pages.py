@@ -279,7 +279,7 @@ def commands() -> Iterator[str]:
 
 
 def exports() -> Iterator[str]:
-    rows = ot.exports().to_dicts()
+    rows = ot.list_exports().to_dicts()
     shows = {"trace": "one trace", "traces": "any traces", "corpus": "the corpus"}
     return table(
         ("`format`", "what is written", "opened by", "shows"),

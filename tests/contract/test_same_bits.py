@@ -25,7 +25,7 @@ PLACES = ("file", "line", "offset", "length")
 
 def groups() -> list[str]:
     """The groups of metrics of traces."""
-    return list(dict.fromkeys(ot.metric_definitions().filter(pl.col("group") != "members")["group"]))
+    return list(dict.fromkeys(ot.list_metrics().filter(pl.col("group") != "members")["group"]))
 
 
 CALLS: divided.Calls = {
@@ -36,7 +36,7 @@ CALLS: divided.Calls = {
         (),
         {"groups": [one for one in groups() if one != "diversity"]},
     ),
-    "all rewards": ("rewards.compute", (ot.rewards.rules()["reward"].to_list(),), {}),
+    "all rewards": ("rewards.compute", (ot.rewards.list_rules()["reward"].to_list(),), {}),
     "effects of all events": ("replay", (ot.interventions.drop(each="event"),), {}),
     "effects of all edges": ("replay", (ot.interventions.drop(each="edge"),), {}),
     "taint through contexts": (

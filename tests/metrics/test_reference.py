@@ -19,7 +19,7 @@ QUICK = examples(150, derandomize=True)
 BASES = ["seconds", "partial", "ordinal", "unknown"]
 FILLED = ("content_hash", "content_ref", "args_hash", "tokens_out", "role", "turn")
 GROUPS = ("scale", "span", "time", "usage", "stages", "protocol", "utilization", "delegation", "dominators")
-EFFICIENCY = set(ot.metric_definitions().filter(pl.col("group").is_in(GROUPS))["metric"])
+EFFICIENCY = set(ot.list_metrics().filter(pl.col("group").is_in(GROUPS))["metric"])
 """What the reference has to say; the other groups are those of `test_groups_reference.py`."""
 SPENT = ("tokens", *PARTS, "tokens_reasoning", "cost_usd")
 

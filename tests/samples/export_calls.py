@@ -4,7 +4,7 @@ from typing import Any
 
 import orchestrace as ot
 
-TARGETS = {row["name"]: row for row in ot.exports().iter_rows(named=True)}
+TARGETS = {row["name"]: row for row in ot.list_exports().iter_rows(named=True)}
 
 
 def options_of(format: str, corpus: ot.Corpus) -> dict[str, Any]:

@@ -127,7 +127,7 @@ def test_tabular_is_the_exact_program_and_its_dual_meets_it(
 
 
 @examples(40)
-@given(some_runs, st.sampled_from(ot.stopping.rules()["method"].to_list()))
+@given(some_runs, st.sampled_from(ot.stopping.list_rules()["method"].to_list()))
 def test_adding_to_all_payoffs_adds_to_all_values(runs: list[tuple[float, ...]], method: str) -> None:
     named = {str(n): run for n, run in enumerate(runs)}
     tasks = {name: f"k{n % 3}" for n, name in enumerate(named)}

@@ -407,7 +407,10 @@ def _words(kind: Any, value: object) -> Iterator[str]:
     origin = get_origin(kind)
     if origin is Annotated and (ranges := _ranges(kind)):
         for concept in ranges:
-            yield from map(repr, concept.names()) if isinstance(concept, Listed) else (concept.expected(value),)
+            if isinstance(concept, Listed):
+                yield from map(repr, concept.names())
+            else:
+                yield concept.expected(value)
         yield from ("None" for part in _parts(get_args(kind)[0]) if part is type(None))
     elif origin is Annotated:
         yield from _words(get_args(kind)[0], value)

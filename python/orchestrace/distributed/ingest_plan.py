@@ -127,7 +127,7 @@ def _checked_settings(call: Call, place: str) -> Settings:
 def _check_input(piece: str, place: str) -> None:
     try:
         path = _read(
-            tuple[Text, Text, Count, Annotated[int, Whole(-_MOST, _MOST)]], piece, "an input as JSON"
+            tuple[Text, Text, Count, Annotated[int, Integer(-_MOST, _MOST)]], piece, "an input as JSON"
         )[1]
         if is_address(path) or not os.path.isabs(path):
             raise Misfit.of(path, "the full path of a file", "[1]")

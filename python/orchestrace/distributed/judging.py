@@ -103,7 +103,8 @@ def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: b
     try:
         verb = verb_of(call.verb)
     except ParameterError:
-        raise no_plan(place, Misfit.of(call.verb, "a verb of distributed.list_verbs()", "call.verb")) from None
+        misfit = Misfit.of(call.verb, "a verb of distributed.list_verbs()", "call.verb")
+        raise no_plan(place, misfit) from None
     division = division_of(verb)
     arguments, handed = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
     _check_asked(call, place, division.narrowed, arguments, handed)

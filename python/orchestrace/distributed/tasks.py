@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 from .. import _core
-from ..base.arguments import Count, Size, Whole
+from ..base.arguments import Count, Integer, Size
 from ..base.errors import ParameterError, SchemaError
 from ..base.typed_json import reader_of
 
@@ -55,7 +55,7 @@ class Some:
 Text = Annotated[str, _FileText()]
 """A text that can be a name of a file."""
 
-Place = Annotated[int, Whole(0, 2**32 - 1)]
+Place = Annotated[int, Integer(0, 2**32 - 1)]
 """The number of a piece or of a trace, as the tables count them."""
 
 Runs = tuple[tuple[Place, Place], ...]

@@ -78,8 +78,8 @@ def export(
     corpus
         The recordings.
     format
-        A name of `list_exports`, which says of each format what it shows, what opens it and which of the options
-        below it takes: native traces, tables, timelines, charts, event logs, tables for trainers.
+        A name of `list_exports`, which says of each format what it shows, what opens it and which of the
+        options below it takes: native traces, tables, timelines, charts, event logs, tables for trainers.
     path
         The file, which gets its name when it is complete. For a format that is a folder, one that is absent
         or empty.

@@ -1,11 +1,12 @@
 """All tables of a corpus as a folder of Parquet files: a corpus on disk, as `ingest` makes it."""
 
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 import polars as pl
 
 from ... import _core
+from ...base.schema import Lifted
 from ...corpus.corpus import Corpus
 from ...corpus.parts import sizes_of, store_of
 from ...corpus.pieces import empty_tables
@@ -53,12 +54,12 @@ def _add(folder: Path, manifest: Manifest, store: _core.Store, counts: pl.DataFr
         manifest.next_trace = max(manifest.next_trace, highest + 1)
 
 
-def _division(corpus: Corpus) -> tuple[list[str], dict[str, str]]:
+def _division(corpus: Corpus) -> tuple[list[str], dict[str, Lifted]]:
     """The columns that keep traces together, and the lifted columns."""
     if isinstance(corpus, PartitionedCorpus):
         manifest = on_disk(corpus).manifest
         return manifest.key, dict(manifest.fields)
-    return ["group_id"], dict(store_of(corpus).lifted)
+    return ["group_id"], cast(dict[str, Lifted], dict(store_of(corpus).lifted))
 
 
 PARQUET: Final = Export(
