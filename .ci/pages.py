@@ -314,7 +314,7 @@ def stopping_rules() -> Iterator[str]:
                 row["reference"],
                 kinds[row["learned"], row["peeks"]],
             ]
-            for row in ot.stopping.rules().to_dicts()
+            for row in ot.stopping.list_rules().to_dicts()
         ),
     )
 
