@@ -100,6 +100,9 @@ fn is_of_another(part: Value<'_>) -> bool {
     part.get("type").str().is_some_and(|kind| !OF_THE_RESPONSE.contains(&kind))
 }
 
+/// Counts of one usage. Sessions always have Anthropic's object, whose cache stands beside `input_tokens`, so that neither a
+/// total nor the spelling decides as in `importers::usage`: a line of a cached prompt alone has input, and where only the
+/// ages of a cache write are there, the write is their sum.
 fn counts(usage: Value<'_>) -> Usage {
     let [uncached, cache_write, cached, tokens_out, created, ..] = usage.pick(&USAGE);
     let count = |number: Value<'_>| number.i64().filter(|n| *n >= 0);

@@ -43,6 +43,8 @@ pub(super) struct Sums {
 }
 
 impl Sums {
+    /// Sums of a `token_count` or of a usage of a response. They are running totals that are subtracted from each other, so
+    /// that an absent input or output is 0 here, which it is not in `importers::usage`; cache and reasoning always lie within.
     pub(super) fn of(usage: Value<'_>) -> Option<Self> {
         let number = |keys: &[&str]| usage.first(keys).i64().filter(|n| *n >= 0);
         let input = number(&["input_tokens", "prompt"]);

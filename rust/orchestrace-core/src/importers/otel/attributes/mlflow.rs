@@ -39,7 +39,7 @@ impl<'t> Facts<'t> {
                 self.result.offer(6, text);
             }
             "llm.model" => self.model.offer(4, a.filled().map(plain)),
-            "chat.tokenUsage" => self.counted(a.text().as_deref(), read_usage),
+            "chat.tokenUsage" => self.counted(a.text().as_deref(), usage::of),
             "llm.cost" => self.counted(a.text().as_deref(), read_cost),
             _ => {}
         }
@@ -69,10 +69,6 @@ fn plain(text: Cow<'_, str>) -> Cow<'_, str> {
         Some(inner) => Cow::Owned(inner.to_owned()),
         None => text.clone(),
     }
-}
-
-fn read_usage(object: Value<'_>) -> (Usage, Option<i64>) {
-    usage::of(object)
 }
 
 fn read_cost(object: Value<'_>) -> (Usage, Option<i64>) {
