@@ -1,7 +1,7 @@
 //! Rewards by rules: conversion of Python's requests.
 
 use orchestrace_core::error::{Error, unknown_name};
-use orchestrace_core::rewards::{self as rules, Asked, REWARDS, Request, Reward, Window, Windows};
+use orchestrace_core::rewards::{self as rules, REWARDS, Request, Reward, RuleRequest, Window, Windows};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,7 +17,7 @@ use crate::stream::Stream;
 /// One rule as it is asked for.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
-pub(crate) struct RuleRequest<'py> {
+pub(crate) struct RuleArguments<'py> {
     name: String,
     params: Bound<'py, PyDict>,
     channels: Bound<'py, PyDict>,
@@ -27,26 +27,26 @@ pub(crate) struct RuleRequest<'py> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct RewardRequest<'py> {
-    rules: Vec<RuleRequest<'py>>,
+    rules: Vec<RuleArguments<'py>>,
     elsewhere: Vec<String>,
     addends: bool,
     windows: Vec<(f64, u64, u64)>,
 }
 
-fn asked(py: Python<'_>, given: &RuleRequest<'_>) -> PyResult<Asked> {
+fn rule_request(py: Python<'_>, arguments: &RuleArguments<'_>) -> PyResult<RuleRequest> {
     let fail = |error: Error| to_python(py, &error);
-    let rule = rules::find(&given.name).map_err(fail)?;
+    let rule = rules::find(&arguments.name).map_err(fail)?;
     let mut channels = vec![None; rule.channels.len()];
-    for (name, measure) in &given.channels {
+    for (name, measure) in &arguments.channels {
         let name: String = name.extract()?;
         let Some(at) = rule.channels.iter().position(|channel| channel.name == name) else {
-            let known: Vec<_> = rule.channels.iter().map(|channel| channel.name).collect();
-            let what = format!("channel of reward {}", rule.name);
-            return Err(fail(Error::Parameter(unknown_name(&what, &name, &known))));
+            let names: Vec<_> = rule.channels.iter().map(|channel| channel.name).collect();
+            let kind = format!("channel of reward {}", rule.name);
+            return Err(fail(Error::Parameter(unknown_name(&kind, &name, &names))));
         };
         channels[at] = Some(measure.extract()?);
     }
-    Ok(Asked { rule, params: checked_params(py, rule.params, &given.params)?, channels })
+    Ok(RuleRequest { rule, params: checked_params(py, rule.params, &arguments.params)?, channels })
 }
 
 /// What each rule pays in the traces of a store, a table for each.
@@ -61,12 +61,12 @@ pub(crate) fn pay(
 ) -> PyResult<Vec<Stream>> {
     let store = &store.0;
     let RewardRequest { rules, elsewhere, addends, windows } = request(py, options.clone())?;
-    let asked = rules.iter().map(|given| asked(py, given)).collect::<PyResult<Vec<_>>>()?;
+    let rules = rules.iter().map(|rule| rule_request(py, rule)).collect::<PyResult<Vec<_>>>()?;
     let options = trace_options(py, store, options)?;
     let window = |(step, traces, parallel)| Window { step, traces, parallel };
     let windows: Windows = windows.into_iter().map(window).collect();
     let request =
-        Request { asked: &asked, elsewhere: &elsewhere, options: &options, addends, windows: &windows };
+        Request { rules: &rules, elsewhere: &elsewhere, options: &options, addends, windows: &windows };
     let tables = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         rules::rewards(store, &request, run)
     })?;
@@ -90,8 +90,8 @@ pub(crate) fn reward_windows(
 
 /// Whether the weights of a rule follow from the windows of the corpus.
 #[pyfunction]
-pub(crate) fn reward_is_diagnostic(py: Python<'_>, rule: RuleRequest<'_>) -> PyResult<bool> {
-    Ok(asked(py, &rule)?.is_diagnostic())
+pub(crate) fn reward_is_diagnostic(py: Python<'_>, rule: RuleArguments<'_>) -> PyResult<bool> {
+    Ok(rule_request(py, &rule)?.is_diagnostic())
 }
 
 /// All parameters of a rule as JSON, defaults included, with the rewards of the recording that its channels are; of a
@@ -100,13 +100,13 @@ pub(crate) fn reward_is_diagnostic(py: Python<'_>, rule: RuleRequest<'_>) -> PyR
 #[pyo3(signature = (rule, anneal_left = None))]
 pub(crate) fn reward_params(
     py: Python<'_>,
-    rule: RuleRequest<'_>,
+    rule: RuleArguments<'_>,
     anneal_left: Option<f64>,
 ) -> PyResult<String> {
     use orchestrace_core::credit::Value;
-    let asked = asked(py, &rule)?;
-    let is_diagnostic = asked.is_diagnostic();
-    let Asked { rule, params, channels } = asked;
+    let request = rule_request(py, &rule)?;
+    let is_diagnostic = request.is_diagnostic();
+    let RuleRequest { rule, params, channels } = request;
     let named: Vec<(String, Value)> = rule
         .channels
         .iter()

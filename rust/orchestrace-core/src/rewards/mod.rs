@@ -13,9 +13,9 @@ pub mod rules;
 pub mod table;
 pub mod windows;
 
-pub use reward::{Channel, Given, Pay, Payments, Reward};
+pub use reward::{Channel, Inputs, Pay, Payments, Reward};
 pub use rules::REWARDS;
-pub use table::{Asked, Request, rewards};
+pub use table::{Request, RuleRequest, rewards};
 pub use windows::{Window, Windows, windows};
 
 use crate::error::{Error, Result, unknown_name};
@@ -23,7 +23,7 @@ use crate::error::{Error, Result, unknown_name};
 /// The rule with this name; the error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Reward> {
     REWARDS.iter().copied().find(|rule| rule.name == name).ok_or_else(|| {
-        let known: Vec<_> = REWARDS.iter().map(|rule| rule.name).collect();
-        Error::Parameter(unknown_name("reward", name, &known))
+        let names: Vec<_> = REWARDS.iter().map(|rule| rule.name).collect();
+        Error::Parameter(unknown_name("reward", name, &names))
     })
 }

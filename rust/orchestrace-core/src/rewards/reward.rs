@@ -54,14 +54,14 @@ pub struct Reward {
 #[derive(Debug, Clone, Copy)]
 pub enum Pay {
     /// The team, once a trace: pushes the addends, or says why there are none.
-    Team(fn(&Given<'_>, &mut Vec<f64>) -> Result<(), Reason>),
+    Team(fn(&Inputs<'_>, &mut Vec<f64>) -> Result<(), Reason>),
     /// Units, as many as it likes, each at most once.
-    Units(fn(&Given<'_>, &mut Payments)),
+    Units(fn(&Inputs<'_>, &mut Payments)),
 }
 
 /// The inputs of a rule on one trace.
 #[derive(Debug)]
-pub struct Given<'a> {
+pub struct Inputs<'a> {
     /// The trace.
     pub subject: &'a Subject<'a>,
     /// Its units at the level of the rule; empty where the team is paid.
@@ -80,7 +80,7 @@ pub struct Given<'a> {
     pub left: Option<f64>,
 }
 
-impl Given<'_> {
+impl Inputs<'_> {
     /// The value of a channel of the rule, by its place.
     pub fn channel(&self, at: usize) -> Result<f64, Reason> {
         self.channels[at].ok_or(Reason::RewardAbsent)

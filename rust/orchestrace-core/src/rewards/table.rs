@@ -9,7 +9,7 @@ use arrow_array::builder::StringViewBuilder;
 use arrow_array::{StringViewArray, UInt32Array};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
-use super::reward::{DIAGNOSTIC, Given, Pay, Payments, Reward};
+use super::reward::{DIAGNOSTIC, Inputs, Pay, Payments, Reward};
 use super::windows::Windows;
 use crate::credit::params::Params;
 use crate::credit::reward::{measured, measures};
@@ -26,7 +26,7 @@ use crate::tables::{self, Batches, Columns, Part, of_traces};
 
 /// A rule with its parameters.
 #[derive(Debug)]
-pub struct Asked {
+pub struct RuleRequest {
     /// The rule.
     pub rule: &'static Reward,
     /// Its parameters.
@@ -35,7 +35,7 @@ pub struct Asked {
     pub channels: Vec<Option<String>>,
 }
 
-impl Asked {
+impl RuleRequest {
     /// Whether its weights follow from the windows of the corpus.
     #[must_use]
     pub fn is_diagnostic(&self) -> bool {
@@ -47,7 +47,7 @@ impl Asked {
 #[derive(Debug)]
 pub struct Request<'a> {
     /// Rules.
-    pub asked: &'a [Asked],
+    pub rules: &'a [RuleRequest],
     /// Channels that other parts of the corpus have.
     pub elsewhere: &'a [String],
     /// What metrics take that rules read.
@@ -81,34 +81,40 @@ impl<'a> Plan<'a> {
     fn new(store: &Store, request: &'a Request<'a>) -> Result<Self> {
         let dict = store.names().dict(Dict::Measure);
         let is_channel = measures(store, MeasureKind::Reward, dict.len());
-        let code = |told: Option<&String>, default: &str| {
-            let name = told.map_or(default, String::as_str);
-            let found = dict.find(name).filter(|&code| is_channel[code as usize]);
-            match (found, told) {
+        let code = |chosen: Option<&String>, default: &str| {
+            let name = chosen.map_or(default, String::as_str);
+            let channel_code = dict.find(name).filter(|&code| is_channel[code as usize]);
+            match (channel_code, chosen) {
                 (Some(code), _) => Ok(code),
                 (None, Some(name)) if store.n_traces() > 0 && !request.elsewhere.contains(name) => {
                     let here = (0..dict.len() as u32).filter(|code| is_channel[*code as usize]);
-                    let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
-                    known.extend(request.elsewhere.iter().map(String::as_str));
-                    known.sort_unstable();
-                    known.dedup();
-                    Err(Error::Parameter(unknown_name("reward channel", name, &known)))
+                    let mut listed: Vec<&str> = here.map(|code| dict.name(code)).collect();
+                    listed.extend(request.elsewhere.iter().map(String::as_str));
+                    listed.sort_unstable();
+                    listed.dedup();
+                    Err(Error::Parameter(unknown_name("reward channel", name, &listed)))
                 }
                 _ => Ok(NOT_HERE),
             }
         };
-        let channels = request.asked.iter().map(|asked| {
-            let told = asked.channels.iter().map(Option::as_ref).chain(std::iter::repeat(None));
-            asked.rule.channels.iter().zip(told).map(|(channel, told)| code(told, channel.default)).collect()
+        let channels = request.rules.iter().map(|rule_request| {
+            let chosen = rule_request.channels.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+            rule_request
+                .rule
+                .channels
+                .iter()
+                .zip(chosen)
+                .map(|(channel, chosen)| code(chosen, channel.default))
+                .collect()
         });
         let channels = channels.collect::<Result<_>>()?;
         let mut groups: Vec<&'static dyn Group> = Vec::new();
-        let mut metrics = Vec::with_capacity(request.asked.len());
-        for asked in request.asked {
-            let places = asked.rule.metrics.iter().map(|&name| {
+        let mut metrics = Vec::with_capacity(request.rules.len());
+        for rule_request in request.rules {
+            let places = rule_request.rule.metrics.iter().map(|&name| {
                 let (group, at) = metric(name)?;
-                let known = groups.iter().position(|one| one.info().name == group.info().name);
-                let place = known.unwrap_or_else(|| {
+                let place_of_group = groups.iter().position(|each| each.info().name == group.info().name);
+                let place = place_of_group.unwrap_or_else(|| {
                     groups.push(group);
                     groups.len() - 1
                 });
@@ -128,8 +134,8 @@ fn metric(name: &str) -> Result<(&'static dyn Group, usize)> {
         let at = group.info().metrics.iter().position(|metric| metric.name == name)?;
         Some((*group, at))
     });
-    let known = || METRICS.iter().flat_map(|group| group.info().metrics).map(|metric| metric.name);
-    let unknown = || Error::Parameter(unknown_name("metric", name, &known().collect::<Vec<_>>()));
+    let names = || METRICS.iter().flat_map(|group| group.info().metrics).map(|metric| metric.name);
+    let unknown = || Error::Parameter(unknown_name("metric", name, &names().collect::<Vec<_>>()));
     places.into_iter().next().ok_or_else(unknown)
 }
 
@@ -198,19 +204,19 @@ impl Worker {
     fn pay(&mut self, plan: &Plan<'_>, at: u32, view: &TraceView<'_>, rows: &mut [Rows]) {
         let mut preparation = std::mem::take(&mut self.preparation);
         let subject = preparation.prepare(view, plan.request.options);
-        let told = self.groups.iter_mut().zip(self.values.iter_mut().zip(&mut self.reasons));
-        for (group, (values, reasons)) in told {
+        let results = self.groups.iter_mut().zip(self.values.iter_mut().zip(&mut self.reasons));
+        for (group, (values, reasons)) in results {
             group.measure(&subject, &mut Row::new(values, reasons));
         }
         self.units.iter_mut().for_each(|(_, known, _)| *known = false);
-        for (which, asked) in plan.request.asked.iter().enumerate() {
-            self.pay_by(plan, which, asked, &subject);
-            self.take(asked, at, &mut rows[which]);
+        for (which, rule_request) in plan.request.rules.iter().enumerate() {
+            self.pay_by(plan, which, rule_request, &subject);
+            self.take(rule_request, at, &mut rows[which]);
         }
         self.preparation = preparation;
     }
 
-    fn pay_by(&mut self, plan: &Plan<'_>, which: usize, asked: &Asked, subject: &Subject<'_>) {
+    fn pay_by(&mut self, plan: &Plan<'_>, which: usize, rule_request: &RuleRequest, subject: &Subject<'_>) {
         let view = subject.view;
         self.channels.clear();
         let channel = |&code: &u32| measured(view, MeasureKind::Reward, code);
@@ -220,28 +226,28 @@ impl Worker {
             TOLD => Ok(self.values[group][at]),
             reason => Err(Reason::ALL[reason as usize]),
         }));
-        let (level, known, units) = &mut self.units[asked.rule.unit as usize];
-        if *level != Unit::Team && !std::mem::replace(known, true) {
+        let (level, is_computed, units) = &mut self.units[rule_request.rule.unit as usize];
+        if *level != Unit::Team && !std::mem::replace(is_computed, true) {
             units.compute_of(*level, view, subject.owners, subject.turns);
         }
         let train_step = measured(view, MeasureKind::Metric, plan.train_step);
         self.left = train_step.and_then(|step| plan.request.windows.left(step));
-        let given = Given {
+        let inputs = Inputs {
             subject,
             units,
-            params: &asked.params,
+            params: &rule_request.params,
             channels: &self.channels,
             metrics: &self.metrics,
             train_step,
             task_success: measured(view, MeasureKind::Metric, plan.task_success),
             left: self.left,
         };
-        self.payments.begin(asked.rule.addends.len());
-        match asked.rule.pay {
-            Pay::Units(pay) => pay(&given, &mut self.payments),
+        self.payments.begin(rule_request.rule.addends.len());
+        match rule_request.rule.pay {
+            Pay::Units(pay) => pay(&inputs, &mut self.payments),
             Pay::Team(pay) => {
                 self.team.clear();
-                match pay(&given, &mut self.team) {
+                match pay(&inputs, &mut self.team) {
                     Ok(()) => self.payments.pay(0, &self.team),
                     Err(reason) => self.payments.withhold(0, reason),
                 }
@@ -249,8 +255,8 @@ impl Worker {
         }
     }
 
-    fn take(&self, asked: &Asked, at: u32, rows: &mut Rows) {
-        let (rule, paid) = (asked.rule, &self.payments);
+    fn take(&self, rule_request: &RuleRequest, at: u32, rows: &mut Rows) {
+        let (rule, paid) = (rule_request.rule, &self.payments);
         rows.trace.resize(rows.trace.len() + paid.units.len(), at);
         let team = rule.unit == Unit::Team;
         let (_, _, units) = &self.units[rule.unit as usize];
@@ -262,19 +268,19 @@ impl Worker {
         rows.values.extend_from_slice(&paid.values);
         rows.reasons.extend_from_slice(&paid.reasons);
         rows.addends.extend_from_slice(&paid.addends);
-        if asked.is_diagnostic() {
+        if rule_request.is_diagnostic() {
             rows.left.resize(rows.trace.len(), self.left);
         }
     }
 }
 
-fn schema(asked: &Asked, addends: bool) -> SchemaRef {
+fn schema(rule_request: &RuleRequest, addends: bool) -> SchemaRef {
     let mut fields = REWARDS.arrow().fields().to_vec();
     if addends {
-        let more = asked.rule.addends.iter().map(|name| Field::new(*name, DataType::Float64, true));
+        let more = rule_request.rule.addends.iter().map(|name| Field::new(*name, DataType::Float64, true));
         fields.extend(more.map(Arc::new));
     }
-    if asked.is_diagnostic() {
+    if rule_request.is_diagnostic() {
         fields.push(Arc::new(Field::new(LEFT, DataType::Float64, true)));
     }
     Arc::new(Schema::new(fields))
@@ -301,15 +307,16 @@ fn unit_ids(store: &Store, part: &Part<'_>, rows: &Rows) -> StringViewArray {
 pub fn rewards(store: &Store, request: &Request<'_>, run: &Run) -> Result<Vec<Batches>> {
     store.expect_whole()?;
     let plan = Plan::new(store, request)?;
-    let schemas: Vec<_> = request.asked.iter().map(|asked| schema(asked, request.addends)).collect();
+    let schemas: Vec<_> =
+        request.rules.iter().map(|rule_request| schema(rule_request, request.addends)).collect();
     let begin = || (Worker::new(&plan), Tables(schemas.iter().map(|_| Rows::default()).collect()));
     let of = |worker: &mut Worker, tables: &mut Tables, part: &Part<'_>, i: usize| {
         worker.pay(&plan, i as u32, &part.trace(i), &mut tables.0);
         Ok(())
     };
     let finish = |part: &Part<'_>, tables: Tables| {
-        let each = tables.0.into_iter().zip(request.asked.iter().zip(&schemas));
-        let batches = each.map(|(rows, (asked, schema))| {
+        let each = tables.0.into_iter().zip(request.rules.iter().zip(&schemas));
+        let batches = each.map(|(rows, (rule_request, schema))| {
             let ids = unit_ids(store, part, &rows);
             let number = |&value: &f64| (!value.is_nan()).then_some(value);
             let mut columns = Columns::new(schema)
@@ -318,12 +325,12 @@ pub fn rewards(store: &Store, request: &Request<'_>, run: &Run) -> Result<Vec<Ba
                 .set("seq", Arc::new(UInt32Array::from(rows.seq)))
                 .numbers("value", rows.values.iter().map(number))
                 .words("reason", rows.reasons, REASONS)?;
-            let addends = if request.addends { asked.rule.addends } else { &[] };
+            let addends = if request.addends { rule_request.rule.addends } else { &[] };
             for (at, name) in addends.iter().enumerate() {
                 let column = rows.addends.iter().skip(at).step_by(addends.len());
                 columns = columns.numbers(name, column.map(number));
             }
-            if asked.is_diagnostic() {
+            if rule_request.is_diagnostic() {
                 columns = columns.numbers(LEFT, rows.left);
             }
             columns.finish()

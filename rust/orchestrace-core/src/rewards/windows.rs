@@ -75,9 +75,9 @@ impl Rows for Windows {
 
 impl FromIterator<Window> for Windows {
     fn from_iter<T: IntoIterator<Item = Window>>(windows: T) -> Self {
-        let mut found = Self::default();
-        found.extend(windows);
-        found
+        let mut collected = Self::default();
+        collected.extend(windows);
+        collected
     }
 }
 
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn counts_of_parts_add_up_and_zero_is_one_step() {
         let part = |step, traces, parallel| Window { step, traces, parallel };
-        let one: Windows = [part(-0.0, 3, 1), part(2.0, 1, 1)].into_iter().collect();
+        let first: Windows = [part(-0.0, 3, 1), part(2.0, 1, 1)].into_iter().collect();
         let other: Windows = [part(2.0, 3, 0), part(0.0, 1, 0)].into_iter().collect();
         let both = |a: &Windows, b: &Windows| a.list().chain(b.list()).collect::<Windows>();
-        for all in [both(&one, &other), both(&other, &one)] {
+        for all in [both(&first, &other), both(&other, &first)] {
             assert_eq!(all.list().collect::<Vec<_>>(), [part(0.0, 4, 1), part(2.0, 4, 1)]);
             assert_eq!((all.left(0.0), all.left(-0.0), all.left(1.0)), (Some(0.75), Some(0.75), None));
         }
-        assert_eq!(one.left(2.0), Some(0.0));
+        assert_eq!(first.left(2.0), Some(0.0));
     }
 }

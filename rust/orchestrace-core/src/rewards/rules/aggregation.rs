@@ -1,7 +1,7 @@
 //! R7: gains from the aggregation of results.
 
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Reward};
+use crate::rewards::reward::{Inputs, Pay, Reward};
 use crate::schema::{Family, Unit};
 
 /// Score above the best input.
@@ -15,7 +15,7 @@ pub static UPLIFT: Reward = Reward {
     channels: &[],
     metrics: &["aggregation_uplift_max"],
     addends: &["uplift"],
-    pay: Pay::Team(told),
+    pay: Pay::Team(scored),
 };
 
 /// Score above the mean of the inputs.
@@ -29,7 +29,7 @@ pub static UPLIFT_MEAN: Reward = Reward {
     channels: &[],
     metrics: &["aggregation_uplift_mean"],
     addends: &["uplift"],
-    pay: Pay::Team(told),
+    pay: Pay::Team(scored),
 };
 
 /// Share of the best input's gain over the mean.
@@ -43,7 +43,7 @@ pub static CAPTURE: Reward = Reward {
     channels: &[],
     metrics: &["aggregation_capture"],
     addends: &["capture"],
-    pay: Pay::Team(told),
+    pay: Pay::Team(scored),
 };
 
 /// Share of returns that were used.
@@ -57,10 +57,10 @@ pub static AGGREGATION_COVERAGE: Reward = Reward {
     channels: &[],
     metrics: &["aggregation_coverage"],
     addends: &["coverage"],
-    pay: Pay::Team(told),
+    pay: Pay::Team(scored),
 };
 
-fn told(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
-    addends.push(given.metric(0)?);
+fn scored(inputs: &Inputs<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+    addends.push(inputs.metric(0)?);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use crate::credit::params::{Param, ParamKind, Value};
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Reward};
+use crate::rewards::reward::{Inputs, Pay, Reward};
 use crate::schema::{Family, TimeBasis, Unit};
 
 const fn weight(doc: &'static str) -> Param {
@@ -54,8 +54,8 @@ pub static LATENCY: Reward = Reward {
     }),
 };
 
-fn loss(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+fn loss(inputs: &Inputs<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
     // no cost is 0, not -0
-    addends.push(0.0 - given.number("weight") * given.metric(0)?);
+    addends.push(0.0 - inputs.number("weight") * inputs.metric(0)?);
     Ok(())
 }

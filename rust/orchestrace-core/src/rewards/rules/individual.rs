@@ -2,7 +2,7 @@
 
 use crate::credit::sum::Compensated;
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Payments, Reward};
+use crate::rewards::reward::{Inputs, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
 /// Rewards of the events of each agent.
@@ -34,23 +34,23 @@ pub static ROLE: Reward = Reward {
 };
 
 /// The field `reward`, summed over each unit; a trace whose events have none is null. O(|V|).
-pub(super) fn recorded(given: &Given<'_>, out: &mut Payments) {
-    let rewards = given.subject.view.reward;
-    let n = given.subject.view.len();
+pub(super) fn recorded(inputs: &Inputs<'_>, out: &mut Payments) {
+    let rewards = inputs.subject.view.reward;
+    let n = inputs.subject.view.len();
     if (0..n).all(|v| rewards.get(v).is_none()) {
-        return out.withhold_all(given.units.len(), Reason::FieldAbsent);
+        return out.withhold_all(inputs.units.len(), Reason::FieldAbsent);
     }
     let [sums, errors] = &mut out.work;
     for buffer in [&mut *sums, &mut *errors] {
         buffer.clear();
-        buffer.resize(given.units.len(), 0.0);
+        buffer.resize(inputs.units.len(), 0.0);
     }
     for v in 0..n {
-        if let (Some(unit), Some(reward)) = (given.unit(v), rewards.get(v)) {
+        if let (Some(unit), Some(reward)) = (inputs.unit(v), rewards.get(v)) {
             Compensated::add_in(&mut sums[unit], &mut errors[unit], reward);
         }
     }
-    for unit in 0..given.units.len() {
+    for unit in 0..inputs.units.len() {
         let sum = out.work[0][unit] + out.work[1][unit];
         out.pay(unit, &[sum]);
     }

@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn rules_say_of_themselves_what_the_engine_needs() {
-        let known: Vec<_> = METRICS.iter().flat_map(|group| group.info().metrics).map(|m| m.name).collect();
+        let metrics: Vec<_> = METRICS.iter().flat_map(|group| group.info().metrics).map(|m| m.name).collect();
         for rule in REWARDS {
             assert_eq!(find(rule.name).unwrap().name, rule.name);
             assert!(!rule.addends.is_empty() && !rule.summary.is_empty() && !rule.reference.is_empty());
-            assert!(rule.metrics.iter().all(|name| known.contains(name)), "{}", rule.name);
-            let given: Vec<_> = rule.params.iter().map(|p| (p.name, p.default.clone())).collect();
-            assert_eq!(Params::check(rule.params, &given).unwrap(), Params::defaults(rule.params));
+            assert!(rule.metrics.iter().all(|name| metrics.contains(name)), "{}", rule.name);
+            let arguments: Vec<_> = rule.params.iter().map(|p| (p.name, p.default.clone())).collect();
+            assert_eq!(Params::check(rule.params, &arguments).unwrap(), Params::defaults(rule.params));
         }
         assert!(find("outcom").unwrap_err().to_string().contains("did you mean 'outcome'?"));
     }

@@ -14,7 +14,7 @@ use std::f64::consts::PI;
 
 use crate::credit::params::{Param, ParamKind, Value};
 use crate::error::Reason;
-use crate::rewards::reward::{Channel, DIAGNOSTIC, Given, Pay, Reward};
+use crate::rewards::reward::{Channel, DIAGNOSTIC, Inputs, Pay, Reward};
 use crate::schema::{Family, Unit};
 
 const N_TARGET: Param = Param {
@@ -140,21 +140,21 @@ fn finish(rate: Result<f64, Reason>) -> Result<f64, Reason> {
     }
 }
 
-fn instantiation(given: &Given<'_>, spawned: usize) -> Result<f64, Reason> {
-    let target = given.params.int("n_target").ok_or(Reason::FieldAbsent)?;
-    Ok((given.metric(spawned)? / target as f64).min(1.0))
+fn instantiation(inputs: &Inputs<'_>, spawned: usize) -> Result<f64, Reason> {
+    let target = inputs.params.int("n_target").ok_or(Reason::FieldAbsent)?;
+    Ok((inputs.metric(spawned)? / target as f64).min(1.0))
 }
 
 /// What is left of a weight at a step of training.
-fn annealed(given: &Given<'_>) -> Result<f64, Reason> {
-    let word = given.params.text("anneal").unwrap_or("none");
+fn annealed(inputs: &Inputs<'_>) -> Result<f64, Reason> {
+    let word = inputs.params.text("anneal").unwrap_or("none");
     if word == "none" {
         return Ok(1.0);
     }
     if word == DIAGNOSTIC {
-        return given.left.ok_or(Reason::FieldAbsent);
+        return inputs.left.ok_or(Reason::FieldAbsent);
     }
-    let done = given.train_step.ok_or(Reason::FieldAbsent)? / given.number("anneal_steps");
+    let done = inputs.train_step.ok_or(Reason::FieldAbsent)? / inputs.number("anneal_steps");
     Ok(match word {
         "linear" => (1.0 - done).clamp(0.0, 1.0),
         "cosine" => f64::midpoint(1.0, (PI * done.clamp(0.0, 1.0)).cos()),
@@ -162,18 +162,18 @@ fn annealed(given: &Given<'_>) -> Result<f64, Reason> {
     })
 }
 
-fn parl(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
-    addends.push(given.channel(0)?);
-    let left = annealed(given)?;
+fn parl(inputs: &Inputs<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+    addends.push(inputs.channel(0)?);
+    let left = annealed(inputs)?;
     // a term without weight is not asked for
-    let term = |name: &str, value: &dyn Fn() -> Result<f64, Reason>| match given.number(name) * left {
+    let term = |name: &str, value: &dyn Fn() -> Result<f64, Reason>| match inputs.number(name) * left {
         0.0 => Ok(0.0),
         weight => Ok(weight * value()?),
     };
-    let by_speed = given.params.text("parallel") == Some("speedup");
+    let by_speed = inputs.params.text("parallel") == Some("speedup");
     addends.push(term("lambda_parallel", &|| {
-        if by_speed { given.metric(0) } else { instantiation(given, 1) }
+        if by_speed { inputs.metric(0) } else { instantiation(inputs, 1) }
     })?);
-    addends.push(term("lambda_finish", &|| finish(given.metric(2)))?);
+    addends.push(term("lambda_finish", &|| finish(inputs.metric(2)))?);
     Ok(())
 }

@@ -8,7 +8,7 @@ use crate::credit::params::{GAMMA, Param, ParamKind, Value};
 use crate::credit::sum::Compensated;
 use crate::error::Reason;
 use crate::graph::UnitName;
-use crate::rewards::reward::{Channel, Given, OUTCOME, Pay, Payments, Reward};
+use crate::rewards::reward::{Channel, Inputs, OUTCOME, Pay, Payments, Reward};
 use crate::schema::{EventType, Family, Unit};
 
 const fn weight(name: &'static str, default: f64, doc: &'static str) -> Param {
@@ -178,33 +178,33 @@ pub static PUPPETEER: Reward = Reward {
     pay: Pay::Units(puppeteer),
 };
 
-fn mgrpo_sub(given: &Given<'_>, out: &mut Payments) {
-    let view = given.subject.view;
-    let root = given.subject.owners.root().map(UnitName::Agent);
-    let is_sub = |&unit: &usize| Some(given.units.name(unit)) != root;
-    let subs = (0..given.units.len()).filter(is_sub);
-    let outcome = match given.channel(0) {
-        Ok(outcome) => given.number("alpha_outcome") * outcome,
+fn mgrpo_sub(inputs: &Inputs<'_>, out: &mut Payments) {
+    let view = inputs.subject.view;
+    let root = inputs.subject.owners.root().map(UnitName::Agent);
+    let is_sub = |&unit: &usize| Some(inputs.units.name(unit)) != root;
+    let subs = (0..inputs.units.len()).filter(is_sub);
+    let outcome = match inputs.channel(0) {
+        Ok(outcome) => inputs.number("alpha_outcome") * outcome,
         Err(reason) => return subs.for_each(|unit| out.withhold(unit, reason)),
     };
-    let formats = told_of_units(given, |v| view.ok.get(v).map(|ok| f64::from(u8::from(ok))));
-    let by_score = given.params.text("quality") == Some("score");
-    let qualities = told_of_units(given, |v| if by_score { view.score.get(v) } else { view.reward.get(v) });
+    let formats = sums_of_units(inputs, |v| view.ok.get(v).map(|ok| f64::from(u8::from(ok))));
+    let by_score = inputs.params.text("quality") == Some("score");
+    let qualities = sums_of_units(inputs, |v| if by_score { view.score.get(v) } else { view.reward.get(v) });
     let rewarded = (0..view.len()).any(|v| view.reward.get(v).is_some());
     let mean =
         |(sum, n): &(Compensated, f64)| if *n > 0.0 { Ok(sum.value() / n) } else { Err(Reason::FieldAbsent) };
     let sum =
         |(sum, _): &(Compensated, f64)| if rewarded { Ok(sum.value()) } else { Err(Reason::FieldAbsent) };
     // a term without weight is not asked for
-    let term = |name: &str, value: &dyn Fn() -> Result<f64, Reason>| match given.number(name) {
+    let term = |name: &str, value: &dyn Fn() -> Result<f64, Reason>| match inputs.number(name) {
         0.0 => Ok(0.0),
         weight => Ok(weight * value()?),
     };
     for unit in subs {
         let quality = || if by_score { mean(&qualities[unit]) } else { sum(&qualities[unit]) };
-        let own = term("alpha_format", &|| mean(&formats[unit]))
+        let paid = term("alpha_format", &|| mean(&formats[unit]))
             .and_then(|format| Ok((format, term("alpha_quality", &quality)?)));
-        match own {
+        match paid {
             Ok((format, quality)) => out.pay(unit, &[format, quality, outcome]),
             Err(reason) => out.withhold(unit, reason),
         }
@@ -212,29 +212,29 @@ fn mgrpo_sub(given: &Given<'_>, out: &mut Payments) {
 }
 
 /// The sum of the recorded values of each unit's events, and their number. O(|V|).
-fn told_of_units(given: &Given<'_>, value: impl Fn(usize) -> Option<f64>) -> Vec<(Compensated, f64)> {
-    let mut told = vec![(Compensated::default(), 0.0); given.units.len()];
-    for v in 0..given.subject.view.len() {
-        if let (Some(unit), Some(value)) = (given.unit(v), value(v)) {
-            told[unit].0.add(value);
-            told[unit].1 += 1.0;
+fn sums_of_units(inputs: &Inputs<'_>, value: impl Fn(usize) -> Option<f64>) -> Vec<(Compensated, f64)> {
+    let mut sums = vec![(Compensated::default(), 0.0); inputs.units.len()];
+    for v in 0..inputs.subject.view.len() {
+        if let (Some(unit), Some(value)) = (inputs.unit(v), value(v)) {
+            sums[unit].0.add(value);
+            sums[unit].1 += 1.0;
         }
     }
-    told
+    sums
 }
 
-fn puppeteer(given: &Given<'_>, out: &mut Payments) {
-    let (subject, root) = (given.subject, given.subject.root());
+fn puppeteer(inputs: &Inputs<'_>, out: &mut Payments) {
+    let (subject, root) = (inputs.subject, inputs.subject.root());
     let is_choice = |v: usize| subject.owner(v) == root && subject.is(v, &[EventType::OrchestratorDecision]);
     let rows = subject.owners.order().rows();
     let choices = || rows.iter().map(|&v| v as usize).filter(|&v| is_choice(v));
-    let outcome = match given.channel(0) {
+    let outcome = match inputs.channel(0) {
         Ok(outcome) => outcome,
         Err(reason) => return choices().for_each(|v| out.withhold(v, reason)),
     };
-    let [gamma, lambda, phi, growth] = ["gamma", "lambda_", "phi", "growth"].map(|name| given.number(name));
-    let most = given.params.int("max_steps").unwrap_or(1) as f64;
-    let law = |t: f64| match given.params.text("law") {
+    let [gamma, lambda, phi, growth] = ["gamma", "lambda_", "phi", "growth"].map(|name| inputs.number(name));
+    let most = inputs.params.int("max_steps").unwrap_or(1) as f64;
+    let law = |t: f64| match inputs.params.text("law") {
         Some("released") => (growth * (t / (most + 1.0))).ln_1p() / growth.ln_1p(),
         _ => (t / phi).ln_1p(),
     };

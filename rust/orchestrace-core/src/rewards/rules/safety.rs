@@ -1,7 +1,7 @@
 //! R7: conformance and safety.
 
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Reward};
+use crate::rewards::reward::{Inputs, Pay, Reward};
 use crate::schema::{Family, Unit};
 
 /// Whether the outcome is free of taint.
@@ -46,7 +46,7 @@ pub static CONFORMANCE: Reward = Reward {
     pay: Pay::Team(complement),
 };
 
-fn complement(given: &Given<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
-    addends.push(1.0 - given.metric(0)?);
+fn complement(inputs: &Inputs<'_>, addends: &mut Vec<f64>) -> Result<(), Reason> {
+    addends.push(1.0 - inputs.metric(0)?);
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use crate::credit::params::{GAMMA, Param, ParamKind, Value};
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Payments, Reward};
+use crate::rewards::reward::{Inputs, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
 /// The gain of a turn in potential.
@@ -37,15 +37,15 @@ pub static SHAPING: Reward = Reward {
     pay: Pay::Units(shaping),
 };
 
-fn shaping(given: &Given<'_>, out: &mut Payments) {
-    let view = given.subject.view;
-    let column = if given.params.text("potential") == Some("score") { &view.score } else { &view.value };
+fn shaping(inputs: &Inputs<'_>, out: &mut Payments) {
+    let view = inputs.subject.view;
+    let column = if inputs.params.text("potential") == Some("score") { &view.score } else { &view.value };
     let mut potential = std::mem::take(&mut out.work[0]);
-    given.first_of_units(column, &mut potential);
+    inputs.first_of_units(column, &mut potential);
     if potential.iter().any(|value| value.is_nan()) {
         out.withhold_all(potential.len(), Reason::FieldAbsent);
     } else {
-        let gamma = given.number("gamma");
+        let gamma = inputs.number("gamma");
         for turn in 0..potential.len() {
             let next = potential.get(turn + 1).copied().unwrap_or(0.0);
             out.pay(turn, &[gamma * next, -potential[turn]]);

@@ -1,7 +1,7 @@
 //! R5: success of tool calls.
 
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Payments, Reward};
+use crate::rewards::reward::{Inputs, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
 /// Whether each call worked.
@@ -35,17 +35,17 @@ pub static DISTINCT_CALLS: Reward = Reward {
     }),
 };
 
-fn success(given: &Given<'_>, out: &mut Payments) {
+fn success(inputs: &Inputs<'_>, out: &mut Payments) {
     let worked = &mut out.work[0];
     worked.clear();
-    worked.resize(given.units.len(), f64::NAN);
-    for v in 0..given.subject.view.len() {
-        if let (Some(unit), Some(ok)) = (given.unit(v), given.subject.view.ok.get(v)) {
+    worked.resize(inputs.units.len(), f64::NAN);
+    for v in 0..inputs.subject.view.len() {
+        if let (Some(unit), Some(ok)) = (inputs.unit(v), inputs.subject.view.ok.get(v)) {
             // the least of them; `min` passes over what is not a number
             worked[unit] = worked[unit].min(f64::from(u8::from(ok)));
         }
     }
-    for unit in 0..given.units.len() {
+    for unit in 0..inputs.units.len() {
         let worked = out.work[0][unit];
         if worked.is_nan() { out.withhold(unit, Reason::FieldAbsent) } else { out.pay(unit, &[worked]) }
     }

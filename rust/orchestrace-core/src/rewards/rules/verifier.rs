@@ -1,7 +1,7 @@
 //! R6: verifier scores of messages.
 
 use crate::error::Reason;
-use crate::rewards::reward::{Given, Pay, Payments, Reward};
+use crate::rewards::reward::{Inputs, Pay, Payments, Reward};
 use crate::schema::{Family, Unit};
 
 /// The score of each message between agents.
@@ -35,9 +35,9 @@ pub static DISTINCT_MESSAGES: Reward = Reward {
     }),
 };
 
-fn judged(given: &Given<'_>, out: &mut Payments) {
-    for unit in 0..given.units.len() {
-        match given.subject.view.score.get(given.units.first(unit) as usize) {
+fn judged(inputs: &Inputs<'_>, out: &mut Payments) {
+    for unit in 0..inputs.units.len() {
+        match inputs.subject.view.score.get(inputs.units.first(unit) as usize) {
             Some(score) => out.pay(unit, &[score]),
             None => out.withhold(unit, Reason::FieldAbsent),
         }
