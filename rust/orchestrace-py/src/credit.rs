@@ -71,7 +71,7 @@ pub(crate) fn credit<'py>(
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
     let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
     let told = match called {
-        Some(name) => params.clone().told("outcome", &Value::Text(name.into())),
+        Some(name) => params.clone().recorded_as("outcome", &Value::Text(name.into())),
         None => params.clone(),
     };
     facts.set_item("params", told.json(&more))?;

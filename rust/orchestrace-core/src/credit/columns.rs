@@ -115,14 +115,14 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
             residual.resize(trace.end, trace.residual.unwrap_or(0.0));
         }
     }
-    let whole = unit == Unit::Event && n == chunk.events.num_rows();
-    let [numbers, trace_id] = if whole {
+    let is_chunk = unit == Unit::Event && n == chunk.events.num_rows();
+    let [numbers, trace_id] = if is_chunk {
         [Arc::clone(chunk.events.column(0)), chunk.trace_ids()?]
     } else {
         let trace_of = UInt32Array::from(rows.trace_of());
         [take(chunk.traces.column(0), &trace_of, None)?, take(chunk.traces.column(1), &trace_of, None)?]
     };
-    let (unit_id, seq): (ArrayRef, ArrayRef) = if whole {
+    let (unit_id, seq): (ArrayRef, ArrayRef) = if is_chunk {
         (Arc::clone(chunk.events.column(2)), Arc::clone(chunk.events.column(1)))
     } else if unit == Unit::Event {
         let places = events_of_rows(chunk, rows);
@@ -137,8 +137,9 @@ fn columns(chunk: &Chunk, unit: Unit, rows: &mut Rows, mut names: UnitIds<'_>) -
     let nulls = rows.valid.contains(&false).then(|| NullBuffer::from(rows.valid.as_slice()));
     let credit: ArrayRef = Arc::new(Float64Array::new(std::mem::take(&mut rows.credit).into(), nulls));
     let residual: Option<ArrayRef> = any_residual.then(|| {
-        let given = |i: u32| rows.traces[i as usize].residual.is_some();
-        let nulls = (!all_residual).then(|| rows.trace_of().into_iter().map(given).collect::<NullBuffer>());
+        let has_residual = |i: u32| rows.traces[i as usize].residual.is_some();
+        let nulls =
+            (!all_residual).then(|| rows.trace_of().into_iter().map(has_residual).collect::<NullBuffer>());
         Arc::new(Float64Array::new(residual.into(), nulls)) as ArrayRef
     });
     let reason = if rows.reason.iter().any(Option::is_some) {

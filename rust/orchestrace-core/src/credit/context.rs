@@ -124,11 +124,11 @@ impl Contexts {
         };
         for v in (0..n).map(rows) {
             self.before.clear();
-            let known = csr
+            let is_listed = csr
                 .predecessors_of(v)
                 .iter()
                 .all(|&u| self.nodes[u as usize].map(|node| self.before.push(node)).is_some());
-            if !known {
+            if !is_listed {
                 continue;
             }
             self.before.sort_unstable();

@@ -4,7 +4,7 @@ use super::assign::{assign_judged, assign_trace};
 use super::columns;
 use super::decisions::Vocabulary;
 use super::game::solve::{Call, append_rows, solve_all};
-use super::game::{Outcomes, Own};
+use super::game::{CustomOutcomes, Outcomes};
 use super::groups::judge;
 use super::method::Method;
 use super::params::Params;
@@ -78,8 +78,8 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
             })
         }
         Method::PerGame(method) => {
-            let own = request.outcomes.map(|outcomes| Own { outcomes, names: store.names() });
-            let call = Call::new(*method, params, unit, request.seed)?.with_outcomes(own);
+            let custom = request.outcomes.map(|outcomes| CustomOutcomes { outcomes, names: store.names() });
+            let call = Call::new(*method, params, unit, request.seed)?.with_outcomes(custom);
             let solved = solve_all(store, &call, run)?;
             columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
                 let reward = paid.then(|| rewards[which].paid(trace));
@@ -97,7 +97,7 @@ fn expect_metric(store: &Store, name: &str) -> Result<()> {
     if store.n_traces() == 0 || dict.find(name).is_some_and(|code| is_metric[code as usize]) {
         return Ok(());
     }
-    let known: Vec<&str> =
+    let names: Vec<&str> =
         (0..dict.len() as u32).filter(|code| is_metric[*code as usize]).map(|code| dict.name(code)).collect();
-    Err(Error::Parameter(unknown_name("metric", name, &known)))
+    Err(Error::Parameter(unknown_name("metric", name, &names)))
 }

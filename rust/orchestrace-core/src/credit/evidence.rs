@@ -8,7 +8,7 @@ use super::groups::GroupOf;
 use super::method::{Method, Values};
 use super::params::Params;
 use super::reward::Channels;
-use super::terms::{Asked, RowKind, Subject, Term, Terms};
+use super::terms::{Credited, RowKind, Subject, Term, Terms};
 use crate::error::{Error, Result};
 use crate::graph::{CanonicalOrder, NO_UNIT, Partition, TraceGraph};
 use crate::run::Run;
@@ -103,24 +103,24 @@ pub fn terms(
             let amount = question.amount(store, &view)?;
             let served =
                 amount.filter(|&r| method.assign(&view, r, question.params, &mut graph, &mut values).is_ok());
-            let (parts, rows) = own(events, |v| values.row_of.get(v as usize).copied().unwrap_or(v));
+            let (parts, rows) = with_rows(events, |v| values.row_of.get(v as usize).copied().unwrap_or(v));
             if let Some(amount) = served {
                 let params = question.params;
-                let asked = Asked { view: &view, amount, params, values: &values, rows: &rows };
-                method.terms(&asked, &mut graph, &mut out);
+                let credited = Credited { view: &view, amount, params, values: &values, rows: &rows };
+                method.terms(&credited, &mut graph, &mut out);
             }
             (parts, None, values.row_of)
         }
         Method::PerGroup(method) => {
             let channels = question.channels(store)?;
             let reward = |view: &TraceView<'_>| channels.paid(view);
-            let found =
+            let group_of_trace =
                 run.pool().install(|| GroupOf::find(*method, store, &reward, question.params, place, run))?;
-            let Some(group) = found else { return rendered(&[], |_| (None, None)) };
-            let whole = names.row_of(&group, place);
-            let of_events = if kind == RowKind::Event { Vec::new() } else { whole.clone() };
-            let (parts, rows) = own(events, |v| {
-                let local = if whole.is_empty() { 0 } else { whole[v as usize] };
+            let Some(group) = group_of_trace else { return rendered(&[], |_| (None, None)) };
+            let rows_of_trace = names.row_of(&group, place);
+            let of_events = if kind == RowKind::Event { Vec::new() } else { rows_of_trace.clone() };
+            let (parts, rows) = with_rows(events, |v| {
+                let local = if rows_of_trace.is_empty() { 0 } else { rows_of_trace[v as usize] };
                 group.row(local).unwrap_or(NO_UNIT)
             });
             method.terms(&group.rows(), question.params, &rows, &mut out);
@@ -133,7 +133,7 @@ pub fn terms(
     for term in &mut list {
         term.part = parts[term.part as usize];
     }
-    let mut told = |term: &Term| {
+    let mut describe = |term: &Term| {
         let of_own = |row: u32| own_labels.get(row as usize).and_then(Option::as_ref);
         let (seq, name) = match term.subject {
             Subject::Nothing => (None, None),
@@ -152,9 +152,9 @@ pub fn terms(
                 (None, name)
             }
             Subject::Row(row) | Subject::PlacedRow(row) => {
-                let found = group.as_ref().and_then(|group| names.of_row(group, row, kind));
+                let place_and_name = group.as_ref().and_then(|group| names.of_row(group, row, kind));
                 let placed = matches!(term.subject, Subject::PlacedRow(_));
-                found.map_or((None, None), |(v, name)| (v.filter(|_| placed), Some(name)))
+                place_and_name.map_or((None, None), |(v, name)| (v.filter(|_| placed), Some(name)))
             }
         };
         let other = match (name, &*term.note) {
@@ -163,11 +163,11 @@ pub fn terms(
         };
         (seq, other)
     };
-    rendered(&list, &mut told)
+    rendered(&list, &mut describe)
 }
 
 /// Parts that have a row, and their rows.
-fn own(events: &[u32], row: impl Fn(u32) -> u32) -> (Vec<u32>, Vec<u32>) {
+fn with_rows(events: &[u32], row: impl Fn(u32) -> u32) -> (Vec<u32>, Vec<u32>) {
     (0..).zip(events.iter().map(|&v| row(v))).filter(|&(_, row)| row != NO_UNIT).unzip()
 }
 
@@ -213,8 +213,8 @@ fn rows_of(
                 RowKind::Event if params.text("rows") == Some("events") => Vec::new(),
                 // of events that are compared the row is the event
                 RowKind::Event => {
-                    let own = |(v, row): (u32, &u32)| if *row == NO_UNIT { NO_UNIT } else { v };
-                    (0..).zip(&rows.row_of).map(own).collect()
+                    let row_of_event = |(v, row): (u32, &u32)| if *row == NO_UNIT { NO_UNIT } else { v };
+                    (0..).zip(&rows.row_of).map(row_of_event).collect()
                 }
                 _ => rows.row_of,
             })
@@ -256,7 +256,7 @@ impl<'a> Names<'a> {
 
     fn row_of(&self, group: &GroupOf, place: (usize, usize)) -> Vec<u32> {
         let first = self.chunks[place.0].first_event(place.1);
-        group.row_of(group.own(), first, self.view(place).len()).to_vec()
+        group.row_of(group.own_rollout(), first, self.view(place).len()).to_vec()
     }
 
     /// Of every own row of a trace; `rows` is that of each event, empty where the rows are the events.
@@ -324,8 +324,11 @@ impl<'a> Names<'a> {
     }
 }
 
-fn rendered(list: &[Term], mut told: impl FnMut(&Term) -> (Option<u32>, Option<String>)) -> Result<Batches> {
-    let (seq, other): (Vec<_>, Vec<_>) = list.iter().map(&mut told).unzip();
+fn rendered(
+    list: &[Term],
+    mut describe: impl FnMut(&Term) -> (Option<u32>, Option<String>),
+) -> Result<Batches> {
+    let (seq, other): (Vec<_>, Vec<_>) = list.iter().map(&mut describe).unzip();
     single_batch(&TERMS, |columns| {
         columns
             .counts("part", list.iter().map(|term| Some(term.part)))
@@ -404,17 +407,17 @@ mod tests {
         let (unit, elsewhere, outcomes) = (Unit::Event, &[][..], None);
         let request = Request { rewards: &rewards, elsewhere, unit, params, seed: 0, outcomes };
         let table = credit(store, method, &request, run).expect("credits").remove(0);
-        let mut found = vec![vec![None; 7]; store.n_traces()];
+        let mut by_trace = vec![vec![None; 7]; store.n_traces()];
         for batch in &table.0 {
             let Some(credit) = batch.column_by_name("credit") else { continue };
             let credit = credit.as_primitive::<Float64Type>();
             let of = |name: &str| batch.column_by_name(name).map(AsArray::as_primitive::<UInt32Type>);
             let (trace, seq) = (of("trace").expect("traces"), of("seq").expect("events"));
             for row in (0..batch.num_rows()).filter(|&row| credit.is_valid(row) && seq.is_valid(row)) {
-                found[trace.value(row) as usize][seq.value(row) as usize] = Some(credit.value(row));
+                by_trace[trace.value(row) as usize][seq.value(row) as usize] = Some(credit.value(row));
             }
         }
-        found
+        by_trace
     }
 
     #[test]
@@ -442,29 +445,29 @@ mod tests {
                     variants.push(vec![(name, value)]);
                 }
             }
-            for given in variants {
-                let params = Params::check(info.params, &given).expect("as just checked");
+            for arguments in variants {
+                let params = Params::check(info.params, &arguments).expect("as just checked");
                 for (trace, credits) in credits(&store, method, &params, &run).iter().enumerate() {
                     let events: Vec<u32> = (0..7).filter(|&v| credits[v as usize].is_some()).collect();
                     let question =
                         Question { trace: trace as u32, reward: &reward, elsewhere: &[], params: &params };
                     let (batches, _) = terms(&store, method, &question, &events, &run).expect("terms");
-                    let told = &batches[0];
+                    let batch = &batches[0];
                     if matches!(method, Method::PerGame(_)) || info.name == "sharp" {
-                        assert_eq!(told.num_rows(), 0, "{}", info.name);
+                        assert_eq!(batch.num_rows(), 0, "{}", info.name);
                         continue;
                     }
-                    let part = told.column(0).as_primitive::<UInt32Type>();
-                    let (weight, amount) = (numbers(told, "weight"), numbers(told, "amount"));
+                    let part = batch.column(0).as_primitive::<UInt32Type>();
+                    let (weight, amount) = (numbers(batch, "weight"), numbers(batch, "amount"));
                     let mut sums = vec![0.0; events.len()];
-                    for row in (0..told.num_rows()).filter(|&row| weight.is_valid(row)) {
+                    for row in (0..batch.num_rows()).filter(|&row| weight.is_valid(row)) {
                         sums[part.value(row) as usize] += weight.value(row) * amount.value(row);
                     }
                     for (&v, got) in events.iter().zip(sums) {
                         let want = credits[v as usize].expect("as just looked");
                         assert!(
                             (got - want).abs() < 1e-9,
-                            "{} {given:?} {trace} {v}: {got} {want}",
+                            "{} {arguments:?} {trace} {v}: {got} {want}",
                             info.name
                         );
                         tried += 1;
@@ -479,9 +482,9 @@ mod tests {
     fn rows_are_named() {
         let store = store();
         let reward = [("team".to_owned(), 1.0)];
-        let rows = |name: &str, given: &[(&str, Value)], trace: u32| {
+        let rows = |name: &str, arguments: &[(&str, Value)], trace: u32| {
             let method = find(name).expect("a method");
-            let params = Params::check(method.info().params, given).expect("parameters");
+            let params = Params::check(method.info().params, arguments).expect("parameters");
             let question = Question { trace, reward: &reward, elsewhere: &[], params: &params };
             own_rows(&store, method, &question).map(|table| {
                 let batch = &table.0[0];

@@ -144,7 +144,7 @@ pub(super) struct GroupOf {
     /// Of every row its rollout, and its number among the rows of that.
     places: Vec<(u32, u32)>,
     /// Rollout of the trace.
-    own: u32,
+    own_rollout: u32,
 }
 
 impl GroupOf {
@@ -160,14 +160,14 @@ impl GroupOf {
         let corpus = Vocabulary::new(store, params.text("batch"));
         let chunks = decide(method, store, reward_of, params, &corpus, run)?;
         let is_own = |r: &Rollout| (r.chunk as usize, r.trace as usize) == place;
-        let found = gather(store, &chunks, method.info().scope)
-            .into_iter()
-            .find_map(|group| group.rollouts.iter().position(is_own).map(|own| (group, own as u32)));
-        let Some((group, own)) = found else { return Ok(None) };
+        let group_and_place = gather(store, &chunks, method.info().scope).into_iter().find_map(|group| {
+            group.rollouts.iter().position(is_own).map(|own_rollout| (group, own_rollout as u32))
+        });
+        let Some((group, own_rollout)) = group_and_place else { return Ok(None) };
         let mut gathered = Gathered::default();
         gathered.fill(&group, &chunks);
         let places = places(&group, &chunks);
-        Ok(Some(Self { chunks, group, gathered, places, own }))
+        Ok(Some(Self { chunks, group, gathered, places, own_rollout }))
     }
 
     /// All rows.
@@ -177,7 +177,7 @@ impl GroupOf {
 
     /// Place of a row of the trace among all rows; none if it is not compared.
     pub(super) fn row(&self, local: u32) -> Option<u32> {
-        self.places.binary_search(&(self.own, local)).ok().map(|row| row as u32)
+        self.places.binary_search(&(self.own_rollout, local)).ok().map(|row| row as u32)
     }
 
     /// Rollout of a row, and its number among the rows of that rollout.
@@ -192,13 +192,13 @@ impl GroupOf {
     }
 
     /// Rollout of the trace.
-    pub(super) fn own(&self) -> u32 {
-        self.own
+    pub(super) fn own_rollout(&self) -> u32 {
+        self.own_rollout
     }
 
     /// Whether a rollout is the trace that is asked about.
     pub(super) fn is_own(&self, rollout: u32) -> bool {
-        rollout == self.own
+        rollout == self.own_rollout
     }
 
     /// Row of every event of a rollout, whose first event has this place in its chunk.

@@ -3,7 +3,7 @@
 use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::game::GameMethod;
 use super::params::{Param, Params};
-use super::terms::{Asked, RowKind, Terms};
+use super::terms::{Credited, RowKind, Terms};
 use crate::error::{Error, Result, unknown_name};
 use crate::graph::TraceGraph;
 pub use crate::schema::Quantity;
@@ -103,8 +103,8 @@ impl MethodInfo {
     /// The level of a name, if this method reports it; the error names the nearest one.
     pub fn unit(&self, name: &str) -> Result<Unit> {
         Unit::parse(name).filter(|unit| self.units.contains(unit)).ok_or_else(|| {
-            let known: Vec<_> = self.units.iter().map(|unit| unit.as_str()).collect();
-            Error::Parameter(unknown_name("unit", name, &known))
+            let names: Vec<_> = self.units.iter().map(|unit| unit.as_str()).collect();
+            Error::Parameter(unknown_name("unit", name, &names))
         })
     }
 }
@@ -156,7 +156,7 @@ pub trait CreditMethod: Sync {
 
     /// Appends what the values of the rows that are asked about are made of: terms that sum to the value of their row.
     /// `graph` belongs to the trace, which [`CreditMethod::assign`] has served.
-    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms);
+    fn terms(&self, credited: &Credited<'_>, graph: &mut TraceGraph, out: &mut Terms);
 }
 
 /// A rule that compares decisions across the rollouts of a group, or of the whole corpus.

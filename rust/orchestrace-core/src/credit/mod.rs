@@ -35,15 +35,15 @@ pub use method::{Axiom, CreditMethod, GroupMethod, Method, MethodInfo, Quantity,
 pub use methods::METHODS;
 pub use params::{Param, ParamKind, Params, Value};
 pub use rollup::{Rows, TraceRows};
-pub use terms::{Asked, RowKind, Subject, Term, TermKind, Terms};
+pub use terms::{Credited, RowKind, Subject, Term, TermKind, Terms};
 
 use crate::error::{Error, Result, unknown_name};
 
 /// The method with this name; the error suggests the nearest name.
 pub fn find(name: &str) -> Result<&'static Method> {
     METHODS.iter().find(|m| m.info().name == name).ok_or_else(|| {
-        let known: Vec<_> = METHODS.iter().map(|m| m.info().name).collect();
-        Error::Parameter(unknown_name("method", name, &known))
+        let names: Vec<_> = METHODS.iter().map(|m| m.info().name).collect();
+        Error::Parameter(unknown_name("method", name, &names))
     })
 }
 
@@ -56,8 +56,9 @@ mod tests {
         for method in METHODS {
             assert_eq!(find(method.info().name).unwrap().info().name, method.info().name);
             // every default is a value that would be accepted
-            let given: Vec<_> = method.info().params.iter().map(|p| (p.name, p.default.clone())).collect();
-            assert_eq!(Params::check(method.info().params, &given).unwrap(), method.info().defaults());
+            let arguments: Vec<_> =
+                method.info().params.iter().map(|p| (p.name, p.default.clone())).collect();
+            assert_eq!(Params::check(method.info().params, &arguments).unwrap(), method.info().defaults());
         }
         assert!(find("flwo").err().unwrap().to_string().contains("did you mean 'flow'?"));
         assert!(find("flow").unwrap().info().unit("agnet").unwrap_err().to_string().contains("'agent'?"));

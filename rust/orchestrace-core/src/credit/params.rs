@@ -144,9 +144,9 @@ pub const PROGRAM_ORDER: Param = Param {
 };
 
 impl Param {
-    fn check(&self, given: Value) -> Result<Value> {
+    fn check(&self, value: Value) -> Result<Value> {
         let inside = |x: f64, lo: f64, hi: f64| x.is_finite() && lo <= x && x <= hi;
-        Ok(match (self.kind, given) {
+        Ok(match (self.kind, value) {
             (_, Value::Null) if self.default == Value::Null => Value::Null,
             (ParamKind::Bool, Value::Bool(x)) => Value::Bool(x),
             (ParamKind::Int(lo, hi), Value::Int(x)) if lo <= x && x <= hi => Value::Int(x),
@@ -199,14 +199,14 @@ impl Params {
 
     /// Checks what was given against a method's list; an unknown name, a wrong type, a value out of range and a
     /// name given twice are errors that say what would be right.
-    pub fn check(list: &'static [Param], given: &[(&str, Value)]) -> Result<Self> {
+    pub fn check(list: &'static [Param], arguments: &[(&str, Value)]) -> Result<Self> {
         let Self { mut values } = Self::defaults(list);
-        for (i, (name, value)) in given.iter().enumerate() {
+        for (i, (name, value)) in arguments.iter().enumerate() {
             let Some(at) = list.iter().position(|p| p.name == *name) else {
-                let known: Vec<_> = list.iter().map(|p| p.name).collect();
-                return Err(Error::Parameter(unknown_name("parameter", name, &known)));
+                let names: Vec<_> = list.iter().map(|p| p.name).collect();
+                return Err(Error::Parameter(unknown_name("parameter", name, &names)));
             };
-            if given[..i].iter().any(|(earlier, _)| earlier == name) {
+            if arguments[..i].iter().any(|(earlier, _)| earlier == name) {
                 return Err(Error::Parameter(format!("parameter '{name}' is given twice")));
             }
             values[at].1 = list[at].check(value.clone())?;
@@ -252,7 +252,7 @@ impl Params {
 
     /// The same with another value for the record, whatever the list says of it.
     #[must_use]
-    pub fn told(mut self, name: &str, value: &Value) -> Self {
+    pub fn recorded_as(mut self, name: &str, value: &Value) -> Self {
         self.values.iter_mut().filter(|(n, _)| *n == name).for_each(|(_, old)| *old = value.clone());
         self
     }
@@ -330,12 +330,12 @@ mod tests {
             (Some("uniform"), Some(0.1), None)
         );
         assert_eq!((p.int("ddof"), p.floats("weights"), p.bool("program_order")), (Some(1), None, false));
-        let given = [
+        let arguments = [
             ("retention", Value::Int(1)),
             ("weights", Value::Floats(vec![1.0, 2.5].into())),
             ("tau", Value::Null),
         ];
-        let p = Params::check(LIST, &given).unwrap();
+        let p = Params::check(LIST, &arguments).unwrap();
         assert_eq!((p.float("retention"), p.floats("weights")), (Some(1.0), Some(&[1.0, 2.5][..])));
     }
 

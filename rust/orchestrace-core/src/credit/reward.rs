@@ -73,11 +73,11 @@ impl Channels {
                 return Ok(NOT_HERE);
             }
             let here = (0..dict.len() as u32).filter(|code| is_channel[*code as usize]);
-            let mut known: Vec<&str> = here.map(|code| dict.name(code)).collect();
-            known.extend(elsewhere.iter().map(String::as_str));
-            known.sort_unstable();
-            known.dedup();
-            Err(Error::Parameter(unknown_name("reward channel", name, &known)))
+            let mut names: Vec<&str> = here.map(|code| dict.name(code)).collect();
+            names.extend(elsewhere.iter().map(String::as_str));
+            names.sort_unstable();
+            names.dedup();
+            Err(Error::Parameter(unknown_name("reward channel", name, &names)))
         };
         reward.iter().map(|(name, weight)| Ok((code(name)?, *weight))).collect::<Result<_>>().map(Self)
     }
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(paid(&rows, &[("a", 2.0)]), [Some(2.0), Some(6.0)]);
         assert_eq!(paid(&[(4, "a", f64::MAX), (7, "a", 1.0)], &[("a", 2.0)]), [None, Some(2.0)]);
         assert!(rewards(&[], std::iter::empty(), &[]).is_err());
-        let odd = [("a".to_owned(), f64::INFINITY)];
-        assert!(rewards(&[], std::iter::empty(), &odd).unwrap_err().to_string().contains("is inf"));
+        let infinite = [("a".to_owned(), f64::INFINITY)];
+        assert!(rewards(&[], std::iter::empty(), &infinite).unwrap_err().to_string().contains("is inf"));
     }
 }

@@ -415,12 +415,12 @@ mod tests {
         let mut t = TestTrace::default();
         t.event(Message, "a").tokens_out(3).event(Message, "a").tokens_out(1).event(ToolCall, "b");
         t.event(ToolCall, "c").event(Message, "c").event(Message, "user");
-        let mut given = vec![("gamma", Value::Float(0.5))];
-        let got = rows(&Discounted, &t, Some(32.0), Unit::Agent, &given);
+        let mut arguments = vec![("gamma", Value::Float(0.5))];
+        let got = rows(&Discounted, &t, Some(32.0), Unit::Agent, &arguments);
         assert_eq!((got.credit, got.valid), (vec![1.5, 4.0, 12.0, 0.0], vec![true, true, true, false]));
         assert_eq!((got.reason[3], got.traces[0].residual), (Some(Reason::UnitNone), None));
-        given.push(("weight", Value::Text("tokens_out".into())));
-        let got = rows(&Discounted, &t, Some(32.0), Unit::Agent, &given);
+        arguments.push(("weight", Value::Text("tokens_out".into())));
+        let got = rows(&Discounted, &t, Some(32.0), Unit::Agent, &arguments);
         // b is one row, which counts as it is; c wrote nothing
         assert_eq!((got.credit, got.valid), (vec![1.25, 4.0, 0.0, 0.0], vec![true, true, false, false]));
         assert_eq!(got.reason[2..], [Some(Reason::FieldAbsent), Some(Reason::UnitNone)]);

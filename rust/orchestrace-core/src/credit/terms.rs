@@ -182,7 +182,7 @@ impl Terms {
 
 /// A question about one trace.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Credited<'a> {
     /// The trace.
     pub view: &'a TraceView<'a>,
     /// What it is paid.
@@ -201,7 +201,7 @@ pub struct Relative<'a> {
     /// The numbers.
     pub numbers: &'a [f64],
     /// Place of the one.
-    pub own: usize,
+    pub place: usize,
     /// What the divisor is.
     pub scale: Scale,
     /// What the whole is multiplied by.
@@ -214,12 +214,12 @@ pub struct Relative<'a> {
 
 impl Relative<'_> {
     /// Appends a term for each of the numbers, whose subjects `subject` says, with mean and divisor beside them.
-    pub fn tell(&self, subject: impl Fn(usize) -> Subject, out: &mut Terms) {
+    pub fn explain(&self, subject: impl Fn(usize) -> Subject, out: &mut Terms) {
         let n = self.numbers.len() as f64;
         let (mean, divisor) = center(self.numbers, self.scale);
         for (at, &amount) in self.numbers.iter().enumerate() {
-            let own = f64::from(u8::from(at == self.own));
-            let weight = divisor.map_or(0.0, |divisor| self.factor * (own - 1.0 / n) / divisor);
+            let is_own = f64::from(u8::from(at == self.place));
+            let weight = divisor.map_or(0.0, |divisor| self.factor * (is_own - 1.0 / n) / divisor);
             out.push(self.kind, &self.rule, weight, amount, subject(at));
         }
         out.beside(TermKind::Mean, &self.rule, mean, format!("of {}", self.numbers.len()));
@@ -258,11 +258,11 @@ mod tests {
             let mut wanted = Vec::new();
             assert!(!standardize(&numbers, scale, &mut wanted));
             let mut terms = Terms::default();
-            for own in 0..numbers.len() {
-                terms.begin(own);
+            for own_row in 0..numbers.len() {
+                terms.begin(own_row);
                 let (kind, rule) = (TermKind::Rollout, "".into());
-                let relative = Relative { numbers: &numbers, own, scale, factor: 2.0, kind, rule };
-                relative.tell(|at| Subject::Rollout(at as u32), &mut terms);
+                let relative = Relative { numbers: &numbers, place: own_row, scale, factor: 2.0, kind, rule };
+                relative.explain(|at| Subject::Rollout(at as u32), &mut terms);
             }
             for (got, want) in sums(&terms, 4).iter().zip(&wanted) {
                 assert!((got - 2.0 * want).abs() < 1e-12, "{scale:?} {got} {want}");
@@ -279,8 +279,8 @@ mod tests {
         let mut terms = Terms::default();
         let (numbers, kind) = ([0.5; 3], TermKind::Turn);
         let scale = Scale::Deviation(1, 1e-6);
-        Relative { numbers: &numbers, own: 1, scale, factor: 1.0, kind, rule: "".into() }
-            .tell(|_| Subject::Nothing, &mut terms);
+        Relative { numbers: &numbers, place: 1, scale, factor: 1.0, kind, rule: "".into() }
+            .explain(|_| Subject::Nothing, &mut terms);
         let weights: Vec<_> = terms.list().iter().map(|term| term.weight).collect();
         assert_eq!(weights, [Some(0.0), Some(0.0), Some(0.0), None]);
     }

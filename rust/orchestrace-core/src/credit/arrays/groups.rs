@@ -55,20 +55,20 @@ fn compare(rows: &Rows<'_>, rule: Relative, run: &Run) -> Result<Vec<f64>> {
         Rows::OfAgents { rewards, groups, rollouts, agents } => {
             same_length("groups", groups.len(), "rewards", rewards.len())?;
             same_length("agents", agents.len(), "rollouts", rollouts.len())?;
-            if let Some(&odd) = rollouts.iter().max().filter(|&&most| most as usize >= rewards.len()) {
+            if let Some(&highest) = rollouts.iter().max().filter(|&&most| most as usize >= rewards.len()) {
                 let n = rewards.len();
                 return Err(Error::Parameter(format!(
-                    "rollouts contains {odd}, expected positions in rewards, which has {n} rows"
+                    "rollouts contains {highest}, expected positions in rewards, which has {n} rows"
                 )));
             }
             rewards
         }
     };
-    let odd = |x: &f64| !(*x == 0.0 || PLAIN.contains(&x.abs()));
+    let is_unusual = |x: &f64| !(*x == 0.0 || PLAIN.contains(&x.abs()));
     if let Some(x) = numbers.iter().find(|x| !x.is_finite()) {
         return Err(Error::Parameter(format!("rewards contains {x}, expected finite numbers")));
     }
-    let careful = numbers.iter().any(odd);
+    let careful = numbers.iter().any(is_unusual);
     let codes = |codes: &[u32]| codes.iter().max().map_or(0, |&most| u64::from(most) + 1);
     // a table of all keys, if most of it is used
     let table =
@@ -384,8 +384,8 @@ mod tests {
         let fails = |rows: &Rows<'_>| on(1, |run| relative(rows, GRPO, run).unwrap_err().to_string());
         assert!(fails(&Rows::Plain(&[1.0], &[])).contains("groups has 0 rows"));
         assert!(fails(&Rows::Plain(&[f64::NAN], &[0])).contains("finite"));
-        let odd = Rows::OfAgents { rewards: &[1.0], groups: &[0], rollouts: &[1], agents: &[0] };
-        assert!(fails(&odd).contains("rollouts contains 1"));
+        let misplaced = Rows::OfAgents { rewards: &[1.0], groups: &[0], rollouts: &[1], agents: &[0] };
+        assert!(fails(&misplaced).contains("rollouts contains 1"));
     }
 
     proptest! {

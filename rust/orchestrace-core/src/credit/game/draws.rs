@@ -68,7 +68,7 @@ pub fn draws(
     draw: &Draw<'_>,
 ) -> Result<Tally> {
     let chunks = n.div_ceil(DRAWS);
-    let one = |game: &mut dyn Game, number: u64, room: &mut Room, tally: &mut Tally| {
+    let draw_chunk = |game: &mut dyn Game, number: u64, room: &mut Room, tally: &mut Tally| {
         setting.run.check()?;
         let mut id = Vec::with_capacity(setting.id.len() + 8);
         id.extend_from_slice(setting.id);
@@ -84,7 +84,7 @@ pub fn draws(
     if workers < 2 || game.fork().is_none() {
         let (mut room, mut tally) = (Room::default(), Tally::new(width));
         for number in 0..chunks {
-            one(game, number, &mut room, &mut tally)?;
+            draw_chunk(game, number, &mut room, &mut tally)?;
             all.merge(&tally);
         }
         return Ok(all);
@@ -106,7 +106,7 @@ pub fn draws(
                         return Ok(());
                     }
                     let mut tally = slots[at as usize].lock().unwrap_or_else(PoisonError::into_inner);
-                    one(fork.as_mut(), wave + at, room, &mut tally)?;
+                    draw_chunk(fork.as_mut(), wave + at, room, &mut tally)?;
                 }
             })
         })?;
@@ -166,11 +166,11 @@ mod tests {
     #[test]
     fn threads_and_forks_do_not_show() {
         for n in [1, 63, 64, 65, 1000, 64 * 64 + 70] {
-            let one = tally(1, true, n, false).unwrap();
-            assert_eq!(one.count(), n);
+            let alone = tally(1, true, n, false).unwrap();
+            assert_eq!(alone.count(), n);
             for threads in [2, 7] {
-                assert_eq!(one, tally(threads, true, n, false).unwrap());
-                assert_eq!(one, tally(threads, false, n, false).unwrap());
+                assert_eq!(alone, tally(threads, true, n, false).unwrap());
+                assert_eq!(alone, tally(threads, false, n, false).unwrap());
             }
         }
         assert!(matches!(tally(2, true, 1000, true), Err(Error::Cancelled)));

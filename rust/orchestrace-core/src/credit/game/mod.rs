@@ -16,10 +16,10 @@
 
 pub mod circuit;
 pub mod coalitions;
+pub mod custom;
 pub mod draws;
 pub mod kernel_shap;
 pub mod orders;
-pub mod own;
 pub mod players;
 pub mod single;
 pub mod solve;
@@ -32,8 +32,8 @@ pub mod truncated;
 
 pub use circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 pub use coalitions::{all_coalitions, in_cheap_order};
+pub use custom::{CustomOutcomes, Outcomes};
 pub use draws::{Chunk, DRAWS, Room, draws};
-pub use own::{Outcomes, Own};
 pub use players::Cast;
 pub use tally::Tally;
 

@@ -99,13 +99,13 @@ impl Structure {
             [("unions", &self.unions), ("unions", &self.agents), ("parents", &self.parents)]
         {
             if !of_players.is_empty() && of_players.len() != n {
-                let found = of_players.len();
-                return Err(Error::Parameter(format!("{name} has {found} players, the game has {n}")));
+                let length = of_players.len();
+                return Err(Error::Parameter(format!("{name} has {length} players, the game has {n}")));
             }
         }
-        let known = |player: &u32| (*player as usize) < n;
-        let outside = self.parents.iter().find(|parent| **parent != NO_UNIT && !known(parent));
-        let linked = self.links.iter().flat_map(|(a, b)| [a, b]).find(|end| !known(end));
+        let is_player = |player: &u32| (*player as usize) < n;
+        let outside = self.parents.iter().find(|parent| **parent != NO_UNIT && !is_player(parent));
+        let linked = self.links.iter().flat_map(|(a, b)| [a, b]).find(|end| !is_player(end));
         match (outside, linked) {
             (Some(parent), _) => {
                 Err(Error::Parameter(format!("parents names player {parent}, the game has {n} players")))
@@ -209,9 +209,11 @@ mod tests {
             let samples = if name == "stratified" { 7 * 64 } else { 256 };
             let mut covered = [0_u64; 7];
             for seed in 0..RUNS {
-                let found = drawn(sampler, samples, seed, 1);
+                let drawn_solution = drawn(sampler, samples, seed, 1);
                 for (p, covered) in covered.iter_mut().enumerate() {
-                    *covered += u64::from((found.value[p] - exact[p]).abs() <= 1.96 * found.stderr[p]);
+                    *covered += u64::from(
+                        (drawn_solution.value[p] - exact[p]).abs() <= 1.96 * drawn_solution.stderr[p],
+                    );
                 }
             }
             let share = covered.iter().sum::<u64>() as f64 / (7 * RUNS) as f64;
@@ -246,13 +248,13 @@ mod tests {
     #[test]
     fn threads_do_not_show() {
         for (name, sampler, ..) in samplers() {
-            let one = drawn(sampler, 64 * 70, 9, 1);
-            assert!(one.n_samples.is_some_and(|n| n >= 64 * 10), "{name}");
+            let alone = drawn(sampler, 64 * 70, 9, 1);
+            assert!(alone.n_samples.is_some_and(|n| n >= 64 * 10), "{name}");
             for threads in [2, 7] {
                 let many = drawn(sampler, 64 * 70, 9, threads);
-                assert_eq!((&one.value, one.n_samples), (&many.value, many.n_samples), "{name}");
+                assert_eq!((&alone.value, alone.n_samples), (&many.value, many.n_samples), "{name}");
                 let bits = |s: &Solution| s.stderr.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-                assert_eq!(bits(&one), bits(&many), "{name}");
+                assert_eq!(bits(&alone), bits(&many), "{name}");
             }
         }
     }
@@ -299,16 +301,16 @@ mod tests {
             &Permission,
         ];
         for method in methods {
-            let asked = |players: usize| {
+            let refusal_of = |players: usize| {
                 let structure = Structure::default();
                 let params = method.info().defaults();
                 solve_single(&mut Never(players), method, &params, &structure, 0, &run).unwrap_err()
             };
-            assert!(matches!(asked(20), Error::Cancelled), "20 players are played");
+            assert!(matches!(refusal_of(20), Error::Cancelled), "20 players are played");
             for players in [21, 64, 1_024, 1_025, 1_026, 1_064, 1_087, 1_000_000] {
-                let refused = asked(players).to_string();
-                let told = format!("the exact {} of {players} players takes", method.info().name);
-                assert!(refused.starts_with(&told) && refused.ends_with("pass samples="), "{refused}");
+                let refused = refusal_of(players).to_string();
+                let beginning = format!("the exact {} of {players} players takes", method.info().name);
+                assert!(refused.starts_with(&beginning) && refused.ends_with("pass samples="), "{refused}");
             }
         }
         // one evaluation a player, of all of them
@@ -330,8 +332,8 @@ mod tests {
         let run = Run::new(Some(1)).unwrap();
         let params = Shapley.info().defaults();
         let mut game = TableGame::new(&huge).unwrap();
-        let found = solve_single(&mut game, &Shapley, &params, &Structure::default(), 0, &run).unwrap();
-        assert_eq!(found.reason, Some(Reason::ResultRange));
+        let solution = solve_single(&mut game, &Shapley, &params, &Structure::default(), 0, &run).unwrap();
+        assert_eq!(solution.reason, Some(Reason::ResultRange));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use super::circuit::{Circuit, CircuitGame, Compiler, Evaluation, Memory};
 use super::players::Cast;
-use super::{Game, GameMethod, Own, Setting, Solution, structure};
+use super::{CustomOutcomes, Game, GameMethod, Setting, Solution, structure};
 use crate::credit::params::Params;
 use crate::credit::rollup::{Rows, refused};
 use crate::credit::sum::pairwise;
@@ -57,7 +57,7 @@ pub struct Call<'a> {
     structure: Structure,
     root: bool,
     evaluation: Evaluation,
-    own: Option<Own<'a>>,
+    custom: Option<CustomOutcomes<'a>>,
 }
 
 impl<'a> Call<'a> {
@@ -72,14 +72,14 @@ impl<'a> Call<'a> {
             structure: structure(params)?,
             root: params.text("players") != Some("no_root"),
             evaluation: Evaluation::named(params.text("evaluation")),
-            own: None,
+            custom: None,
         })
     }
 
     /// The same with outcomes of the caller's own in place of the surrogate.
     #[must_use]
-    pub fn with_outcomes(self, own: Option<Own<'a>>) -> Self {
-        Self { own, ..self }
+    pub fn with_outcomes(self, custom: Option<CustomOutcomes<'a>>) -> Self {
+        Self { custom, ..self }
     }
 
     /// Whether no number of samples says what the call may cost, so that limits do.
@@ -118,7 +118,7 @@ impl Stage {
     /// Plays the game of one trace.
     pub fn solve(&mut self, view: &TraceView<'_>, call: &Call<'_>, run: &Run) -> Result<Outcome> {
         self.cast(view, call);
-        if let Some(own) = call.own {
+        if let Some(own) = call.custom {
             let mut game = own.game(view, &self.cast, &self.partition, self.graph.owners(view));
             return play(
                 game.as_mut(),
@@ -199,13 +199,13 @@ pub fn solve_all(store: &Store, call: &Call<'_>, run: &Run) -> Result<Vec<Vec<Ou
         refuse(&chunks, &places, call, run)?;
     }
     run.expect(places.len() as u64);
-    let found = on_every_worker(&places, run, |stage, (chunk, i)| {
+    let solutions = on_every_worker(&places, run, |stage, (chunk, i)| {
         let solved = stage.solve(&chunks[chunk].trace(i), call, run);
         run.advance(1);
         solved
     })?;
-    let mut found = found.into_iter();
-    Ok(chunks.iter().map(|chunk| found.by_ref().take(chunk.len()).collect()).collect())
+    let mut solutions = solutions.into_iter();
+    Ok(chunks.iter().map(|chunk| solutions.by_ref().take(chunk.len()).collect()).collect())
 }
 
 /// Calls `work` for all places, each on whichever worker is free; results in the order of the places.
@@ -251,7 +251,7 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
     let beyond = on_every_worker(places, run, |stage, (chunk, i)| {
         let view = chunks[chunk].trace(i);
         // an outcome of the caller's own is asked about players, the surrogate goes through the trace
-        let graph = if call.own.is_some() { 0 } else { view.len() + view.src.len() };
+        let graph = if call.custom.is_some() { 0 } else { view.len() + view.src.len() };
         let most = graph.max(view.len());
         if !info.draws() && Cost::of(most).times(Cost::of(most)) <= Cost::MOST_VISITS {
             return Ok(None); // a few evaluations for each event: nobody has to know who plays
@@ -264,7 +264,7 @@ fn refuse(chunks: &[ChunkView<'_>], places: &[(usize, usize)], call: &Call<'_>, 
         };
         let players = players.len();
         // a cycle has no value by the surrogate, and costs nothing
-        let costs = call.own.is_some() || stage.is_acyclic(&view, call);
+        let costs = call.custom.is_some() || stage.is_acyclic(&view, call);
         Ok(costs.then_some(Beyond { bound, players, size: view.len() }))
     })?;
     let n = beyond.iter().flatten().count();

@@ -65,8 +65,8 @@ fn glove(set: u64) -> f64 {
     f64::from(u8::from(set & 1 == 1 && set >> 1 != 0))
 }
 
-fn near(found: &[f64], wanted: &[f64]) -> bool {
-    found.len() == wanted.len() && found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12)
+fn near(computed: &[f64], wanted: &[f64]) -> bool {
+    computed.len() == wanted.len() && computed.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12)
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn golden_values() {
     assert!(exact(0, &|_| 3.0).is_empty());
     assert!(near(&exact(1, &|s| 2.0 + s as f64), &[1.0]));
     let removed = |baseline: &'static str| {
-        let given = [("baseline", Value::Text(baseline.into()))];
-        solved(&Difference, 3, noisy_or(&[0.5, 0.4, 0.2]), &given, 1).value
+        let arguments = [("baseline", Value::Text(baseline.into()))];
+        solved(&Difference, 3, noisy_or(&[0.5, 0.4, 0.2]), &arguments, 1).value
     };
     // 0.76 less the noisy-or of the two others
     assert!(near(&removed("remove"), &[0.24, 0.16, 0.06]) && near(&removed("mean"), &[0.12, 0.08, 0.03]));
@@ -93,25 +93,25 @@ fn interactions_of_two_are_exact_with_one_antithetic_pair() {
         let has = |p: u64| f64::from(u8::from(set >> p & 1 == 1));
         has(0) * 3.0 + has(1) * has(2) * 5.0 - has(0) * has(3) * 2.0 + has(4) * has(0) * 0.25
     };
-    let given = [("samples", Value::Int(2)), ("sampler", Value::Text("antithetic".into()))];
-    let sampled = solved(&Shapley, 5, pairs, &given, 1);
+    let arguments = [("samples", Value::Int(2)), ("sampler", Value::Text("antithetic".into()))];
+    let sampled = solved(&Shapley, 5, pairs, &arguments, 1);
     assert!(near(&sampled.value, &solved(&Shapley, 5, pairs, &[], 1).value));
     assert_eq!((sampled.n_samples, sampled.stderr[0].is_nan()), (Some(1), true));
 }
 
 #[test]
 fn samples_that_cost_more_are_not_drawn() {
-    let given = |n: i64| [("samples", Value::Int(n))];
-    assert_eq!(solved(&Shapley, 4, glove, &given(4), 1).n_samples, None);
-    assert_eq!(solved(&Shapley, 4, glove, &given(3), 1).n_samples, Some(3));
+    let of_samples = |n: i64| [("samples", Value::Int(n))];
+    assert_eq!(solved(&Shapley, 4, glove, &of_samples(4), 1).n_samples, None);
+    assert_eq!(solved(&Shapley, 4, glove, &of_samples(3), 1).n_samples, Some(3));
     let forced = [("samples", Value::Int(9)), ("sampler", Value::Text("permutation".into()))];
     assert_eq!(solved(&Shapley, 3, glove, &forced, 1).n_samples, Some(9));
 }
 
 #[test]
 fn parameters_that_do_not_go_together() {
-    let fails = |given: &[(&str, Value)]| {
-        let params = Params::check(Shapley.info().params, given).unwrap();
+    let fails = |arguments: &[(&str, Value)]| {
+        let params = Params::check(Shapley.info().params, arguments).unwrap();
         Shapley.check(&params).unwrap_err().to_string()
     };
     let sampler = |name: &'static str| ("sampler", Value::Text(name.into()));
@@ -154,9 +154,9 @@ proptest! {
     #[test]
     fn exact_values_are_the_mean_over_all_orders(n in 1_usize..7, values in table(6)) {
         let value = |set: u64| values[set as usize];
-        let found = solved(&Shapley, n, value, &[], 1).value;
-        for (found, wanted) in found.iter().zip(by_orders(n, &value)) {
-            prop_assert!((found - wanted).abs() < 1e-9, "{} {}", found, wanted);
+        let computed = solved(&Shapley, n, value, &[], 1).value;
+        for (computed, wanted) in computed.iter().zip(by_orders(n, &value)) {
+            prop_assert!((computed - wanted).abs() < 1e-9, "{} {}", computed, wanted);
         }
     }
 
@@ -165,17 +165,17 @@ proptest! {
     fn samples_add_up_exactly(n in 1_usize..7, values in table(6), samples in 1_i64..100, antithetic: bool) {
         let samples = if antithetic { 2 * samples } else { samples + 1 };
         let sampler = if antithetic { "antithetic" } else { "permutation" };
-        let given = [("samples", Value::Int(samples)), ("sampler", Value::Text(sampler.into()))];
+        let arguments = [("samples", Value::Int(samples)), ("sampler", Value::Text(sampler.into()))];
         let value = |set: u64| values[set as usize];
-        let found = solved(&Shapley, n, value, &given, 1);
-        let draws = found.n_samples.unwrap() as f64;
+        let solution = solved(&Shapley, n, value, &arguments, 1);
+        let draws = solution.n_samples.unwrap() as f64;
         prop_assert_eq!(draws, if antithetic { samples as f64 / 2.0 } else { samples as f64 });
-        let sum: f64 = found.value.iter().map(|value| (value * draws * 2.0).round()).sum();
+        let sum: f64 = solution.value.iter().map(|value| (value * draws * 2.0).round()).sum();
         prop_assert_eq!(sum, 2.0 * draws * (values[(1 << n) - 1] - values[0]));
         for threads in [2, 7] {
-            let again = solved(&Shapley, n, value, &given, threads);
-            prop_assert_eq!(&found.value, &again.value);
-            prop_assert_eq!(format!("{:?}", &found.stderr), format!("{:?}", &again.stderr));
+            let again = solved(&Shapley, n, value, &arguments, threads);
+            prop_assert_eq!(&solution.value, &again.value);
+            prop_assert_eq!(format!("{:?}", &solution.stderr), format!("{:?}", &again.stderr));
         }
     }
 
@@ -189,8 +189,8 @@ proptest! {
             value(set)
         };
         let both = |set: u64| value(set) + swapped(set);
-        let found = solved(&Shapley, 5, both, &[], 1).value;
-        prop_assert!((found[swap] - found[swap + 1]).abs() < 1e-9);
+        let computed = solved(&Shapley, 5, both, &[], 1).value;
+        prop_assert!((computed[swap] - computed[swap + 1]).abs() < 1e-9);
         let without = |set: u64| value(set & !(1 << swap));
         prop_assert!(solved(&Shapley, 5, without, &[], 1).value[swap].abs() < 1e-9);
         prop_assert!(solved(&Difference, 5, without, &[], 1).value[swap] == 0.0);
@@ -200,7 +200,7 @@ proptest! {
         for p in 0..5 {
             prop_assert!((sum[p] - one[p] - 3.0 * two[p]).abs() < 1e-9);
         }
-        let full: f64 = found.iter().sum();
+        let full: f64 = computed.iter().sum();
         prop_assert!((full - both(31) + both(0)).abs() < 1e-9);
     }
 

@@ -223,15 +223,15 @@ impl AgentRelative {
     }
 
     /// What rewards of turns are made of.
-    fn of_turns(&self, group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms) {
+    fn of_turns(&self, group: &Rollouts<'_>, params: &Params, own_row: usize, out: &mut Terms) {
         let scale = self.scale(params);
         let mut segment: Vec<usize> =
-            (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]).collect();
+            (0..group.key.len()).filter(|&row| group.key[row] == group.key[own_row]).collect();
         let alone = segment.len() == 1 && params.text("compat") == Some("verl");
         if alone {
             let rule = "amount = R, since released code leaves a single value unchanged".into();
             let weight = 1.0 / (1.0 + params.float("epsilon").unwrap_or_default());
-            out.push(TermKind::Turn, &rule, weight, group.value[own], Subject::PlacedRow(own as u32));
+            out.push(TermKind::Turn, &rule, weight, group.value[own_row], Subject::PlacedRow(own_row as u32));
             return;
         }
         let joint = self.rule == Rule::Magrpo;
@@ -239,8 +239,8 @@ impl AgentRelative {
             // each rollout counts once
             segment.dedup_by_key(|row| group.rollout[*row]);
         }
-        let is_own = |row: usize| row == own || (joint && group.rollout[row] == group.rollout[own]);
-        let what = match self.rule {
+        let is_own = |row: usize| row == own_row || (joint && group.rollout[row] == group.rollout[own_row]);
+        let subject_of_rule = match self.rule {
             Rule::DrMas | Rule::AtGrpo => "R",
             Rule::Magrpo => "joint return from step t on",
             Rule::Marshal => "return-to-go",
@@ -249,24 +249,25 @@ impl AgentRelative {
         let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
         let relative = Relative {
             numbers: &numbers,
-            own: segment.iter().position(|&row| is_own(row)).unwrap_or_default(),
+            place: segment.iter().position(|&row| is_own(row)).unwrap_or_default(),
             scale,
             factor: 1.0,
             kind: if joint { TermKind::Rollout } else { TermKind::Turn },
-            rule: format!("amount = ({what} - mean){by}").into(),
+            rule: format!("amount = ({subject_of_rule} - mean){by}").into(),
         };
         let whom = |at: usize| {
             let row = segment[at];
             if joint { Subject::Rollout(group.rollout[row]) } else { Subject::PlacedRow(row as u32) }
         };
-        relative.tell(whom, out);
+        relative.explain(whom, out);
     }
 }
 
 /// What values of rows that stand for several events are made of.
-fn of_events(group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms) {
+fn of_events(group: &Rollouts<'_>, params: &Params, own_row: usize, out: &mut Terms) {
     let (ddof, epsilon) = (params.int("ddof").unwrap_or(1), params.float("epsilon").unwrap_or_default());
-    let segment: Vec<usize> = (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]).collect();
+    let segment: Vec<usize> =
+        (0..group.key.len()).filter(|&row| group.key[row] == group.key[own_row]).collect();
     let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
     let counts: Vec<f64> = segment.iter().map(|&row| group.other[row]).collect();
     let total: f64 = counts.iter().sum();
@@ -280,7 +281,7 @@ fn of_events(group: &Rollouts<'_>, params: &Params, own: usize, out: &mut Terms)
     };
     for ((&row, &reward), &count) in segment.iter().zip(&numbers).zip(&counts) {
         let of_mean = if alone { 0.0 } else { count / total };
-        let weight = divisor.map_or(0.0, |divisor| (f64::from(u8::from(row == own)) - of_mean) / divisor);
+        let weight = divisor.map_or(0.0, |divisor| (f64::from(u8::from(row == own_row)) - of_mean) / divisor);
         let whom = (Subject::Rollout(group.rollout[row]), format!(" ({count} events)"));
         out.noted(TermKind::Rollout, &rule, weight, reward, whom);
     }

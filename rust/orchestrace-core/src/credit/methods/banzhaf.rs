@@ -169,7 +169,7 @@ fn sampled(
 ) -> Result<std::result::Result<(), Reason>> {
     let n = setting.players.len();
     // Errors are deviations from means that are known only at the end: values are kept, and coalitions drawn again.
-    let kept: Vec<AtomicU64> = (0..samples).map(|_| AtomicU64::new(0)).collect();
+    let sampled_values: Vec<AtomicU64> = (0..samples).map(|_| AtomicU64::new(0)).collect();
     let of_chunk = |chunk: &Chunk<'_>| chunk.first as usize..chunk.first as usize + chunk.count;
     // of every player how often it was in, and the values then; at the end all values
     let sums = draws(game, setting, LABEL, samples, 2 * n + 1, &|game, chunk, tally| {
@@ -180,13 +180,13 @@ fn sampled(
         game.values(&room.members, &mut room.values)?;
         for (lane, &value) in room.values.iter().enumerate() {
             room.draw.clear();
-            let there = room.members.iter().map(|word| (word >> lane & 1) as f64);
-            room.draw.extend(there.flat_map(|there| [there, there * value]));
+            let presences = room.members.iter().map(|word| (word >> lane & 1) as f64);
+            room.draw.extend(presences.flat_map(|presences| [presences, presences * value]));
             room.draw.push(value);
             tally.add(&room.draw);
         }
-        for (kept, value) in kept[of_chunk(chunk)].iter().zip(&chunk.room.values) {
-            kept.store(value.to_bits(), Ordering::Relaxed);
+        for (sampled_values, value) in sampled_values[of_chunk(chunk)].iter().zip(&chunk.room.values) {
+            sampled_values.store(value.to_bits(), Ordering::Relaxed);
         }
         Ok(())
     })?;
@@ -218,8 +218,8 @@ fn sampled(
         coalitions(chunk, n);
         let range = of_chunk(chunk);
         let room = &mut *chunk.room;
-        for (lane, kept) in kept[range].iter().enumerate() {
-            let value = f64::from_bits(kept.load(Ordering::Relaxed));
+        for (lane, sampled_values) in sampled_values[range].iter().enumerate() {
+            let value = f64::from_bits(sampled_values.load(Ordering::Relaxed));
             room.draw.clear();
             room.draw.resize(setting.players.n_rows(), 0.0);
             for ((word, [share, with, without]), &row) in

@@ -6,7 +6,7 @@
 
 use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
-use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
+use crate::credit::terms::{Credited, RowKind, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -53,11 +53,11 @@ impl CreditMethod for Broadcast {
         RowKind::Trace
     }
 
-    fn terms(&self, asked: &Asked<'_>, _: &mut TraceGraph, out: &mut Terms) {
+    fn terms(&self, credited: &Credited<'_>, _: &mut TraceGraph, out: &mut Terms) {
         let rule = "amount = R".into();
-        for part in 0..asked.rows.len() {
+        for part in 0..credited.rows.len() {
             out.begin(part);
-            out.push(TermKind::Outcome, &rule, 1.0, asked.amount, Subject::Nothing);
+            out.push(TermKind::Outcome, &rule, 1.0, credited.amount, Subject::Nothing);
         }
     }
 }

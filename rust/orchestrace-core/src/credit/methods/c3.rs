@@ -135,13 +135,13 @@ impl GroupMethod for C3 {
         } else {
             "amount = mean outcome of the choice - mean outcome of the others".into()
         };
-        for (part, &own) in rows.iter().enumerate() {
+        for (part, &own_row) in rows.iter().enumerate() {
             out.begin(part);
-            let own = own as usize;
+            let own_row = own_row as usize;
             // candidates in the order in which they were first taken
             let mut candidates: Vec<(u128, Vec<usize>)> = Vec::new();
             let mut of_choice: HashMap<u128, usize, RandomState> = HashMap::default();
-            let bucket = (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]);
+            let bucket = (0..group.key.len()).filter(|&row| group.key[row] == group.key[own_row]);
             let mut decisions = 0;
             for row in bucket.clone() {
                 let choice = group.choice[row];
@@ -155,17 +155,17 @@ impl GroupMethod for C3 {
             }
             let numbers: Vec<f64> = bucket.clone().map(|row| group.value[row]).collect();
             let flat = candidates.len() < 2 || silent(&numbers);
-            let mine = candidates.iter().find(|(choice, _)| *choice == group.choice[own]);
+            let mine = candidates.iter().find(|(choice, _)| *choice == group.choice[own_row]);
             let others = decisions - if all { 0 } else { mine.map_or(0, |(_, made)| made.len()) };
             for (choice, made) in &candidates {
-                let is_own = *choice == group.choice[own];
+                let is_own = *choice == group.choice[own_row];
                 let taken = made.len() as f64;
                 let baseline = if others > 0 && (all || !is_own) { taken / others as f64 } else { 0.0 };
                 let weight = if flat { 0.0 } else { f64::from(u8::from(is_own)) - baseline };
                 let mean = made.iter().map(|&row| group.value[row]).sum::<f64>() / taken;
                 let this = if is_own { ", this choice" } else { "" };
-                let told = format!(" ({} of {decisions}){this}", made.len());
-                out.noted(TermKind::Sibling, &rule, weight, mean, (Subject::Row(made[0] as u32), told));
+                let note = format!(" ({} of {decisions}){this}", made.len());
+                out.noted(TermKind::Sibling, &rule, weight, mean, (Subject::Row(made[0] as u32), note));
             }
         }
     }
@@ -181,8 +181,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn advantages(choice: &[u128], value: &[f64], given: &[(&str, Value)]) -> Vec<f64> {
-        let params = Params::check(INFO.params, given).unwrap();
+    fn advantages(choice: &[u128], value: &[f64], arguments: &[(&str, Value)]) -> Vec<f64> {
+        let params = Params::check(INFO.params, arguments).unwrap();
         let rollout: Vec<u32> = (0..value.len() as u32).collect();
         let key = vec![7; value.len()];
         let mut out = Compared::default();

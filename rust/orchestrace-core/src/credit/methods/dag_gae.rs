@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use super::returns::{is_over, rows_beside, stepped_over};
 use crate::credit::method::{CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, PROGRAM_ORDER, Param, ParamKind, Params, Value, WEIGHT};
-use crate::credit::terms::{Asked, Subject, TermKind, Terms};
+use crate::credit::terms::{Credited, Subject, TermKind, Terms};
 use crate::graph::{CsrGraph, GraphOptions, Order, Outcome, TraceGraph};
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -113,8 +113,8 @@ impl CreditMethod for DagGae {
         Ok(())
     }
 
-    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
-        let &Asked { view, amount, params, .. } = asked;
+    fn terms(&self, credited: &Credited<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        let &Credited { view, amount, params, .. } = credited;
         let Ok(outcome) = graph.outcome(view) else { return };
         let over = stepped_over(view, graph);
         graph.build(view, GraphOptions { program_order: params.bool("program_order"), weights: None });
@@ -131,7 +131,7 @@ impl CreditMethod for DagGae {
         let critic = |v: u32| view.value.get(v as usize).unwrap_or(f64::NAN);
         let sinks = (0..view.len()).filter(|&v| csr.successors_of(v).is_empty()).count() as f64;
         let rule = "amount = r - V + gamma Σ m (V(w) + lambda A(w)) over the successors w".into();
-        for (part, &v) in asked.rows.iter().enumerate() {
+        for (part, &v) in credited.rows.iter().enumerate() {
             out.begin(part);
             let reward = view.reward.get(v as usize).unwrap_or(0.0);
             out.push(TermKind::Reward, &rule, 1.0, reward, Subject::OwnRow(v));
@@ -142,7 +142,7 @@ impl CreditMethod for DagGae {
                 let skipped = u != v;
                 if skipped && !is_over(over.as_deref(), u as usize) {
                     out.push(TermKind::Critic, &rule, gamma * weight, critic(u), Subject::OwnRow(u));
-                    let later = asked.values.events[u as usize];
+                    let later = credited.values.events[u as usize];
                     out.push(TermKind::Successor, &rule, fading * weight, later, Subject::Edge(v, u));
                     continue;
                 }
@@ -217,8 +217,8 @@ mod tests {
     use crate::schema::{EdgeType, EventType};
     use proptest::prelude::*;
 
-    fn advantages(view: &TraceView<'_>, given: &[(&str, Value)]) -> (Vec<f64>, Vec<Option<Reason>>) {
-        let params = Params::check(INFO.params, given).unwrap();
+    fn advantages(view: &TraceView<'_>, arguments: &[(&str, Value)]) -> (Vec<f64>, Vec<Option<Reason>>) {
+        let params = Params::check(INFO.params, arguments).unwrap();
         let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
         assign_trace(&DagGae, view, Some(2.0), &params, Unit::Event, &mut scratch, &mut rows);
         (rows.credit, rows.reason)
@@ -235,14 +235,14 @@ mod tests {
         let (reward, value) = ([0.5, 0.0, -1.0], [1.0, 2.0, 3.0]);
         let view = TraceView { reward: nullable(&reward), value: nullable(&value), ..t.view() };
         let (gamma, lambda) = (0.9, 0.8);
-        let given = [("gamma", Value::Float(gamma)), ("lambda_", Value::Float(lambda))];
+        let arguments = [("gamma", Value::Float(gamma)), ("lambda_", Value::Float(lambda))];
         let delta = [0.5 + gamma * 2.0 - 1.0, gamma * 3.0 - 2.0, -1.0 + 2.0 - 3.0];
         let f = gamma * lambda;
         let want = [delta[0] + f * delta[1] + f * f * delta[2], delta[1] + f * delta[2], delta[2]];
         for mode in ["mean", "split"] {
-            let mut given = given.to_vec();
-            given.push(("mode", Value::Text(mode.into())));
-            for (got, want) in advantages(&view, &given).0.iter().zip(want) {
+            let mut arguments = arguments.to_vec();
+            arguments.push(("mode", Value::Text(mode.into())));
+            for (got, want) in advantages(&view, &arguments).0.iter().zip(want) {
                 assert!((got - want).abs() < 1e-12, "{mode}");
             }
         }
@@ -261,8 +261,8 @@ mod tests {
         let nulls = arrow_buffer::NullBuffer::from(vec![true, false, true, true]);
         let value = crate::store::view::Nullable::new(&value, Some(&nulls), 0);
         let view = TraceView { reward: nullable(&reward), value, ..t.view() };
-        let given = [("gamma", Value::Float(0.5)), ("lambda_", Value::Float(0.5))];
-        let (got, reason) = advantages(&view, &given);
+        let arguments = [("gamma", Value::Float(0.5)), ("lambda_", Value::Float(0.5))];
+        let (got, reason) = advantages(&view, &arguments);
         let last = 2.0 - 3.0;
         let answer = 0.5 * 3.0 - 2.0 + 0.25 * last;
         let call = 0.25 + 0.5 * (2.0 + 3.0) / 2.0 - 1.0 + 0.25 * (answer + last) / 2.0;
@@ -284,14 +284,14 @@ mod tests {
             let value = crate::store::view::Nullable::new(&value, Some(&nulls), 0);
             let view = TraceView { reward: nullable(&reward), value, ..t.view() };
             let mode = if split { "split" } else { "mean" };
-            let given = [("mode", Value::Text(mode.into())), ("program_order", Value::Bool(program_order))];
-            let params = Params::check(INFO.params, &given).unwrap();
+            let arguments = [("mode", Value::Text(mode.into())), ("program_order", Value::Bool(program_order))];
+            let params = Params::check(INFO.params, &arguments).unwrap();
             let (mut graph, mut values, mut terms) = (TraceGraph::default(), Values::default(), Terms::default());
             graph.begin();
             if DagGae.assign(&view, 2.0, &params, &mut graph, &mut values).is_ok() {
                 let rows: Vec<u32> = (0..n as u32).collect();
-                let asked = Asked { view: &view, amount: 2.0, params: &params, values: &values, rows: &rows };
-                DagGae.terms(&asked, &mut graph, &mut terms);
+                let credited = Credited { view: &view, amount: 2.0, params: &params, values: &values, rows: &rows };
+                DagGae.terms(&credited, &mut graph, &mut terms);
                 let steps = sums(&terms, n).into_iter().zip(&values.events).zip(&nulls);
                 for ((got, want), _) in steps.filter(|(_, is_step)| *is_step) {
                     prop_assert!((got - want).abs() < 1e-9 * want.abs().max(1.0), "{} {}", got, want);
@@ -305,9 +305,9 @@ mod tests {
             let reward: Vec<f64> = (0..n).map(|v| v as f64 / 4.0 - 1.0).collect();
             let zero = vec![0.0; n];
             let view = TraceView { reward: nullable(&reward), value: nullable(&zero), ..t.view() };
-            let one = Value::Float(1.0);
-            let given = [("gamma", one.clone()), ("lambda_", one), ("mode", Value::Text("split".into()))];
-            let got = advantages(&view, &given).0;
+            let unit = Value::Float(1.0);
+            let arguments = [("gamma", unit.clone()), ("lambda_", unit), ("mode", Value::Text("split".into()))];
+            let got = advantages(&view, &arguments).0;
             let sources = (0..n).filter(|&v| !t.dst.contains(&(v as u32)));
             let sum: f64 = sources.map(|v| got[v]).sum();
             prop_assert!((sum - 2.0 - reward.iter().sum::<f64>()).abs() < 1e-9);

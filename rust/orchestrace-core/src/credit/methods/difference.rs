@@ -97,9 +97,9 @@ fn without_each(game: &mut dyn Game, n: usize, run: &Run) -> Result<Vec<f64>> {
         run.check()?;
         let block = block * COALITIONS..block * COALITIONS + out.len();
         members[block.clone()].iter_mut().enumerate().for_each(|(k, members)| *members = !(1 << k));
-        let found = game.values(members, out);
+        let result = game.values(members, out);
         members[block].fill(u64::MAX);
-        found
+        result
     };
     let mut blocks = values.chunks_mut(COALITIONS).enumerate();
     let workers = run.pool().current_num_threads();

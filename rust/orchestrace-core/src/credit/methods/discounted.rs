@@ -7,7 +7,7 @@
 
 use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
-use crate::credit::terms::{Asked, Subject, TermKind, Terms};
+use crate::credit::terms::{Credited, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -69,17 +69,17 @@ impl CreditMethod for Discounted {
         Ok(())
     }
 
-    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
-        let gamma = asked.params.float("gamma").unwrap_or(GAMMA);
-        let mut later = vec![0.0; asked.view.len()];
-        for (after, &v) in graph.canonical(asked.view).rows().iter().rev().enumerate() {
+    fn terms(&self, credited: &Credited<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        let gamma = credited.params.float("gamma").unwrap_or(GAMMA);
+        let mut later = vec![0.0; credited.view.len()];
+        for (after, &v) in graph.canonical(credited.view).rows().iter().rev().enumerate() {
             later[v as usize] = after as f64;
         }
         let rule = "amount = gamma^(|V| - 1 - place) R".into();
-        for (part, &v) in asked.rows.iter().enumerate() {
+        for (part, &v) in credited.rows.iter().enumerate() {
             out.begin(part);
             let weight = gamma.powf(later[v as usize]);
-            out.push(TermKind::Outcome, &rule, weight, asked.amount, Subject::Nothing);
+            out.push(TermKind::Outcome, &rule, weight, credited.amount, Subject::Nothing);
         }
     }
 }

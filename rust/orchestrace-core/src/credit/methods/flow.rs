@@ -32,10 +32,10 @@ use std::borrow::Cow;
 
 use self::document::Flowing;
 use self::pass::{Pass, Weights};
-pub(super) use self::terms::tell;
+pub(super) use self::terms::explain;
 use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
-use crate::credit::terms::{Asked, Terms};
+use crate::credit::terms::{Credited, Terms};
 use crate::graph::weights::N_TYPES;
 use crate::graph::{GraphOptions, Outcome, TYPE_WEIGHTS, TraceGraph};
 use crate::schema::{Reason, Unit};
@@ -119,8 +119,8 @@ impl CreditMethod for Flow {
         flow::<true>(view, amount, params, graph, values)
     }
 
-    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
-        tell::<true>(asked, graph, out);
+    fn terms(&self, credited: &Credited<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        explain::<true>(credited, graph, out);
     }
 }
 
@@ -161,8 +161,8 @@ impl<'p> Call<'p> {
     fn new(params: &'p Params, outcome: Outcome, amount: f64) -> Self {
         let kernel = params.text("kernel").unwrap_or_default();
         let weighted = matches!(kernel, "edge_type" | "lrp" | "shapley_gate");
-        let given = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
-        let weights = weighted.then_some(given.unwrap_or(&TYPE_WEIGHTS));
+        let by_caller = params.floats("weights").and_then(|w| <&[f64; N_TYPES]>::try_from(w).ok());
+        let weights = weighted.then_some(by_caller.unwrap_or(&TYPE_WEIGHTS));
         let retention = params.float("retention").unwrap_or(RETENTION);
         let gamma = params.float("gamma").unwrap_or(1.0);
         let options = GraphOptions { program_order: params.bool("program_order"), weights };

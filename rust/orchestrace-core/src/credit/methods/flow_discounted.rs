@@ -12,10 +12,10 @@
 
 use std::borrow::Cow;
 
-use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, flow, tell};
+use super::flow::{EPSILON, KERNEL, TAU, WEIGHTS, explain, flow};
 use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{PROGRAM_ORDER, Param, ParamKind, Params, Value};
-use crate::credit::terms::{Asked, Terms};
+use crate::credit::terms::{Credited, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -79,7 +79,7 @@ impl CreditMethod for FlowDiscounted {
         flow::<false>(view, amount, params, graph, values)
     }
 
-    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
-        tell::<false>(asked, graph, out);
+    fn terms(&self, credited: &Credited<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        explain::<false>(credited, graph, out);
     }
 }

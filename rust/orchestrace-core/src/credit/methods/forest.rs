@@ -232,9 +232,9 @@ impl Forest {
         let mut below = vec![Cost::Count(1); self.parents.len()];
         let mut all = Cost::Count(1);
         for &player in self.order.iter().rev() {
-            let own = Cost::Count(1).and(below[player as usize]);
+            let of_player = Cost::Count(1).and(below[player as usize]);
             let of = self.parent(player).map_or(&mut all, |parent| &mut below[parent as usize]);
-            *of = of.times(own);
+            *of = of.times(of_player);
         }
         all
     }
@@ -406,8 +406,8 @@ mod tests {
         (0..8).map(|set| 1.0 - fails(set)).collect()
     }
 
-    fn close(found: &[f64], wanted: &[f64]) {
-        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {wanted:?}");
+    fn close(computed: &[f64], wanted: &[f64]) {
+        assert!(computed.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{computed:?} {wanted:?}");
     }
 
     #[test]

@@ -112,13 +112,13 @@ impl GroupMethod for Gigpo {
         let Compared { value, reason, segments, gathered, scaled } = out;
         let weight = params.float("step_weight").unwrap_or(1.0);
         for segment in segments.iter() {
-            let known =
+            let same_state =
                 || segment.iter().map(|&(_, row)| row as usize).filter(|&row| !group.other[row].is_nan());
             gathered.clear();
-            gathered.extend(known().map(|row| group.other[row]));
+            gathered.extend(same_state().map(|row| group.other[row]));
             scaled.clear();
             let degenerate = standardize(gathered, scale, scaled);
-            for (row, step) in known().zip(&*scaled) {
+            for (row, step) in same_state().zip(&*scaled) {
                 value[row] = weight * step;
                 reason[row] = (degenerate || weight == 0.0).then_some(Reason::GroupDegenerate);
             }
@@ -149,26 +149,26 @@ impl GroupMethod for Gigpo {
             let row = own as usize;
             let episode = Relative {
                 numbers: group.outcomes,
-                own: group.rollout[row] as usize,
+                place: group.rollout[row] as usize,
                 scale,
                 factor: 1.0,
                 kind: TermKind::Rollout,
                 rule: "first sum: R within the group".into(),
             };
-            episode.tell(|at| Subject::Rollout(at as u32), out);
+            episode.explain(|at| Subject::Rollout(at as u32), out);
             let same: Vec<usize> = (0..group.key.len())
                 .filter(|&r| group.key[r] == group.key[row] && !group.other[r].is_nan())
                 .collect();
             let steps: Vec<f64> = same.iter().map(|&row| group.other[row]).collect();
             let step = Relative {
                 numbers: &steps,
-                own: same.iter().position(|&r| r == row).unwrap_or_default(),
+                place: same.iter().position(|&r| r == row).unwrap_or_default(),
                 scale,
                 factor: weight,
                 kind: TermKind::Turn,
                 rule: "second sum: return-to-go of the turns from the same state, by step_weight".into(),
             };
-            step.tell(|at| Subject::PlacedRow(same[at] as u32), out);
+            step.explain(|at| Subject::PlacedRow(same[at] as u32), out);
         }
     }
 }

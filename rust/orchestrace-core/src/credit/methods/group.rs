@@ -213,7 +213,7 @@ impl GroupMethod for GroupRelative {
             return own_reward::terms(group, scale, lone, rows, out);
         }
         let alone = n == 1 && verl;
-        for (part, &own) in rows.iter().enumerate() {
+        for (part, &own_row) in rows.iter().enumerate() {
             out.begin(part);
             if alone {
                 let rule = "amount = R, since released code leaves a group of one unchanged".into();
@@ -229,28 +229,28 @@ impl GroupMethod for GroupRelative {
                 Rule::PassK => "amount = R_best - R_second for the best of the group, else 0",
             }
             .into();
-            let (own, kind) = (own as usize, TermKind::Rollout);
+            let (place, kind) = (own_row as usize, TermKind::Rollout);
             if let Some(scale) = self.scale(n, params) {
-                Relative { numbers: rewards, own, scale, factor: 1.0, kind, rule }.tell(whom, out);
+                Relative { numbers: rewards, place, scale, factor: 1.0, kind, rule }.explain(whom, out);
                 continue;
             }
             if matches!(self.rule, Rule::Opo) {
                 let baseline = weighted_mean(rewards, group.other);
                 let total = pairwise(group.other);
                 for (row, &reward) in rewards.iter().enumerate() {
-                    let is_own = f64::from(u8::from(row == own));
+                    let is_own = f64::from(u8::from(row == place));
                     let weight = baseline.map_or(0.0, |_| is_own - group.other[row] / total);
                     out.push(kind, &rule, weight, reward, whom(row));
                 }
                 if let Some(baseline) = baseline {
                     out.beside(TermKind::Mean, &rule, baseline, "by length");
                 }
-                out.beside(TermKind::Count, &rule, group.other[own], "length of this rollout");
+                out.beside(TermKind::Count, &rule, group.other[place], "length of this rollout");
                 continue;
             }
             let (_, divisor) = center(rewards, Scale::Deviation(1, epsilon));
             let unit = if params.bool("norm_std") { divisor.unwrap_or(1.0) } else { 1.0 };
-            let lead = first_two(rewards).filter(|&(best, _)| best == own && divisor.is_some());
+            let lead = first_two(rewards).filter(|&(best, _)| best == place && divisor.is_some());
             for (row, &reward) in rewards.iter().enumerate() {
                 let weight = match lead {
                     Some((best, _)) if best == row => 1.0 / unit,
@@ -361,8 +361,8 @@ mod tests {
 
     const REWARDS: [f64; 8] = [1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0];
 
-    fn advantages(method: &GroupRelative, rewards: &[f64], given: &[(&str, Value)]) -> (Vec<f64>, bool) {
-        let params = Params::check(method.info.params, given).unwrap();
+    fn advantages(method: &GroupRelative, rewards: &[f64], arguments: &[(&str, Value)]) -> (Vec<f64>, bool) {
+        let params = Params::check(method.info.params, arguments).unwrap();
         let rollout: Vec<u32> = (0..rewards.len() as u32).collect();
         let group = Rollouts {
             outcomes: rewards,
@@ -479,11 +479,11 @@ mod tests {
             rewards in prop::collection::vec(-1e9_f64..1e9, 2..20),
             ddof in 0_i64..2, up in 1.0..1e3_f64, by in -1e9_f64..1e9
         ) {
-            let given = [("ddof", Value::Int(ddof))];
-            let a = advantages(&GRPO, &rewards, &given).0;
+            let arguments = [("ddof", Value::Int(ddof))];
+            let a = advantages(&GRPO, &rewards, &arguments).0;
             prop_assert!(a.iter().sum::<f64>().abs() < 1e-9 * rewards.len() as f64);
             let moved: Vec<f64> = rewards.iter().map(|r| up * r + by).collect();
-            for (x, y) in a.iter().zip(advantages(&GRPO, &moved, &given).0) {
+            for (x, y) in a.iter().zip(advantages(&GRPO, &moved, &arguments).0) {
                 prop_assert!((x - y).abs() < 1e-4 * x.abs().max(1.0));
             }
         }

@@ -138,16 +138,16 @@ impl Parts {
             if !self.is_here(other) {
                 continue;
             }
-            let there = self.root(other);
-            if there == root {
+            let other_root = self.root(other);
+            if other_root == root {
                 continue;
             }
-            merged(there);
+            merged(other_root);
             // the smaller part moves
-            let (from, to) = if self.members[there as usize].len() > self.members[root as usize].len() {
-                (root, there)
+            let (from, to) = if self.members[other_root as usize].len() > self.members[root as usize].len() {
+                (root, other_root)
             } else {
-                (there, root)
+                (other_root, root)
             };
             let moved = std::mem::take(&mut self.members[from as usize]);
             self.members[to as usize].extend_from_slice(&moved);
@@ -326,8 +326,8 @@ mod tests {
         shapley_of_table(&tabulate_restricted(&mut game, &links, table[0], &run).unwrap())
     }
 
-    fn close(found: &[f64], wanted: &[f64]) {
-        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {wanted:?}");
+    fn close(computed: &[f64], wanted: &[f64]) {
+        assert!(computed.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{computed:?} {wanted:?}");
     }
 
     #[test]
@@ -346,16 +346,16 @@ mod tests {
         let all: Vec<(u32, u32)> = (0..5).flat_map(|a| (0..a).map(move |b| (b, a))).collect();
         close(&value(&table, &all), &shapley_of_table(&table));
         let links = [(0, 2), (1, 2), (0, 1), (3, 4)];
-        let found = value(&table, &links);
+        let computed = value(&table, &links);
         close(
-            &[found[..3].iter().sum(), found[3..].iter().sum()],
+            &[computed[..3].iter().sum(), computed[3..].iter().sum()],
             &[table[7] - table[0], table[24] - table[0]],
         );
         for (at, &(a, b)) in links.iter().enumerate() {
             let mut fewer = links.to_vec();
             fewer.remove(at);
             let without = value(&table, &fewer);
-            let lost = |p: u32| found[p as usize] - without[p as usize];
+            let lost = |p: u32| computed[p as usize] - without[p as usize];
             assert!((lost(a) - lost(b)).abs() < 1e-12);
         }
     }
@@ -369,8 +369,8 @@ mod tests {
         let mut game = TableGame::new(&table).unwrap();
         let listed = tabulate_restricted(&mut game, &links, table[0], &run).unwrap();
         let mut game = Restricted::new(&mut game, &links, table[0]);
-        let found = tabulate_players(&mut game, &run).unwrap();
-        close(&found, &listed);
+        let tabulated = tabulate_players(&mut game, &run).unwrap();
+        close(&tabulated, &listed);
         let mut orders = Vec::new();
         (0..30).for_each(|_| crate::credit::game::orders::append_order(&mut stream, 8, &mut orders));
         let mut gains = vec![f64::NAN; orders.len()];

@@ -302,8 +302,8 @@ mod tests {
         value
     }
 
-    fn close(found: &[f64], wanted: &[f64]) {
-        assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{found:?} {wanted:?}");
+    fn close(computed: &[f64], wanted: &[f64]) {
+        assert!(computed.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-12), "{computed:?} {wanted:?}");
     }
 
     fn random(n: usize) -> Vec<f64> {
@@ -356,10 +356,10 @@ mod tests {
         // ((0 2) 4) and 5 of one role, 1 alone, 3 alone with an agent of no role
         let levels: [&[u32]; 2] = [&[0, ALONE, 0, ALONE, 0, 0], &[0, ALONE, 0, 3, ALONE, 5]];
         let mut parts = Part::of_levels(6, &levels);
-        let one = Part::Player;
-        let pair = Part::Union(vec![one(0), one(2)]);
-        let role = Part::Union(vec![pair, one(4), one(5)]);
-        assert_eq!(parts, Part::Union(vec![role, one(1), one(3)]));
+        let player = Part::Player;
+        let pair = Part::Union(vec![player(0), player(2)]);
+        let role = Part::Union(vec![pair, player(4), player(5)]);
+        assert_eq!(parts, Part::Union(vec![role, player(1), player(3)]));
         // 3! orders of the parts, 3! within the role, 2 within the agent; each equally likely
         let mut stream = Stream::new(3, "nested", &[]);
         let mut seen = BTreeMap::new();

@@ -104,15 +104,15 @@ pub(super) fn terms(
     rows: &[u32],
     out: &mut Terms,
 ) {
-    for (part, &own) in rows.iter().enumerate() {
+    for (part, &own_row) in rows.iter().enumerate() {
         out.begin(part);
-        let own = own as usize;
+        let own_row = own_row as usize;
         let segment: Vec<usize> =
-            (0..group.key.len()).filter(|&row| group.key[row] == group.key[own]).collect();
+            (0..group.key.len()).filter(|&row| group.key[row] == group.key[own_row]).collect();
         let whom = |at: usize| Subject::PlacedRow(segment[at] as u32);
         if let (Some(divisor), 1) = (lone, segment.len()) {
             let rule = "amount = R of its own, since released code leaves a single value unchanged".into();
-            out.push(TermKind::Rollout, &rule, 1.0 / divisor, group.value[own], whom(0));
+            out.push(TermKind::Rollout, &rule, 1.0 / divisor, group.value[own_row], whom(0));
             continue;
         }
         let numbers: Vec<f64> = segment.iter().map(|&row| group.value[row]).collect();
@@ -122,9 +122,9 @@ pub(super) fn terms(
             Scale::Factor(_) => "amount = R - mean of the others, R its own reward in the group".into(),
             _ => format!("amount = (R - mean){by}, R its own reward in the group").into(),
         };
-        let own = segment.iter().position(|&row| row == own).unwrap_or_default();
-        Relative { numbers: &numbers, own, scale, factor: 1.0, kind: TermKind::Rollout, rule }
-            .tell(whom, out);
+        let place = segment.iter().position(|&row| row == own_row).unwrap_or_default();
+        Relative { numbers: &numbers, place, scale, factor: 1.0, kind: TermKind::Rollout, rule }
+            .explain(whom, out);
     }
 }
 

@@ -100,26 +100,26 @@ impl GroupMethod for ReinforcePp {
         } else {
             group.value.to_vec()
         };
-        for (part, &own) in rows.iter().enumerate() {
+        for (part, &own_row) in rows.iter().enumerate() {
             out.begin(part);
-            let own = own as usize;
-            let batch = (0..x.len()).filter(|&row| group.key[row] == group.key[own]);
+            let own_row = own_row as usize;
+            let batch = (0..x.len()).filter(|&row| group.key[row] == group.key[own_row]);
             let numbers: Vec<f64> = batch.clone().map(|row| x[row]).collect();
             let (mean, divisor) = center(&numbers, WHITENED);
             let unit = divisor.map_or(0.0, |divisor| 1.0 / divisor);
-            let whom = Subject::Rollout(group.rollout[own]);
-            out.push(TermKind::Rollout, &rule, unit, group.value[own], whom);
+            let whom = Subject::Rollout(group.rollout[own_row]);
+            out.push(TermKind::Rollout, &rule, unit, group.value[own_row], whom);
             let siblings: Vec<f64> = batch
-                .filter(|&row| group.choice[row] == group.choice[own])
+                .filter(|&row| group.choice[row] == group.choice[own_row])
                 .map(|row| group.value[row])
                 .collect();
             if baseline && !(siblings.len() == 1 && keep_single) {
                 let (mean, _) = center(&siblings, Scale::None);
-                let told = (Subject::Nothing, "of the group".to_owned());
-                out.noted(TermKind::Mean, &rule, -unit, mean, told);
+                let note = (Subject::Nothing, "of the group".to_owned());
+                out.noted(TermKind::Mean, &rule, -unit, mean, note);
             }
-            let told = (Subject::Nothing, format!("of the batch of {}", numbers.len()));
-            out.noted(TermKind::Mean, &rule, -unit, mean, told);
+            let note = (Subject::Nothing, format!("of the batch of {}", numbers.len()));
+            out.noted(TermKind::Mean, &rule, -unit, mean, note);
             // equal numbers have no deviation
             out.beside(TermKind::Deviation, &rule, divisor.unwrap_or(EPSILON.sqrt()), "divisor");
         }

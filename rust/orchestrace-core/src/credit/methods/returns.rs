@@ -20,7 +20,7 @@ use std::borrow::Cow;
 
 use crate::credit::method::{CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::{GAMMA, LAMBDA, Param, ParamKind, Params, ROWS, Value, WEIGHT};
-use crate::credit::terms::{Asked, RowKind, Subject, TermKind, Terms};
+use crate::credit::terms::{Credited, RowKind, Subject, TermKind, Terms};
 use crate::graph::owner::NOBODY;
 use crate::graph::{NO_UNIT, Owners, TraceGraph, Turns};
 use crate::schema::{EventType, Reason, Unit};
@@ -181,13 +181,14 @@ impl CreditMethod for AlongTurns {
         if params.text("rows") == Some("events") { RowKind::Event } else { RowKind::Turn }
     }
 
-    fn terms(&self, asked: &Asked<'_>, graph: &mut TraceGraph, out: &mut Terms) {
-        let steps = self.steps(asked, graph);
-        let replacing = asked.params.text("traces") == Some("replacing") && self.rule == Rule::Eligibility;
-        if self.row_kind(asked.params) == RowKind::Event || (steps.order.len() > MOST_TURNS && !replacing) {
-            steps.one_by_one(asked, out);
+    fn terms(&self, credited: &Credited<'_>, graph: &mut TraceGraph, out: &mut Terms) {
+        let steps = self.steps(credited, graph);
+        let replacing = credited.params.text("traces") == Some("replacing") && self.rule == Rule::Eligibility;
+        if self.row_kind(credited.params) == RowKind::Event || (steps.order.len() > MOST_TURNS && !replacing)
+        {
+            steps.one_by_one(credited, out);
         } else {
-            steps.all_later(asked, replacing, out);
+            steps.all_later(credited, replacing, out);
         }
     }
 }
@@ -210,8 +211,8 @@ struct Steps {
 }
 
 impl AlongTurns {
-    fn steps(&self, asked: &Asked<'_>, graph: &mut TraceGraph) -> Steps {
-        let &Asked { view, amount, params, .. } = asked;
+    fn steps(&self, credited: &Credited<'_>, graph: &mut TraceGraph) -> Steps {
+        let &Credited { view, amount, params, .. } = credited;
         let gamma = params.float("gamma").unwrap_or_default();
         let has_critic = self.rule != Rule::ReturnToGo;
         let fading = if has_critic { gamma * params.float("lambda_").unwrap_or_default() } else { gamma };
@@ -243,9 +244,16 @@ impl AlongTurns {
         if let Some(&last) = order.last() {
             series.reward[last] += amount;
         }
-        let known = has_critic && series.critics(view, owners, turns).is_ok();
+        let has_values = has_critic && series.critics(view, owners, turns).is_ok();
         let owner = turns.list().iter().map(|turn| turn.owner).collect();
-        Steps { order, reward: series.reward, critic: known.then_some(series.critic), owner, gamma, fading }
+        Steps {
+            order,
+            reward: series.reward,
+            critic: has_values.then_some(series.critic),
+            owner,
+            gamma,
+            fading,
+        }
     }
 }
 
@@ -260,7 +268,7 @@ impl Steps {
     }
 
     /// A term for every step from the one that is asked about.
-    fn all_later(&self, asked: &Asked<'_>, replacing: bool, out: &mut Terms) {
+    fn all_later(&self, credited: &Credited<'_>, replacing: bool, out: &mut Terms) {
         let mut rule = match self.critic {
             None => "amount = Σ gamma^k r of the turns from this one on".to_owned(),
             Some(_) => {
@@ -280,7 +288,7 @@ impl Steps {
             }
         }
         let places = self.places();
-        for (part, &first) in asked.rows.iter().enumerate() {
+        for (part, &first) in credited.rows.iter().enumerate() {
             out.begin(part);
             let first = first as usize;
             for (k, &t) in self.order[places[first]..].iter().enumerate() {
@@ -294,24 +302,24 @@ impl Steps {
     }
 
     /// The recursion, in which the next step stands for all later ones.
-    fn one_by_one(&self, asked: &Asked<'_>, out: &mut Terms) {
+    fn one_by_one(&self, credited: &Credited<'_>, out: &mut Terms) {
         let rule = match self.critic {
             None => "amount = r + gamma A'".into(),
             Some(_) => "amount = r + gamma V' - V + gamma lambda A'".into(),
         };
         let places = self.places();
-        for (part, &row) in asked.rows.iter().enumerate() {
+        for (part, &row) in credited.rows.iter().enumerate() {
             out.begin(part);
-            let own = row as usize;
-            out.push(TermKind::Reward, &rule, 1.0, self.reward[own], Subject::OwnRow(row));
+            let own_row = row as usize;
+            out.push(TermKind::Reward, &rule, 1.0, self.reward[own_row], Subject::OwnRow(row));
             if let Some(critic) = &self.critic {
-                out.push(TermKind::Critic, &rule, -1.0, critic[own], Subject::OwnRow(row));
+                out.push(TermKind::Critic, &rule, -1.0, critic[own_row], Subject::OwnRow(row));
             }
-            let Some(&later) = self.order.get(places[own] + 1) else { continue };
+            let Some(&later) = self.order.get(places[own_row] + 1) else { continue };
             if let Some(critic) = &self.critic {
                 out.push(TermKind::Critic, &rule, self.gamma, critic[later], Subject::OwnRow(later as u32));
             }
-            let value = asked.values.events[later];
+            let value = credited.values.events[later];
             out.push(TermKind::Successor, &rule, self.fading, value, Subject::Edge(row, later as u32));
         }
     }
@@ -506,12 +514,12 @@ impl TurnSeries {
     fn until_next_turn(&mut self, fading: f64, owners: &Owners, turns: &Turns) {
         let mut next = vec![(0, 0.0); owners.names().len()];
         for (t, turn) in turns.list().iter().enumerate().rev() {
-            let whole = self.values[t];
+            let value_here = self.values[t];
             let (at, later) = next[turn.owner as usize];
             if at > 0 {
                 self.values[t] -= fading.powi((at - t) as i32) * later;
             }
-            next[turn.owner as usize] = (t, whole);
+            next[turn.owner as usize] = (t, value_here);
         }
     }
 }
@@ -531,8 +539,13 @@ mod tests {
         Value::Float(x)
     }
 
-    fn credits(method: &AlongTurns, view: &TraceView<'_>, unit: Unit, given: &[(&str, Value)]) -> Vec<f64> {
-        let params = Params::check(method.info.params, given).unwrap();
+    fn credits(
+        method: &AlongTurns,
+        view: &TraceView<'_>,
+        unit: Unit,
+        arguments: &[(&str, Value)],
+    ) -> Vec<f64> {
+        let params = Params::check(method.info.params, arguments).unwrap();
         let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
         assign_trace(method, view, Some(2.0), &params, unit, &mut scratch, &mut rows);
         let mut credits = rows.credit;
@@ -572,15 +585,15 @@ mod tests {
         let returns = [1.0 - 0.25 + 2.5 / 8.0, -0.5 + 2.5 / 4.0, -1.0 + 2.5 / 2.0, 2.5];
         close(&credits(&RETURN_TO_GO, &view, Unit::Turn, &[("gamma", number(g))]), &returns);
         let delta = [1.0 + g * 1.0 - 0.5, g * 2.0 - 1.0, -1.0 + g * 4.0 - 2.0, 2.5 - 4.0];
-        let given = [("gamma", number(g)), ("lambda_", number(l))];
+        let arguments = [("gamma", number(g)), ("lambda_", number(l))];
         let f = g * l;
         let a2 = delta[2] + f * delta[3];
         let want = [delta[0] + f * (delta[1] + f * a2), delta[1] + f * a2, a2, delta[3]];
         for method in [&GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
-            close(&credits(method, &view, Unit::Turn, &given), &want);
+            close(&credits(method, &view, Unit::Turn, &arguments), &want);
         }
         // an agent's trace ends where it acts again
-        let mut replacing = given.to_vec();
+        let mut replacing = arguments.to_vec();
         replacing.push(("traces", Value::Text("replacing".into())));
         let want = [delta[0] + f * delta[1], delta[1] + f * delta[2], a2, delta[3]];
         close(&credits(&ELIGIBILITY, &view, Unit::Turn, &replacing), &want);
@@ -608,12 +621,12 @@ mod tests {
         let of = |method: &AlongTurns, reward: &[f64], gamma, lambda| {
             let value = Nullable::new(&critic, Some(&nulls), 0);
             let view = TraceView { reward: Nullable::new(reward, None, 0), value, ..t.view() };
-            let mut given = vec![events.clone(), ("gamma", number(gamma))];
+            let mut arguments = vec![events.clone(), ("gamma", number(gamma))];
             if method.rule != Rule::ReturnToGo {
-                given.push(("lambda_", number(lambda)));
+                arguments.push(("lambda_", number(lambda)));
             }
             // the amount of these tests is 2
-            let credits = credits(method, &view, Unit::Event, &given);
+            let credits = credits(method, &view, Unit::Event, &arguments);
             let (steps, over): (Vec<_>, Vec<_>) =
                 credits.into_iter().zip(&critic).partition(|(_, x)| !x.is_nan());
             assert!(over.iter().all(|(credit, _)| credit.is_nan()));
@@ -642,9 +655,9 @@ mod tests {
         }
         let critic = [1.0, 2.0, 3.0];
         let view = TraceView { value: Nullable::new(&critic, None, 0), ..t.view() };
-        let given = [("gamma", number(1.0)), ("lambda_", number(0.0))];
+        let arguments = [("gamma", number(1.0)), ("lambda_", number(0.0))];
         // a, b, a: the outcome comes with the last turn that is played
-        close(&credits(&SEQUENTIAL_GAE, &view, Unit::Turn, &given), &[3.0 - 1.0, 2.0 - 2.0, 2.0 - 3.0]);
+        close(&credits(&SEQUENTIAL_GAE, &view, Unit::Turn, &arguments), &[3.0 - 1.0, 2.0 - 2.0, 2.0 - 3.0]);
     }
 
     #[test]
@@ -656,25 +669,25 @@ mod tests {
         assert!(credits(&RETURN_TO_GO, &t.view(), Unit::Turn, &[]).iter().all(|c| c.is_finite()));
     }
 
-    fn told(
+    fn amounts_and_terms(
         method: &AlongTurns,
         view: &TraceView<'_>,
-        given: &[(&str, Value)],
+        arguments: &[(&str, Value)],
     ) -> Option<(Vec<f64>, Terms, usize)> {
-        let params = Params::check(method.info.params, given).unwrap();
+        let params = Params::check(method.info.params, arguments).unwrap();
         let (mut graph, mut values, mut terms) = (TraceGraph::default(), Values::default(), Terms::default());
         graph.begin();
         method.assign(view, 2.0, &params, &mut graph, &mut values).ok()?;
         let rows: Vec<u32> = (0..values.events.len() as u32).collect();
-        let asked = Asked { view, amount: 2.0, params: &params, values: &values, rows: &rows };
-        method.terms(&asked, &mut graph, &mut terms);
+        let credited = Credited { view, amount: 2.0, params: &params, values: &values, rows: &rows };
+        method.terms(&credited, &mut graph, &mut terms);
         let kinds = terms.list().iter().filter(|term| term.kind == TermKind::Turn).count();
         Some((values.events, terms, kinds))
     }
 
     #[test]
     fn of_many_turns_the_next_stands_for_the_rest() {
-        for (n, whole) in [(MOST_TURNS, true), (MOST_TURNS + 1, false)] {
+        for (n, is_complete) in [(MOST_TURNS, true), (MOST_TURNS + 1, false)] {
             let mut t = TestTrace::default();
             for at in 0..n {
                 t.event(Message, ["a", "b"][at % 2]).at(at as f64).turn(at as u32);
@@ -683,14 +696,14 @@ mod tests {
             let critic = Nullable::new(&numbers, None, 0);
             let view = TraceView { value: critic, ..t.view() };
             for method in [&RETURN_TO_GO, &GAE, &SEQUENTIAL_GAE] {
-                let (values, terms, turns) = told(method, &view, &[]).unwrap();
-                assert_eq!(turns, if whole { n * (n + 1) / 2 } else { 0 }, "{}", method.info.name);
+                let (values, terms, turns) = amounts_and_terms(method, &view, &[]).unwrap();
+                assert_eq!(turns, if is_complete { n * (n + 1) / 2 } else { 0 }, "{}", method.info.name);
                 for (got, want) in sums(&terms, n).iter().zip(&values) {
                     assert!((got - want).abs() < 1e-9);
                 }
             }
             let replacing = [("traces", Value::Text("replacing".into()))];
-            let (values, terms, turns) = told(&ELIGIBILITY, &view, &replacing).unwrap();
+            let (values, terms, turns) = amounts_and_terms(&ELIGIBILITY, &view, &replacing).unwrap();
             assert_eq!(turns, 2 * n - 1);
             for (got, want) in sums(&terms, n).iter().zip(&values) {
                 assert!((got - want).abs() < 1e-9);
@@ -710,14 +723,14 @@ mod tests {
             let (reward, value) = (Nullable::new(&reward, None, 0), Nullable::new(&value, Some(&nulls), 0));
             let view = TraceView { reward, value, ..t.view() };
             for method in [&RETURN_TO_GO, &GAE, &SEQUENTIAL_GAE, &ELIGIBILITY] {
-                let mut given = vec![("gamma", number(0.8))];
+                let mut arguments = vec![("gamma", number(0.8))];
                 if events && method.info.params.iter().any(|param| param.name == "rows") {
-                    given.push(("rows", Value::Text("events".into())));
+                    arguments.push(("rows", Value::Text("events".into())));
                 }
                 if method.rule == Rule::Eligibility && events {
-                    given.push(("traces", Value::Text("replacing".into())));
+                    arguments.push(("traces", Value::Text("replacing".into())));
                 }
-                let Some((values, terms, _)) = told(method, &view, &given) else { continue };
+                let Some((values, terms, _)) = amounts_and_terms(method, &view, &arguments) else { continue };
                 for (row, (got, want)) in sums(&terms, values.len()).iter().zip(&values).enumerate() {
                     if events && method.info.params.iter().any(|p| p.name == "rows") && !nulls.is_valid(row) {
                         continue;
@@ -742,12 +755,12 @@ mod tests {
                     let common = [("gamma", number(gamma)), ("rows", Value::Text(rows.into()))];
                     let with = |lambda| [common[0].clone(), common[1].clone(), ("lambda_", number(lambda))];
                     let returns = credits(&RETURN_TO_GO, &view, unit, &common);
-                    let whole = credits(&GAE, &view, unit, &with(1.0));
+                    let undiscounted = credits(&GAE, &view, unit, &with(1.0));
                     let step = credits(&GAE, &view, unit, &with(0.0));
                     let half = credits(&GAE, &view, unit, &with(0.5));
                     for i in 0..returns.len() {
                         // λ = 1 is the return less the critic: a constant per row, bounded by the critic's range
-                        let critic = returns[i] - whole[i];
+                        let critic = returns[i] - undiscounted[i];
                         prop_assert!(returns[i].is_nan() || (-1e-9..=6.0 + 1e-9).contains(&critic));
                         prop_assert!(step[i].is_nan() == half[i].is_nan());
                     }
@@ -759,8 +772,8 @@ mod tests {
         fn accumulating_traces_are_gae(t in random_trace(20, true), gamma in 0.0..1.0_f64, lambda in 0.0..1.0_f64) {
             let critic: Vec<f64> = (0..t.t.len()).map(|v| (v % 7) as f64).collect();
             let view = TraceView { value: Nullable::new(&critic, None, 0), ..t.view() };
-            let given = [("gamma", number(gamma)), ("lambda_", number(lambda))];
-            let (a, b) = (credits(&GAE, &view, Unit::Turn, &given), credits(&ELIGIBILITY, &view, Unit::Turn, &given));
+            let arguments = [("gamma", number(gamma)), ("lambda_", number(lambda))];
+            let (a, b) = (credits(&GAE, &view, Unit::Turn, &arguments), credits(&ELIGIBILITY, &view, Unit::Turn, &arguments));
             for (a, b) in a.iter().zip(&b) {
                 prop_assert!(a.to_bits() == b.to_bits());
             }

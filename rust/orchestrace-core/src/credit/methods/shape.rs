@@ -96,15 +96,15 @@ impl GroupMethod for ShapeNormalized {
         out.begin(n);
         out.segments.by(group.key.iter().copied());
         let Compared { value, reason, segments, gathered, scaled } = out;
-        let whole: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
-        if silent(&whole) {
+        let all_rewards: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
+        if silent(&all_rewards) {
             reason.fill(Some(Reason::GroupDegenerate));
             return;
         }
-        let of_group = moments(&whole, ddof, scaled);
+        let of_group = moments(&all_rewards, ddof, scaled);
         for segment in segments.iter() {
             gathered.clear();
-            gathered.extend(segment.iter().map(|&(_, row)| whole[row as usize]));
+            gathered.extend(segment.iter().map(|&(_, row)| all_rewards[row as usize]));
             let of_shape = moments(gathered, ddof, scaled);
             let k = gathered.len() as f64;
             if kappa == 0.0 && silent(gathered) {
@@ -127,24 +127,25 @@ impl GroupMethod for ShapeNormalized {
         let unit = unit_of(group.value);
         let epsilon = params.float("epsilon").unwrap_or_default();
         let rule = "amount = (R - μ) / (deviation + ε), both shrunk from the shape towards the group".into();
-        let whole: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
+        let all_rewards: Vec<f64> = group.value.iter().map(|r| r / unit).collect();
         let mut buffer = Vec::new();
-        let of_group = moments(&whole, ddof, &mut buffer);
-        for (part, &own) in rows.iter().enumerate() {
+        let of_group = moments(&all_rewards, ddof, &mut buffer);
+        for (part, &own_row) in rows.iter().enumerate() {
             out.begin(part);
-            let own = own as usize;
-            let is_like = |row: usize| group.key[row] == group.key[own];
-            let like: Vec<f64> = (0..whole.len()).filter(|&row| is_like(row)).map(|row| whole[row]).collect();
+            let own_row = own_row as usize;
+            let is_like = |row: usize| group.key[row] == group.key[own_row];
+            let like: Vec<f64> =
+                (0..all_rewards.len()).filter(|&row| is_like(row)).map(|row| all_rewards[row]).collect();
             let of_shape = moments(&like, ddof, &mut buffer);
-            let flat = silent(&whole) || (kappa == 0.0 && silent(&like));
-            let (k, n) = (like.len() as f64, whole.len() as f64);
+            let flat = silent(&all_rewards) || (kappa == 0.0 && silent(&like));
+            let (k, n) = (like.len() as f64, all_rewards.len() as f64);
             let divisor = shrunk(of_shape.1, k, of_group.1, kappa).sqrt() * unit + epsilon;
             for (row, &reward) in group.value.iter().enumerate() {
                 let of = |is: bool| f64::from(u8::from(is));
-                let weight = of(row == own) - of(is_like(row)) / (k + kappa) - kappa / (k + kappa) / n;
+                let weight = of(row == own_row) - of(is_like(row)) / (k + kappa) - kappa / (k + kappa) / n;
                 let weight = if flat { 0.0 } else { weight / divisor };
-                let told = if is_like(row) { " (same shape)" } else { "" };
-                let whom = (Subject::Rollout(group.rollout[row]), told.to_owned());
+                let note = if is_like(row) { " (same shape)" } else { "" };
+                let whom = (Subject::Rollout(group.rollout[row]), note.to_owned());
                 out.noted(TermKind::Rollout, &rule, weight, reward, whom);
             }
             out.beside(TermKind::Deviation, &rule, divisor, "divisor");

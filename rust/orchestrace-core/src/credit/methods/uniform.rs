@@ -5,7 +5,7 @@
 
 use crate::credit::method::{Axiom, CreditMethod, Method, MethodInfo, Quantity, Scope, Values};
 use crate::credit::params::Params;
-use crate::credit::terms::{Asked, Subject, TermKind, Terms};
+use crate::credit::terms::{Credited, Subject, TermKind, Terms};
 use crate::graph::TraceGraph;
 use crate::schema::{Reason, Unit};
 use crate::store::view::TraceView;
@@ -46,11 +46,17 @@ impl CreditMethod for Uniform {
         Ok(())
     }
 
-    fn terms(&self, asked: &Asked<'_>, _: &mut TraceGraph, out: &mut Terms) {
+    fn terms(&self, credited: &Credited<'_>, _: &mut TraceGraph, out: &mut Terms) {
         let rule = "amount = R / |V|".into();
-        for part in 0..asked.rows.len() {
+        for part in 0..credited.rows.len() {
             out.begin(part);
-            out.push(TermKind::Outcome, &rule, 1.0 / asked.view.len() as f64, asked.amount, Subject::Nothing);
+            out.push(
+                TermKind::Outcome,
+                &rule,
+                1.0 / credited.view.len() as f64,
+                credited.amount,
+                Subject::Nothing,
+            );
         }
     }
 }

@@ -12,7 +12,7 @@ const CONSTANT: u32 = u32::MAX;
 
 /// What is known of a gate of the surrogate: its value is the factor times that of a place, or the factor alone.
 #[derive(Debug, Clone, Copy)]
-struct Known {
+struct Compiled {
     place: u32,
     factor: f64,
 }
@@ -22,7 +22,7 @@ struct Known {
 pub struct Compiler {
     draft: Circuit,
     /// By gate of the surrogate.
-    known: Vec<Known>,
+    compiled: Vec<Compiled>,
     /// By gate: its value with its one player, and without.
     probe: Vec<[f64; 2]>,
     /// By place of the draft: the value when all players are there.
@@ -47,7 +47,7 @@ impl Compiler {
         self.draft.nodes.clear();
         self.draft.inputs.clear();
         self.draft.weights.clear();
-        self.known.clear();
+        self.compiled.clear();
         self.probe.clear();
         self.full.clear();
         self.full.resize(players, [1.0]);
@@ -55,12 +55,12 @@ impl Compiler {
         self.read_at.resize(players, (NO_PLAYER, 0));
         for (number, gate) in surrogate.gates().enumerate() {
             let player = gate.row.map_or(NO_PLAYER, |row| player_of(row as usize));
-            let known = self.gate(number as u32, &gate, player);
-            self.known.push(known);
-            let alone = known.place == CONSTANT;
-            self.probe.push([known.factor, if alone { known.factor } else { 0.0 }]);
+            let compiled = self.gate(number as u32, &gate, player);
+            self.compiled.push(compiled);
+            let alone = compiled.place == CONSTANT;
+            self.probe.push([compiled.factor, if alone { compiled.factor } else { 0.0 }]);
         }
-        let last = self.known.last().copied().unwrap_or(Known { place: CONSTANT, factor: 0.0 });
+        let last = self.compiled.last().copied().unwrap_or(Compiled { place: CONSTANT, factor: 0.0 });
         let outcome = if (last.place as usize) < players && last.factor == 1.0 {
             // the outcome is a node, whatever it is
             self.node(Op::Scaled, NO_PLAYER, 0.0, 1.0, &[(last.place, 1.0)])
@@ -70,12 +70,12 @@ impl Compiler {
         self.sweep(outcome, out);
     }
 
-    fn gate(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Known {
+    fn gate(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Compiled {
         // the one player that its inputs depend on, as far as there is only one
         let mut only = None;
         let mut simple = true;
         for &u in gate.inputs {
-            let place = self.known[u as usize].place;
+            let place = self.compiled[u as usize].place;
             if place != CONSTANT && only != Some(place) {
                 simple &= only.is_none() && (place as usize) < self.draft.players;
                 only = Some(place);
@@ -93,21 +93,21 @@ impl Compiler {
                 Some(_) if player == NO_PLAYER && with == without => CONSTANT,
                 Some(_) => return self.emit(number, gate, player),
             };
-            return Known { place, factor: with };
+            return Compiled { place, factor: with };
         }
         self.emit(number, gate, player)
     }
 
-    fn emit(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Known {
+    fn emit(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Compiled {
         let place = match gate.rule {
-            Rule::Pass => return self.passed(self.known[gate.inputs[0] as usize], player),
+            Rule::Pass => return self.passed(self.compiled[gate.inputs[0] as usize], player),
             Rule::NoisyOr => return self.noisy_or(number, gate, player),
             Rule::Linear | Rule::Mean => self.sum(gate, player),
             rule => {
                 let mut places = std::mem::take(&mut self.parts);
                 places.clear();
                 for &u in gate.inputs {
-                    let place = self.place_of(self.known[u as usize]);
+                    let place = self.place_of(self.compiled[u as usize]);
                     places.push(place);
                 }
                 self.draft.inputs.extend_from_slice(&places);
@@ -117,16 +117,16 @@ impl Compiler {
                 self.close(Op::Gate(rule), player, gate.floor, gate.scale)
             }
         };
-        Known { place, factor: 1.0 }
+        Compiled { place, factor: 1.0 }
     }
 
     /// A value that passes through an event of `player`.
-    fn passed(&mut self, known: Known, player: u32) -> Known {
-        if player == NO_PLAYER || self.player_of(known.place) == player {
-            return known;
+    fn passed(&mut self, compiled: Compiled, player: u32) -> Compiled {
+        if player == NO_PLAYER || self.player_of(compiled.place) == player {
+            return compiled;
         }
-        let place = self.node(Op::Scaled, player, 0.0, 1.0, &[(known.place, known.factor)]);
-        Known { place, factor: 1.0 }
+        let place = self.node(Op::Scaled, player, 0.0, 1.0, &[(compiled.place, compiled.factor)]);
+        Compiled { place, factor: 1.0 }
     }
 
     /// Player without whom a place is 0.
@@ -135,13 +135,13 @@ impl Compiler {
         if (place as usize) < players { place } else { self.draft.nodes[place as usize - players].player }
     }
 
-    fn noisy_or(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Known {
+    fn noisy_or(&mut self, number: u32, gate: &Gate<'_>, player: u32) -> Compiled {
         let from = self.draft.inputs.len();
         let mut base = 1.0;
-        let mut whole = gate.scale != 1.0;
+        let mut is_full = gate.scale != 1.0;
         for (&u, &w) in gate.inputs.iter().zip(gate.weights) {
-            let Known { place, factor } = self.known[u as usize];
-            whole &= factor == 1.0 && (place == CONSTANT || self.full[place as usize] == [1.0]);
+            let Compiled { place, factor } = self.compiled[u as usize];
+            is_full &= factor == 1.0 && (place == CONSTANT || self.full[place as usize] == [1.0]);
             let w = w * factor;
             if place == CONSTANT {
                 base *= 1.0 - w;
@@ -165,7 +165,7 @@ impl Compiler {
             let (place, factor) = (self.draft.inputs[from], self.draft.weights[from]);
             self.draft.inputs.truncate(from);
             self.draft.weights.truncate(from);
-            return self.passed(Known { place, factor }, player);
+            return self.passed(Compiled { place, factor }, player);
         }
         let place = if self.draft.inputs.len() - from <= WIDEST {
             self.close(Op::Or, player, base, 1.0)
@@ -173,13 +173,13 @@ impl Compiler {
             self.tree(from, player, base)
         };
         // Everything there is exactly 1 where the weights are normalized, whatever the order of the products.
-        let scale = if whole { self.full[place as usize][0] } else { gate.scale };
+        let scale = if is_full { self.full[place as usize][0] } else { gate.scale };
         if scale != 1.0 {
             let node = place as usize - self.draft.players;
             self.draft.nodes[node].scale = scale;
             self.full[place as usize][0] /= scale;
         }
-        Known { place, factor: 1.0 }
+        Compiled { place, factor: 1.0 }
     }
 
     /// A noisy-or of the inputs from `from` on: products of eight, and of eight of those.
@@ -213,10 +213,10 @@ impl Compiler {
 
     fn sum(&mut self, gate: &Gate<'_>, player: u32) -> u32 {
         let mut base = 0.0;
-        let mut whole = gate.scale != 1.0;
+        let mut is_full = gate.scale != 1.0;
         for (&u, &w) in gate.inputs.iter().zip(gate.weights) {
-            let Known { place, factor } = self.known[u as usize];
-            whole &= factor == 1.0 && (place == CONSTANT || self.full[place as usize] == [1.0]);
+            let Compiled { place, factor } = self.compiled[u as usize];
+            is_full &= factor == 1.0 && (place == CONSTANT || self.full[place as usize] == [1.0]);
             if place == CONSTANT {
                 base += w * factor;
             } else if w * factor > 0.0 {
@@ -224,7 +224,7 @@ impl Compiler {
                 self.draft.weights.push(w * factor);
             }
         }
-        let scale = if whole {
+        let scale = if is_full {
             let from = self.draft.nodes.last().map_or(0, |node| node.end as usize);
             self.draft.weights[from..].iter().fold(base, |sum, w| sum + w)
         } else {
@@ -234,11 +234,11 @@ impl Compiler {
     }
 
     /// Where the value is found as it is.
-    fn place_of(&mut self, known: Known) -> u32 {
-        match known {
-            Known { place: CONSTANT, factor } => self.node(Op::Constant, NO_PLAYER, factor, 1.0, &[]),
-            Known { place, factor: 1.0 } => place,
-            Known { place, factor } => self.node(Op::Scaled, NO_PLAYER, 0.0, 1.0, &[(place, factor)]),
+    fn place_of(&mut self, compiled: Compiled) -> u32 {
+        match compiled {
+            Compiled { place: CONSTANT, factor } => self.node(Op::Constant, NO_PLAYER, factor, 1.0, &[]),
+            Compiled { place, factor: 1.0 } => place,
+            Compiled { place, factor } => self.node(Op::Scaled, NO_PLAYER, 0.0, 1.0, &[(place, factor)]),
         }
     }
 

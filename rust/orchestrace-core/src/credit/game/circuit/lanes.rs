@@ -9,7 +9,7 @@ pub(super) struct Lanes<const L: usize> {
     values: Vec<[f64; L]>,
     /// Coalitions that `values` are of, a word for each player, if they are known.
     members: Vec<u16>,
-    known: bool,
+    is_filled: bool,
     /// Nodes that have to be evaluated, a bit each.
     dirty: Vec<u64>,
     joined: Vec<u32>,
@@ -17,14 +17,20 @@ pub(super) struct Lanes<const L: usize> {
 
 impl<const L: usize> Default for Lanes<L> {
     fn default() -> Self {
-        Self { values: Vec::new(), members: Vec::new(), known: false, dirty: Vec::new(), joined: Vec::new() }
+        Self {
+            values: Vec::new(),
+            members: Vec::new(),
+            is_filled: false,
+            dirty: Vec::new(),
+            joined: Vec::new(),
+        }
     }
 }
 
 impl<const L: usize> Lanes<L> {
     /// Nothing that is there may be used again.
     pub(super) fn forget(&mut self) {
-        self.known = false;
+        self.is_filled = false;
     }
 
     fn begin(&mut self, circuit: &Circuit) {
@@ -41,8 +47,8 @@ impl<const L: usize> Lanes<L> {
     /// Goes to the coalitions in which player p is where `members(p)` has a bit.
     pub(super) fn visit(&mut self, circuit: &Circuit, members: impl Fn(usize) -> u16) {
         let n = circuit.players;
-        let known = std::mem::replace(&mut self.known, true);
-        if !known {
+        let was_filled = std::mem::replace(&mut self.is_filled, true);
+        if !was_filled {
             self.begin(circuit);
             self.members.clear();
             self.members.resize(n, 0);
@@ -50,19 +56,19 @@ impl<const L: usize> Lanes<L> {
         let mut changed = 0;
         for player in 0..n {
             let now = members(player);
-            if known && self.members[player] == now {
+            if was_filled && self.members[player] == now {
                 continue;
             }
             self.members[player] = now;
             for (lane, value) in self.values[player].iter_mut().enumerate() {
                 *value = f64::from((now >> lane) as u8 & 1);
             }
-            if known {
+            if was_filled {
                 self.read_by(circuit, player);
             }
             changed += 1;
         }
-        if !known || changed > 3 {
+        if !was_filled || changed > 3 {
             self.dirty.fill(0);
             self.all(circuit);
         } else if changed > 0 {

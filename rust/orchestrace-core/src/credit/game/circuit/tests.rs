@@ -64,8 +64,8 @@ fn played() -> impl Strategy<Value = (TestTrace, usize, Vec<u32>, Vec<Vec<u64>>)
         for _ in 0..4 {
             members.push((0..players).map(|_| stream.bits64()).collect());
             let mut next = members[members.len() - 1].clone();
-            let one = stream.below(players as u64) as usize;
-            next[one] = !next[one];
+            let moved = stream.below(players as u64) as usize;
+            next[moved] = !next[moved];
             members.push(next);
         }
         (t, players, player_of, members)
@@ -104,11 +104,11 @@ proptest! {
         let mut memory = Memory::default();
         for evaluation in [Evaluation::Full, Evaluation::Incremental, Evaluation::Auto] {
             let mut game = CircuitGame::new(&circuit, memory, evaluation);
-            let mut found = vec![f64::NAN; orders.len()];
+            let mut values_found = vec![f64::NAN; orders.len()];
             let cut = 7 * players;
-            game.walks(&orders[..cut], &mut found[..cut]).unwrap();
-            game.walks(&orders[cut..], &mut found[cut..]).unwrap();
-            prop_assert_eq!(&found, &wanted);
+            game.walks(&orders[..cut], &mut values_found[..cut]).unwrap();
+            game.walks(&orders[cut..], &mut values_found[cut..]).unwrap();
+            prop_assert_eq!(&values_found, &wanted);
             let mut forked = vec![f64::NAN; orders.len()];
             game.fork().unwrap().walks(&orders, &mut forked).unwrap();
             prop_assert_eq!(&forked, &wanted);

@@ -96,7 +96,7 @@ impl<'a> Pass<'a> {
 
     /// Part of what it receives that an event keeps, into which edges of this weight lead.
     #[inline]
-    pub(super) fn kept(&self, total: f64) -> f64 {
+    pub(super) fn retained(&self, total: f64) -> f64 {
         let withheld = self.epsilon / (total + self.epsilon);
         self.retention + (1.0 - self.retention) * withheld
     }
@@ -126,7 +126,7 @@ impl<'a> Pass<'a> {
             // Where no weight is left there is no other way in, and the event is a source.
             if total > 0.0 {
                 if KEPT {
-                    credit[v] = received * self.kept(total);
+                    credit[v] = received * self.retained(total);
                 }
                 let per_weight = received * self.sent(total);
                 for (&u, weight) in predecessors.iter().zip(weights) {

@@ -3,25 +3,25 @@
 use std::sync::Arc;
 
 use super::Call;
-use crate::credit::terms::{Asked, Subject, TermKind, Terms};
+use crate::credit::terms::{Credited, Subject, TermKind, Terms};
 use crate::graph::{Outcome, TraceGraph};
 
 /// Appends what each event keeps or, unless `KEPT`, receives: of the outcome, and over the edges to its successors, those
 /// first that the flow comes to first. O(|V| + |E|).
-pub(in crate::credit::methods) fn tell<const KEPT: bool>(
-    asked: &Asked<'_>,
+pub(in crate::credit::methods) fn explain<const KEPT: bool>(
+    credited: &Credited<'_>,
     graph: &mut TraceGraph,
     out: &mut Terms,
 ) {
-    let Ok(outcome) = graph.outcome(asked.view) else { return };
-    let call = Call::new(asked.params, outcome, asked.amount);
-    graph.build(asked.view, call.options);
+    let Ok(outcome) = graph.outcome(credited.view) else { return };
+    let call = Call::new(credited.params, outcome, credited.amount);
+    graph.build(credited.view, call.options);
     let Some(order) = graph.topological.breadth_first(&mut graph.csr).map(<[u32]>::to_vec) else { return };
     let mut edges = Vec::new();
-    let Ok((pass, weights)) = call.prepare(asked.view, asked.params, graph, &mut edges) else { return };
+    let Ok((pass, weights)) = call.prepare(credited.view, credited.params, graph, &mut edges) else { return };
     let mut received = Vec::new();
     pass.run::<false>(weights, &mut received);
-    let n = asked.view.len();
+    let n = credited.view.len();
     let mut totals = vec![0.0; n];
     let mut is_sink = vec![true; n];
     let mut came: Vec<Vec<(u32, f64)>> = vec![Vec::new(); n];
@@ -42,19 +42,19 @@ pub(in crate::credit::methods) fn tell<const KEPT: bool>(
     } else {
         "amount = Σ of what the successors sent".into()
     };
-    for (part, &u) in asked.rows.iter().enumerate() {
+    for (part, &u) in credited.rows.iter().enumerate() {
         out.begin(part);
         let row = u as usize;
-        let kept = if KEPT && totals[row] > 0.0 { pass.kept(totals[row]) } else { 1.0 };
+        let retained = if KEPT && totals[row] > 0.0 { pass.retained(totals[row]) } else { 1.0 };
         let paid = match outcome {
-            Outcome::Event(y) => (y == u).then_some(asked.amount),
-            Outcome::VirtualSink => is_sink[row].then_some(asked.amount / sinks),
+            Outcome::Event(y) => (y == u).then_some(credited.amount),
+            Outcome::VirtualSink => is_sink[row].then_some(credited.amount / sinks),
         };
         if let Some(paid) = paid {
-            out.push(TermKind::Outcome, &rule, kept, paid, Subject::OwnRow(u));
+            out.push(TermKind::Outcome, &rule, retained, paid, Subject::OwnRow(u));
         }
         for &(v, amount) in &came[row] {
-            out.push(TermKind::Edge, &rule, kept, amount, Subject::Edge(u, v));
+            out.push(TermKind::Edge, &rule, retained, amount, Subject::Edge(u, v));
         }
     }
 }
@@ -66,21 +66,25 @@ mod tests {
     use crate::credit::method::{CreditMethod, Values};
     use crate::credit::params::{Params, Value};
     use crate::credit::terms::testing::sums;
-    use crate::credit::terms::{Asked, Subject, TermKind, Terms};
+    use crate::credit::terms::{Credited, Subject, TermKind, Terms};
     use crate::graph::TraceGraph;
     use crate::graph::test_trace::{TestTrace, random_trace};
     use crate::schema::{EdgeType, EventType};
     use proptest::prelude::*;
 
-    fn told(method: &dyn CreditMethod, t: &TestTrace, given: &[(&str, Value)]) -> Option<(Vec<f64>, Terms)> {
-        let params = Params::check(method.info().params, given).unwrap();
+    fn amounts_and_terms(
+        method: &dyn CreditMethod,
+        t: &TestTrace,
+        arguments: &[(&str, Value)],
+    ) -> Option<(Vec<f64>, Terms)> {
+        let params = Params::check(method.info().params, arguments).unwrap();
         let (mut graph, mut values, mut terms) = (TraceGraph::default(), Values::default(), Terms::default());
         graph.begin();
         method.assign(&t.view(), 2.0, &params, &mut graph, &mut values).ok()?;
         let rows: Vec<u32> = (0..t.t.len() as u32).collect();
         let view = t.view();
-        let asked = Asked { view: &view, amount: 2.0, params: &params, values: &values, rows: &rows };
-        method.terms(&asked, &mut graph, &mut terms);
+        let credited = Credited { view: &view, amount: 2.0, params: &params, values: &values, rows: &rows };
+        method.terms(&credited, &mut graph, &mut terms);
         Some((values.events, terms))
     }
 
@@ -90,8 +94,8 @@ mod tests {
         let mut t = TestTrace::events(2);
         t.event(EventType::Aggregate, "a");
         t.edge(0, 2, EdgeType::Causal).edge(1, 2, EdgeType::Spawn);
-        let given = [("kernel", Value::Text("edge_type".into())), ("retention", Value::Float(0.25))];
-        let (_, terms) = told(&Flow, &t, &given).unwrap();
+        let arguments = [("kernel", Value::Text("edge_type".into())), ("retention", Value::Float(0.25))];
+        let (_, terms) = amounts_and_terms(&Flow, &t, &arguments).unwrap();
         let got: Vec<_> =
             terms.list().iter().map(|t| (t.part, t.kind, t.weight, t.amount, t.subject)).collect();
         assert_eq!(
@@ -111,14 +115,14 @@ mod tests {
             kernel in prop::sample::select(vec!["uniform", "edge_type", "time_decay", "lrp", "shapley_gate"]),
             program_order in any::<bool>(),
         ) {
-            let given = [
+            let arguments = [
                 ("kernel", Value::Text(kernel.into())),
                 ("program_order", Value::Bool(program_order)),
                 ("epsilon", Value::Float(0.2)),
                 ("retention", Value::Float(0.3)),
             ];
             for method in [&Flow as &dyn CreditMethod, &FlowDiscounted] {
-                let Some((values, terms)) = told(method, &t, &given) else { continue };
+                let Some((values, terms)) = amounts_and_terms(method, &t, &arguments) else { continue };
                 for (got, want) in sums(&terms, values.len()).iter().zip(&values) {
                     prop_assert!((got - want).abs() < 1e-12, "{} {}", got, want);
                 }

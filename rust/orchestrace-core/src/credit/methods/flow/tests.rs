@@ -8,17 +8,17 @@ use crate::graph::test_trace::{TestTrace, decided_trace, random_trace};
 use crate::schema::{EdgeType, EventType};
 use proptest::prelude::*;
 
-fn params(given: &[(&str, Value)]) -> Params {
-    Params::check(INFO.params, given).unwrap()
+fn params(arguments: &[(&str, Value)]) -> Params {
+    Params::check(INFO.params, arguments).unwrap()
 }
 
 fn kernel(word: &'static str) -> (&'static str, Value) {
     ("kernel", Value::Text(word.into()))
 }
 
-fn credits(t: &TestTrace, amount: f64, given: &[(&str, Value)]) -> Vec<f64> {
+fn credits(t: &TestTrace, amount: f64, arguments: &[(&str, Value)]) -> Vec<f64> {
     let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
-    assign_trace(&Flow, &t.view(), Some(amount), &params(given), Unit::Event, &mut scratch, &mut rows);
+    assign_trace(&Flow, &t.view(), Some(amount), &params(arguments), Unit::Event, &mut scratch, &mut rows);
     assert!(rows.valid.iter().all(|&v| v), "{:?}", rows.reason);
     assert!(rows.traces[0].residual.unwrap().abs() < 1e-9 * amount.abs().max(1.0));
     rows.credit
@@ -117,9 +117,9 @@ fn a_cycle_refuses_the_trace() {
 }
 
 /// c of every event.
-fn received(t: &TestTrace, amount: f64, given: &[(&str, Value)]) -> Vec<f64> {
+fn received(t: &TestTrace, amount: f64, arguments: &[(&str, Value)]) -> Vec<f64> {
     let (mut scratch, mut rows) = (Scratch::default(), Rows::default());
-    let params = Params::check(FlowDiscounted.info().params, given).unwrap();
+    let params = Params::check(FlowDiscounted.info().params, arguments).unwrap();
     assign_trace(&FlowDiscounted, &t.view(), Some(amount), &params, Unit::Event, &mut scratch, &mut rows);
     rows.credit
 }
@@ -218,9 +218,9 @@ proptest! {
             scored.edge(t.src[e], t.dst[e], EdgeType::from_code(t.edge_types[e]).unwrap());
         }
         // which lacks fields of the other that tell owners
-        let mut own = TraceGraph::default();
-        own.begin();
-        let Ok(Outcome::Event(y)) = own.outcome(&scored.view()) else { return Ok(()) };
+        let mut own_graph = TraceGraph::default();
+        own_graph.begin();
+        let Ok(Outcome::Event(y)) = own_graph.outcome(&scored.view()) else { return Ok(()) };
         let mut paths = vec![0.0; n];
         paths[y as usize] = 1.0;
         for &v in order.iter().rev() {
@@ -253,10 +253,10 @@ proptest! {
     }
 
     #[test]
-    fn conserves_scales_and_ignores_what_cannot_reach(t in decided_trace(25, true), given in any_params()) {
-        let one = credits(&t, 1.0, &given);
-        prop_assert!((one.iter().sum::<f64>() - 1.0).abs() < 1e-9);
-        for (a, b) in one.iter().zip(credits(&t, 3.0, &given)) {
+    fn conserves_scales_and_ignores_what_cannot_reach(t in decided_trace(25, true), arguments in any_params()) {
+        let credits_of_1 = credits(&t, 1.0, &arguments);
+        prop_assert!((credits_of_1.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+        for (a, b) in credits_of_1.iter().zip(credits(&t, 3.0, &arguments)) {
             prop_assert!((3.0 * a - b).abs() < 1e-12);
         }
         let mut graph = TraceGraph::default();
@@ -265,14 +265,14 @@ proptest! {
         let mut reference = petgraph::graph::DiGraph::<(), ()>::new();
         (0..t.t.len()).for_each(|_| { reference.add_node(()); });
         for (&s, &d) in t.src.iter().zip(&t.dst) { reference.add_edge(d.into(), s.into(), ()); }
-        for (v, &credit) in one.iter().enumerate() {
+        for (v, &credit) in credits_of_1.iter().enumerate() {
             let reached = petgraph::algo::has_path_connecting(&reference, y.into(), (v as u32).into(), None);
             prop_assert!(reached || credit.to_bits() == 0, "{v}");
         }
         // an event that nothing joins changes nothing, as long as there is a real outcome
         let mut more = t.clone();
         more.event(EventType::SafetyEvent, "nobody").at(t.t.iter().copied().fold(0.0, f64::max));
-        prop_assert_eq!(&credits(&more, 1.0, &given)[..one.len()], &one[..]);
+        prop_assert_eq!(&credits(&more, 1.0, &arguments)[..credits_of_1.len()], &credits_of_1[..]);
     }
 
     #[test]

@@ -14,14 +14,14 @@ pub trait Outcomes: Sync + std::fmt::Debug {
 
 /// A custom outcome function, and its names of players.
 #[derive(Debug, Clone, Copy)]
-pub struct Own<'a> {
+pub struct CustomOutcomes<'a> {
     /// The outcomes.
     pub outcomes: &'a dyn Outcomes,
     /// Names of the store.
     pub names: &'a Names,
 }
 
-impl<'a> Own<'a> {
+impl<'a> CustomOutcomes<'a> {
     /// The game of a trace with its players.
     pub(super) fn game(
         &self,
