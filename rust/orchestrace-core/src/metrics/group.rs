@@ -159,7 +159,7 @@ impl<'a> Row<'a> {
     }
 
     /// Writes a ratio; over nothing it is null (`ratio.empty`).
-    pub fn ratio(&mut self, at: usize, part: f64, whole: f64) {
-        if whole == 0.0 { self.absent(at, Reason::RatioEmpty) } else { self.set(at, part / whole) }
+    pub fn ratio(&mut self, at: usize, part: f64, total: f64) {
+        if total == 0.0 { self.absent(at, Reason::RatioEmpty) } else { self.set(at, part / total) }
     }
 }

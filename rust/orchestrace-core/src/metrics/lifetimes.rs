@@ -1,7 +1,8 @@
 //! Lifetimes of the agents and spawned names of a trace (D19).
 //!
-//! Closed intervals: from the first spawn that names an agent to its last return or despawn, else to the end; the root's is
-//! the whole trace, that of an agent which nobody spawned its own events. O(|V|).
+//! Closed intervals. A spawned agent lives from the first spawn that names it to its last return or despawn, or to the end
+//! of the trace where it has neither. The root lives for the whole trace. An agent that nobody spawned lives from its first
+//! event to its last. O(|V|).
 
 use super::subject::Subject;
 use crate::graph::order::canonical_cmp;

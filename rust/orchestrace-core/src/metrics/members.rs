@@ -253,7 +253,7 @@ impl Members {
     }
 
     /// Writes the columns of a member.
-    pub(super) fn tell(&self, member: usize, subject: &Subject<'_>, out: &mut Row<'_>) {
+    pub(super) fn write(&self, member: usize, subject: &Subject<'_>, out: &mut Row<'_>) {
         let sums = &self.sums[member];
         let counts = [
             sums.agents,

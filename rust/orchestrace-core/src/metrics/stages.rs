@@ -90,13 +90,13 @@ impl StageTable {
             if latest.steps > 0 && latest.stage == stage {
                 latest.steps += 1;
             } else {
-                let told = std::mem::replace(latest, Latest { stage, steps: 1, ..*latest });
-                self.tell(told, owner);
+                let finished = std::mem::replace(latest, Latest { stage, steps: 1, ..*latest });
+                self.push(finished, owner);
             }
         }
         for owner in 0..names.len() {
-            let told = self.latest[owner];
-            self.tell(told, owner as u32);
+            let finished = self.latest[owner];
+            self.push(finished, owner as u32);
         }
         self.shares.sort_unstable();
         // an agent may come back to a stage
@@ -107,7 +107,7 @@ impl StageTable {
         });
     }
 
-    fn tell(&mut self, Latest { stage, steps, .. }: Latest, agent: u32) {
+    fn push(&mut self, Latest { stage, steps, .. }: Latest, agent: u32) {
         if steps > 0 {
             self.shares.push(Share { stage, agent, steps });
         }

@@ -26,10 +26,10 @@ pub fn select(names: Option<&[String]>) -> Result<Vec<&'static dyn Group>> {
     let Some(names) = names else {
         return Ok(METRICS.iter().copied().filter(|group| group.info().cost == Cost::Linear).collect());
     };
-    let known: Vec<_> = METRICS.iter().map(|group| group.info().name).collect();
+    let listed: Vec<_> = METRICS.iter().map(|group| group.info().name).collect();
     let find = |name: &String| {
-        let found = METRICS.iter().copied().find(|group| group.info().name == name);
-        found.ok_or_else(|| Error::Parameter(unknown_name("group of metrics", name, &known)))
+        let same_name = METRICS.iter().copied().find(|group| group.info().name == name);
+        same_name.ok_or_else(|| Error::Parameter(unknown_name("group of metrics", name, &listed)))
     };
     names.iter().map(find).collect()
 }
@@ -168,7 +168,7 @@ pub fn members(store: &Store, kind: MemberKind, options: &Options, run: &Run) ->
         for member in (0..worker.members.codes.len()).filter(|&member| worker.members.is_there(member)) {
             let (from, to) = rows.open(at, worker.members.codes[member], subject, all.len());
             let mut row = Row::new(&mut rows.values[from..to], &mut rows.reasons[from..to]);
-            worker.members.tell(member, subject, &mut row);
+            worker.members.write(member, subject, &mut row);
         }
     })
 }

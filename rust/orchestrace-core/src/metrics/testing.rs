@@ -8,15 +8,15 @@ use crate::graph::test_trace::TestTrace;
 use crate::store::view::TraceView;
 
 /// A metric's value, or why it has none.
-pub(super) type Told = Result<f64, Reason>;
+pub(super) type Measured = Result<f64, Reason>;
 
 /// The metrics of a group in a trace.
-pub(super) fn told(group: &dyn Group, t: &TestTrace) -> Vec<Told> {
-    told_with(group, &t.view(), &Options::default())
+pub(super) fn measured(group: &dyn Group, t: &TestTrace) -> Vec<Measured> {
+    measured_with(group, &t.view(), &Options::default())
 }
 
 /// The metrics of a group in a view. The worker has seen another trace, so that what that left would show.
-pub(super) fn told_with(group: &dyn Group, view: &TraceView<'_>, options: &Options) -> Vec<Told> {
+pub(super) fn measured_with(group: &dyn Group, view: &TraceView<'_>, options: &Options) -> Vec<Measured> {
     let mut worker = group.worker(options);
     let n = group.info().metrics.len();
     let (mut values, mut reasons) = (vec![0.0; n], vec![0; n]);

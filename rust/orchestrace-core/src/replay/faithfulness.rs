@@ -212,13 +212,13 @@ type Answer = std::result::Result<(Areas, Areas), Reason>;
 
 fn set(columns: Columns, part: &Part<'_>, rows: &[Answer]) -> Result<Columns> {
     let each = |f: fn(Areas, Areas) -> f64| rows.iter().map(move |areas| areas.ok().map(|(a, b)| f(a, b)));
-    let gap = |own: Areas, chance: Areas| {
-        f64::midpoint(chance.deletion - own.deletion, own.insertion - chance.insertion)
+    let gap = |ranked: Areas, chance: Areas| {
+        f64::midpoint(chance.deletion - ranked.deletion, ranked.insertion - chance.insertion)
     };
     columns
         .shared(&["trace", "trace_id"], &part.chunk.traces)
-        .numbers("deletion", each(|own, _| own.deletion))
-        .numbers("insertion", each(|own, _| own.insertion))
+        .numbers("deletion", each(|ranked, _| ranked.deletion))
+        .numbers("insertion", each(|ranked, _| ranked.insertion))
         .numbers("deletion_random", each(|_, chance| chance.deletion))
         .numbers("insertion_random", each(|_, chance| chance.insertion))
         .numbers("gap", each(gap))
@@ -317,11 +317,11 @@ mod tests {
             let surrogate = graph.surrogate(&t.view(), outcome, &Structure::default()).unwrap().2;
             let mut ranked: Vec<usize> = (0..n).collect();
             ranked.sort_by(|&a, &b| credit[b].total_cmp(&credit[a]));
-            let mut curve = |there: &dyn Fn(usize, usize) -> bool| -> Vec<f64> {
+            let mut curve = |is_there: &dyn Fn(usize, usize) -> bool| -> Vec<f64> {
                 (0..=steps as usize).map(|k| {
                     let gone = k * n / steps as usize;
                     let mut masks = vec![0; n];
-                    ranked.iter().enumerate().for_each(|(rank, &v)| masks[v] = u64::from(there(rank, gone)));
+                    ranked.iter().enumerate().for_each(|(rank, &v)| masks[v] = u64::from(is_there(rank, gone)));
                     let mut out = [0.0];
                     surrogate.values(&masks, &mut out);
                     out[0]

@@ -146,7 +146,7 @@ struct Gate {
     end: u32,
     kind: Kind,
     /// What was recorded, for those that come after it.
-    known: Option<f64>,
+    score: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -259,27 +259,27 @@ impl Gates {
                 (0..part.ends.len()).step_by(BLOCK).map(move |from| (part, weights, from))
             })
             .collect();
-        let found = run.pool().install(|| {
+        let parts_of_chunks = run.pool().install(|| {
             blocks
                 .par_iter()
                 .map_init(Vec::new, |values, &(part, weights, from)| {
                     run.check()?;
                     let traces = from..part.ends.len().min(from + BLOCK);
-                    let mut found = Vec::with_capacity(part.targets_of(&traces));
-                    traces.for_each(|i| part.predict(i, setting, weights, values, &mut found));
-                    Ok(found)
+                    let mut duals = Vec::with_capacity(part.targets_of(&traces));
+                    traces.for_each(|i| part.predict(i, setting, weights, values, &mut duals));
+                    Ok(duals)
                 })
                 .collect::<Result<Vec<_>>>()
         })?;
-        Ok(found.concat())
+        Ok(parts_of_chunks.concat())
     }
 }
 
 /// Predictions as a table: `value`, then a slope for each edge type by its name, and `leak`.
-pub fn predictions(found: &[Dual]) -> Result<(RecordBatch, SchemaRef)> {
+pub fn predictions(duals: &[Dual]) -> Result<(RecordBatch, SchemaRef)> {
     let names = std::iter::once("value").chain(EDGE_TYPES.iter().copied()).chain(["leak"]);
     let column = |k: usize| {
-        let values = found.iter().map(|dual| if k == 0 { dual.value } else { dual.slopes[k - 1] });
+        let values = duals.iter().map(|dual| if k == 0 { dual.value } else { dual.slopes[k - 1] });
         Arc::new(values.collect::<Float64Array>()) as ArrayRef
     };
     let columns = names.enumerate().map(|(k, name)| (name, column(k), false));
@@ -332,7 +332,7 @@ impl Part {
             let inputs = &self.inputs[from as usize..gate.end as usize];
             from = gate.end;
             let computed = match gate.kind {
-                Kind::Known => Dual::constant(gate.known.unwrap_or(1.0)),
+                Kind::Known => Dual::constant(gate.score.unwrap_or(1.0)),
                 Kind::Inner | Kind::Target => {
                     let inputs = inputs
                         .iter()
@@ -344,7 +344,7 @@ impl Part {
             if matches!(gate.kind, Kind::Target | Kind::Sink) {
                 found.push(computed);
             }
-            values.push(gate.known.map_or(computed, Dual::constant));
+            values.push(gate.score.map_or(computed, Dual::constant));
         }
     }
 }
@@ -521,8 +521,9 @@ impl Compiler {
                 continue;
             }
             self.place[v] = self.part.gates.len() as u32 - first;
-            let known = if targets == Targets::Scores { score(view, v) } else { None };
-            let computed = role == Role::Target || (known.is_none() && !self.edges_into(v).is_empty());
+            let score_of_event = if targets == Targets::Scores { score(view, v) } else { None };
+            let computed =
+                role == Role::Target || (score_of_event.is_none() && !self.edges_into(v).is_empty());
             let kind = match (computed, role) {
                 (false, _) => Kind::Known,
                 (true, Role::Target) => Kind::Target,
@@ -532,9 +533,15 @@ impl Compiler {
             if kind == Kind::Target {
                 let [n_inputs, n_modeled] = inputs;
                 let seq = Some(v as u32);
-                self.part.targets.push(Target { trace: view.trace, seq, score: known, n_inputs, n_modeled });
+                self.part.targets.push(Target {
+                    trace: view.trace,
+                    seq,
+                    score: score_of_event,
+                    n_inputs,
+                    n_modeled,
+                });
             }
-            self.part.gates.push(Gate { end: self.part.inputs.len() as u32, kind, known });
+            self.part.gates.push(Gate { end: self.part.inputs.len() as u32, kind, score: score_of_event });
         }
     }
 
@@ -559,10 +566,10 @@ impl Compiler {
             });
             let u = u as usize;
             self.part.inputs.push(Input { place: self.place[u], mix });
-            let given =
+            let is_recorded =
                 self.edges_into(u).is_empty() || (targets == Targets::Scores && score(view, u).is_some());
             counts[0] += 1;
-            counts[1] += u32::from(!given);
+            counts[1] += u32::from(!is_recorded);
         }
         counts
     }
@@ -578,7 +585,7 @@ impl Compiler {
         let n_inputs = (self.part.inputs.len() - from) as u32;
         let n_modeled = sinks.filter(|&v| !self.edges_into(v).is_empty()).count() as u32;
         self.part.targets.push(Target { trace: view.trace, seq: None, score: None, n_inputs, n_modeled });
-        self.part.gates.push(Gate { end: self.part.inputs.len() as u32, kind: Kind::Sink, known: None });
+        self.part.gates.push(Gate { end: self.part.inputs.len() as u32, kind: Kind::Sink, score: None });
     }
 }
 

@@ -67,8 +67,10 @@ impl Level {
 
     /// The level of a name; the error names the nearest one.
     pub fn parse(name: &str) -> Result<Self> {
-        let found = Self::NAMES.iter().position(|&known| known == name);
-        found.map(|i| Self::ALL[i]).ok_or_else(|| Error::Parameter(unknown_name("each", name, Self::NAMES)))
+        let position = Self::NAMES.iter().position(|&known| known == name);
+        position
+            .map(|i| Self::ALL[i])
+            .ok_or_else(|| Error::Parameter(unknown_name("each", name, Self::NAMES)))
     }
 
     /// Whether a unit is a set of events, not what passes between them.

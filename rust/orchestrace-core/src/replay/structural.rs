@@ -146,8 +146,9 @@ impl Replayer {
     ) -> Result<()> {
         let Self { graph, roster, bases, tokens, worker } = self;
         graph.begin();
-        let known = graph.outcome(view);
-        let outcome = known.and_then(|y| if view.partial { Err(Reason::TracePartial) } else { Ok(y) });
+        let outcome_event = graph.outcome(view);
+        let outcome =
+            outcome_event.and_then(|y| if view.partial { Err(Reason::TracePartial) } else { Ok(y) });
         roster.compute(plan, view, graph);
         let tokens = count_tokens(graph.owners(view), view, tokens);
         let weights = Some(options.structure.weights.table());
@@ -172,7 +173,7 @@ impl Replayer {
         }
         let support = outcome.map(|_| bases[0].support(view));
         // what has no effect reported is left out of what is dropped nevertheless (D22)
-        let outcome = known.unwrap_or(Outcome::VirtualSink);
+        let outcome = outcome_event.unwrap_or(Outcome::VirtualSink);
         let scene = Scene { view, graph: csr, order, outcome, roster };
         let ready = Ready {
             plan,
@@ -192,7 +193,7 @@ impl Replayer {
             }
         }
         let block = |of: &Range<usize>, worker: &mut Worker| ready.block(&segments[of.clone()], worker, run);
-        let found: Vec<Vec<Answer>> = if let [only] = &spans[..] {
+        let by_span: Vec<Vec<Answer>> = if let [only] = &spans[..] {
             vec![block(only, worker)?]
         } else {
             // a trace whose every event is tried has many blocks
@@ -201,7 +202,7 @@ impl Replayer {
                 .map_init(Worker::default, |worker, of| block(of, worker))
                 .collect::<Result<_>>()?
         };
-        for (row, answer) in rows.into_iter().zip(found.into_iter().flatten()) {
+        for (row, answer) in rows.into_iter().zip(by_span.into_iter().flatten()) {
             answers[row] = answer;
         }
         Ok(())
@@ -221,14 +222,14 @@ impl Blocks {
     /// `units` says whether the units of a scenario are tried in turn, and how many there are. Appends an answer for
     /// each, yet without values.
     fn new(plan: &Plan, units: impl Fn(usize) -> (bool, usize), answers: &mut Vec<Answer>) -> Self {
-        let mut made = Self { segments: Vec::new(), spans: Vec::new(), rows: Vec::new() };
+        let mut blocks = Self { segments: Vec::new(), spans: Vec::new(), rows: Vec::new() };
         let (mut first, mut bit) = (0, 0);
         for scenario in 0..plan.scenarios.len() {
             let (each, n) = units(scenario);
             if n == 0 {
                 answers.push(Answer::none(scenario, None, Reason::SelectionEmpty));
             }
-            made.rows.extend(answers.len()..answers.len() + n);
+            blocks.rows.extend(answers.len()..answers.len() + n);
             answers.extend(
                 (0..n)
                     .map(|unit| Answer::none(scenario, each.then_some(unit as u32), Reason::SelectionEmpty)),
@@ -236,18 +237,18 @@ impl Blocks {
             let mut unit = 0;
             while unit < n {
                 let take = (n - unit).min(MAX_SETS - bit);
-                made.segments.push(Segment { scenario, units: unit..unit + take, bit: bit as u32 });
+                blocks.segments.push(Segment { scenario, units: unit..unit + take, bit: bit as u32 });
                 (unit, bit) = (unit + take, bit + take);
                 if bit == MAX_SETS {
-                    made.spans.push(first..made.segments.len());
-                    (first, bit) = (made.segments.len(), 0);
+                    blocks.spans.push(first..blocks.segments.len());
+                    (first, bit) = (blocks.segments.len(), 0);
                 }
             }
         }
         if bit > 0 {
-            made.spans.push(first..made.segments.len());
+            blocks.spans.push(first..blocks.segments.len());
         }
-        made
+        blocks
     }
 }
 
@@ -288,29 +289,29 @@ impl Ready<'_> {
     /// The effects of one block in all families.
     fn effects(&self, masks: &Masks, prediction: &mut Prediction, n: usize, run: &Run) -> Result<Effects> {
         prediction.prepare(&self.bases[0], masks, &self.scene, n);
-        let mut found = Effects { direct: u64::MAX, ..Effects::default() };
+        let mut effects = Effects { direct: u64::MAX, ..Effects::default() };
         let mut signs = [None; MAX_SETS];
         for (family, base) in self.bases.iter().enumerate() {
             let mut outcomes = [0.0; MAX_SETS];
-            found.direct &= prediction.run(base, masks, &self.scene, Some(run), &mut outcomes[..n])?;
-            for (bit, &there) in outcomes[..n].iter().enumerate() {
+            effects.direct &= prediction.run(base, masks, &self.scene, Some(run), &mut outcomes[..n])?;
+            for (bit, &changed) in outcomes[..n].iter().enumerate() {
                 // what rounding makes is no effect
-                let same = (there - base.outcome()).abs() <= ROUNDING;
-                let there = if same { base.outcome() } else { there };
-                let effect = there - base.outcome();
+                let same = (changed - base.outcome()).abs() <= ROUNDING;
+                let changed = if same { base.outcome() } else { changed };
+                let effect = changed - base.outcome();
                 let sign = if same { 0 } else { effect.signum() as i8 };
-                let [lower, upper] = &mut found.bounds[bit];
+                let [lower, upper] = &mut effects.bounds[bit];
                 if family == 0 {
-                    found.values[bit] = [base.outcome(), there];
+                    effects.values[bit] = [base.outcome(), changed];
                     (*lower, *upper) = (effect, effect);
                     signs[bit] = Some(sign);
                 } else {
                     (*lower, *upper) = (lower.min(effect), upper.max(effect));
-                    found.unstable |= u64::from(signs[bit] != Some(sign)) << bit;
+                    effects.unstable |= u64::from(signs[bit] != Some(sign)) << bit;
                 }
             }
         }
-        Ok(found)
+        Ok(effects)
     }
 
     fn answer(
@@ -394,8 +395,8 @@ fn affordable(plan: &Plan, scene: &Scene<'_>, families: usize) -> Result<()> {
     let (id, events) = (scene.view.trace_id, scene.view.len());
     Err(Error::Parameter(format!(
         "trace '{id}': {tried} scenarios of {events} events under {families} families of gates visit {visits} events \
-         and edges, the limit is {}: use larger units (each='agent') or single ones, or pass sensitivity=False for one \
-         family",
+         and edges, the limit is {}: use larger units (each='agent') or single ones, or pass sensitivity=False for \
+         one family",
         Cost::MOST_VISITS
     )))
 }

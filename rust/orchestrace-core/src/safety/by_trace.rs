@@ -46,7 +46,7 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
     let closure = worker.with(view, &options.rules, |taint, worker, scene| {
         let tally = taint.tally();
         let touches = Touches::of(taint, scene, &options.rules.tools);
-        let mut told = Closure {
+        let mut reached = Closure {
             outcome: if let Ok(Outcome::Event(y)) = scene.outcome { Some(y) } else { None },
             reached: taint.reaches_outcome(scene).ok().zip(taint.seeds_to_outcome(scene).ok()),
             reason: scene.outcome.err(),
@@ -60,17 +60,17 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
         let nearest = scene.ends().filter(|&v| taint.is_tainted(v)).min_by_key(|&v| (taint.hops(v), v));
         let end = nearest.map(|v| v as u32).or_else(|| touches.action().map(|touch| touch.event));
         if let Some(end) = end {
-            taint.path(end, &mut told.path);
+            taint.path(end, &mut reached.path);
         }
         if let Some(call) = touches.call {
-            taint.path(call.event, &mut told.way);
+            taint.path(call.event, &mut reached.way);
         }
-        told.touches = touches;
-        told.risk = options.risk.map(|risk| {
+        reached.touches = touches;
+        reached.risk = options.risk.map(|risk| {
             let (p, outcome) = taint.risk(scene, risk);
             (outcome, p.iter().sum())
         });
-        told
+        reached
     });
     Answer {
         tally: worker.taint.tally(),

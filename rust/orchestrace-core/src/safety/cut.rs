@@ -107,9 +107,9 @@ impl SanitizerCut {
             if place == NOBODY {
                 continue;
             }
-            let whole = cost(v);
+            let price = cost(v);
             // what costs anything is not for nothing
-            let room = if whole > 0.0 { ((whole * scale).round() as u64).max(1) } else { 0 };
+            let room = if price > 0.0 { ((price * scale).round() as u64).max(1) } else { 0 };
             self.join(entry, entry + 1, room);
             if taint.is_seed(v) {
                 self.join(source, entry, NO_LIMIT);
@@ -222,7 +222,7 @@ mod tests {
         })
     }
 
-    fn one(_: usize) -> f64 {
+    fn unit_cost(_: usize) -> f64 {
         1.0
     }
 
@@ -231,14 +231,14 @@ mod tests {
         let mut t = TestTrace::artifact();
         t.flag_trusted(5, false);
         // e6 -> e7 -> e8: both of the first two are minimum cuts
-        assert_eq!(cut(&t, one), Ok(vec![5]));
+        assert_eq!(cut(&t, unit_cost), Ok(vec![5]));
         assert_eq!(cut(&t, |v| if v == 5 { 3.0 } else { 2.5 }), Ok(vec![6]));
         // the outcome itself is not cut, however cheap
         assert_eq!(cut(&t, |v| if v == 7 { 0.0 } else { 1.0 }), Ok(vec![5]));
         t.flag_trusted(7, false);
-        assert_eq!(cut(&t, one), Err(Reason::OutcomeSeed));
+        assert_eq!(cut(&t, unit_cost), Err(Reason::OutcomeSeed));
         t.flag_sanitizer(7);
-        assert_eq!(cut(&t, one), Ok(vec![]), "what cleans is clean");
+        assert_eq!(cut(&t, unit_cost), Ok(vec![]), "what cleans is clean");
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         for v in [0, 1, 6] {
             t.flag_trusted(v, false);
         }
-        assert_eq!(cut(&t, one), Ok(vec![2]));
+        assert_eq!(cut(&t, unit_cost), Ok(vec![2]));
         // at 0.75 each the two seeds are cheaper than 2 at 2
         assert_eq!(cut(&t, |v| [0.75, 0.75, 2.0, 1.0, 1.0, 1.0, 1.0][v]), Ok(vec![0, 1]));
         assert_eq!(cut(&t, |v| [1.0, 1.0, 2.0, 0.1, 0.2, 1.0, 1.0][v]), Ok(vec![3, 4]));
@@ -268,7 +268,7 @@ mod tests {
         for v in [0, 3] {
             t.flag_trusted(v, false);
         }
-        assert_eq!(cut(&t, one), Ok(vec![0, 3]));
+        assert_eq!(cut(&t, unit_cost), Ok(vec![0, 3]));
         assert_eq!(cut(&t, |v| if v == 1 { 0.5 } else { 1.0 }), Ok(vec![1, 3]));
     }
 
@@ -280,7 +280,7 @@ mod tests {
             t.edge(v, v + 1, EdgeType::Causal);
         });
         t.flag_trusted(0, false);
-        assert_eq!(cut(&t, one), Ok(vec![0]));
+        assert_eq!(cut(&t, unit_cost), Ok(vec![0]));
     }
 
     #[test]
@@ -303,7 +303,7 @@ mod tests {
             (0..n).filter(|v| seeds >> v & 1 == 1).for_each(|v| t.flag_trusted(v, false));
             let cost = |v: usize| f64::from(costs[v]) / 3.0;
             let sum = |set: u32| (0..n).filter(|v| set >> v & 1 == 1).map(|v| u32::from(costs[v])).sum::<u32>();
-            let found = cut(&t, cost);
+            let solution = cut(&t, cost);
             let y = closed(&t, &rules(), |_, scene| match scene.outcome {
                 Ok(Outcome::Event(y)) => y,
                 _ => NOBODY,
@@ -315,7 +315,7 @@ mod tests {
                 closed(&t, &rules(), |taint, scene| taint.reaches_outcome(scene) == Ok(false))
             };
             let best = (0..1_u32 << n).filter(|set| y == NOBODY || set >> y & 1 == 0).filter(|&set| clean(set)).map(sum).min();
-            match found {
+            match solution {
                 Err(reason) => {
                     prop_assert_eq!(reason, Reason::OutcomeSeed);
                     prop_assert_eq!(best, None);

@@ -57,7 +57,7 @@ impl Worker {
         graph.build(view, program, None);
         graph.build_successors();
         let outcome = outcome::outcome(view, &owners);
-        let found = match topological.any(&mut graph) {
+        let answer = match topological.any(&mut graph) {
             None => {
                 taint.look(view, &owners, rules);
                 Err(Reason::GraphCycle)
@@ -68,7 +68,7 @@ impl Worker {
             }
         };
         (self.owners, self.graph, self.topological, self.taint) = (owners, graph, topological, taint);
-        found
+        answer
     }
 }
 

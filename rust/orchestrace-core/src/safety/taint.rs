@@ -143,19 +143,19 @@ pub struct Scene<'a> {
 impl Scene<'_> {
     /// Calls `tell` with every event, in topological order.
     #[inline]
-    pub(super) fn forward(&self, mut tell: impl FnMut(usize)) {
+    pub(super) fn forward(&self, mut visit: impl FnMut(usize)) {
         match self.order {
-            Order::Document(n) => (0..n).for_each(tell),
-            Order::Listed(rows) => rows.iter().for_each(|&v| tell(v as usize)),
+            Order::Document(n) => (0..n).for_each(visit),
+            Order::Listed(rows) => rows.iter().for_each(|&v| visit(v as usize)),
         }
     }
 
     /// Calls `tell` with every event, successors first.
     #[inline]
-    pub(super) fn backward(&self, mut tell: impl FnMut(usize)) {
+    pub(super) fn backward(&self, mut visit: impl FnMut(usize)) {
         match self.order {
-            Order::Document(n) => (0..n).rev().for_each(tell),
-            Order::Listed(rows) => rows.iter().rev().for_each(|&v| tell(v as usize)),
+            Order::Document(n) => (0..n).rev().for_each(visit),
+            Order::Listed(rows) => rows.iter().rev().for_each(|&v| visit(v as usize)),
         }
     }
 
@@ -250,8 +250,8 @@ impl Taint {
     /// The closure of a trace, or the reason why it has none: nothing says what is trusted.
     pub fn compute(&mut self, scene: &Scene<'_>, rules: &Rules) -> std::result::Result<Tally, Reason> {
         let view = scene.view;
-        let told = self.look(view, scene.owners, rules);
-        if told.unknown as usize == view.len() && !rules.tools.tell_trust() {
+        let seen = self.look(view, scene.owners, rules);
+        if seen.unknown as usize == view.len() && !rules.tools.tell_trust() {
             return Err(Reason::FieldAbsent);
         }
         self.close(scene, rules);
@@ -407,9 +407,9 @@ impl Taint {
         }
         let mut reached = std::mem::take(&mut self.reached);
         self.leading(scene, &mut reached);
-        let found = reached.iter().zip(&self.parts).filter(|&(&r, &part)| r && part == Part::Seed).count();
+        let seeds = reached.iter().zip(&self.parts).filter(|&(&r, &part)| r && part == Part::Seed).count();
         self.reached = reached;
-        Ok(found as u32)
+        Ok(seeds as u32)
     }
 
     /// Marks the tainted events from which tainted ones lead to the outcome.
@@ -561,12 +561,12 @@ pub(super) mod tests {
         let mut taint = Taint::default();
         assert_eq!(taint.look(&view, &owners, &rules()).unknown, 8);
         let web = view.tool.get(5).unwrap();
-        let one = |tools, agents| Named { tools, agents, any: true };
+        let named_by = |tools, agents| Named { tools, agents, any: true };
         let untrusted = |named| Rules { tools: Tools { untrusted: named, ..Tools::default() }, ..rules() };
-        let named = untrusted(one(vec![web], vec![]));
+        let named = untrusted(named_by(vec![web], vec![]));
         closed(&t, &named, |taint, _| assert_eq!(set(taint, 8), [5, 6, 7]));
         // the name of the tool alone, as the agent of a result
-        let browser = untrusted(one(vec![], vec![TestTrace::name("browser")]));
+        let browser = untrusted(named_by(vec![], vec![TestTrace::name("browser")]));
         closed(&t, &browser, |taint, _| assert_eq!(taint.tally().seeds, 0, "its field `tool` decides"));
     }
 
@@ -574,23 +574,23 @@ pub(super) mod tests {
     fn a_trusted_tool_returns_nothing_untrusted_unless_it_is_untrusted_too() {
         let t = artifact();
         let web = t.view().tool.get(5).unwrap();
-        let one = || Named { tools: vec![web], agents: vec![], any: true };
+        let named_web = || Named { tools: vec![web], agents: vec![], any: true };
         let tools = |untrusted, trusted| Tools { untrusted, trusted, ..Tools::default() };
         let with = |tools| Rules { tools, ..rules() };
-        closed(&t, &with(tools(Named::default(), one())), |taint, _| {
+        closed(&t, &with(tools(Named::default(), named_web())), |taint, _| {
             assert_eq!((set(taint, 8), taint.tally().untrusted), (vec![], 1));
         });
-        closed(&t, &with(tools(one(), one())), |taint, _| {
+        closed(&t, &with(tools(named_web(), named_web())), |taint, _| {
             assert_eq!(set(taint, 8), [5, 6, 7]);
             assert_eq!((taint.source(7), taint.source(5), taint.source(0)), (Some(5), Some(5), None));
         });
-        let mut said = TestTrace::events(2);
-        said.flag_trusted(0, false);
-        closed(&said, &with(tools(Named::default(), Named { any: true, ..one() })), |taint, _| {
+        let mut message = TestTrace::events(2);
+        message.flag_trusted(0, false);
+        closed(&message, &with(tools(Named::default(), Named { any: true, ..named_web() })), |taint, _| {
             assert_eq!(set(taint, 2), [0], "only results are those of a tool");
         });
         // nothing says what is trusted, but that a tool is
-        closed(&TestTrace::artifact(), &with(tools(Named::default(), one())), |taint, _| {
+        closed(&TestTrace::artifact(), &with(tools(Named::default(), named_web())), |taint, _| {
             assert_eq!(taint.tally().seeds, 0);
         });
     }
@@ -687,8 +687,8 @@ pub(super) mod tests {
         for (name, carry) in Carry::NAMES.iter().zip([Carry::All, Carry::Context, Carry::SafetyFlow]) {
             assert_eq!(Carry::parse(name).unwrap(), carry);
         }
-        let told = Carry::parse("contxt").unwrap_err().to_string();
-        assert!(told.contains("did you mean 'context'?"), "{told}");
+        let error = Carry::parse("contxt").unwrap_err().to_string();
+        assert!(error.contains("did you mean 'context'?"), "{error}");
     }
 
     proptest! {
@@ -713,10 +713,10 @@ pub(super) mod tests {
                     }
                 }
                 closed(&t, &Rules { carry, ..rules() }, |taint, scene| {
-                    let found: Vec<bool> = (0..n).map(|v| taint.is_tainted(v)).collect();
-                    prop_assert_eq!(&found, &reference);
+                    let tainted: Vec<bool> = (0..n).map(|v| taint.is_tainted(v)).collect();
+                    prop_assert_eq!(&tainted, &reference);
                     prop_assert_eq!(taint.tally().tainted as usize, reference.iter().filter(|&&t| t).count());
-                    for v in (0..n).filter(|&v| found[v]) {
+                    for v in (0..n).filter(|&v| tainted[v]) {
                         let mut path = Vec::new();
                         taint.path(v as u32, &mut path);
                         prop_assert_eq!(path.len() as u32, taint.hops(v).unwrap() + 1);

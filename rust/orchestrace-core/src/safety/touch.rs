@@ -36,31 +36,31 @@ impl Touches {
     /// Of the last closure.
     #[must_use]
     pub fn of(taint: &Taint, scene: &Scene<'_>, tools: &Tools) -> Self {
-        let mut found = Self::default();
+        let mut touches = Self::default();
         if taint.tally().tainted == 0 {
-            return found;
+            return touches;
         }
         let (view, rows) = (scene.view, scene.owners.order().rows());
         // by way of edges back in time something may be tainted before the first seed
-        found.seed = rows.iter().copied().find(|&v| taint.is_seed(v as usize));
-        let begun = found.seed.map_or(0.0, |seed| view.t[seed as usize]);
+        touches.seed = rows.iter().copied().find(|&v| taint.is_seed(v as usize));
+        let begun = touches.seed.map_or(0.0, |seed| view.t[seed as usize]);
         for &v in rows.iter().filter(|&&v| taint.is_tainted(v as usize)) {
             let i = v as usize;
             let touch = Touch { event: v, after: view.t[i] - begun };
             if !taint.is_seed(i) && scene.owners.codes()[i] != NOBODY {
-                found.agent.get_or_insert(touch);
+                touches.agent.get_or_insert(touch);
             }
             match view.event_type(i) {
-                EventType::OrchestratorDecision => found.decision.get_or_insert(touch),
-                EventType::Spawn => found.spawn.get_or_insert(touch),
+                EventType::OrchestratorDecision => touches.decision.get_or_insert(touch),
+                EventType::Spawn => touches.spawn.get_or_insert(touch),
                 EventType::ToolCall if tools.is_privileged_call(view, i) => {
-                    found.calls += 1;
-                    found.call.get_or_insert(touch)
+                    touches.calls += 1;
+                    touches.call.get_or_insert(touch)
                 }
                 _ => continue,
             };
         }
-        found
+        touches
     }
 
     /// The first of the decision, the spawn and the privileged call.
@@ -93,13 +93,13 @@ mod tests {
         });
         let at = |event, after| Some(Touch { event, after });
         closed(&t, &rules(), |taint, scene| {
-            let found = Touches::of(taint, scene, &Tools::default());
-            assert_eq!(found.seed, Some(0));
-            assert_eq!(found.agent, at(3, 2.0), "what the user says is no agent's");
-            assert_eq!(found.decision, at(5, 3.0));
-            assert_eq!(found.spawn, at(4, 4.0));
-            assert_eq!(found.call, at(6, 5.0));
-            assert_eq!((found.calls, found.action()), (2, at(5, 3.0)));
+            let touches = Touches::of(taint, scene, &Tools::default());
+            assert_eq!(touches.seed, Some(0));
+            assert_eq!(touches.agent, at(3, 2.0), "what the user says is no agent's");
+            assert_eq!(touches.decision, at(5, 3.0));
+            assert_eq!(touches.spawn, at(4, 4.0));
+            assert_eq!(touches.call, at(6, 5.0));
+            assert_eq!((touches.calls, touches.action()), (2, at(5, 3.0)));
         });
         let mut clean = TestTrace::artifact();
         clean.trusted(true);
@@ -116,8 +116,8 @@ mod tests {
         let tools = Tools { privileged, ..Tools::default() };
         closed(&named, &rules(), |taint, scene| {
             assert_eq!(Touches::of(taint, scene, &Tools::default()).call, None);
-            let found = Touches::of(taint, scene, &tools);
-            assert_eq!(found.call.map(|touch| touch.event), Some(call as u32));
+            let touches = Touches::of(taint, scene, &tools);
+            assert_eq!(touches.call.map(|touch| touch.event), Some(call as u32));
         });
     }
 }

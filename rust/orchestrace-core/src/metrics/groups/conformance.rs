@@ -63,8 +63,8 @@ impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
         let view = subject.view;
         self.hashes.clear();
-        let told = (0..view.len()).filter_map(|v| view.harness_hash.get(v));
-        self.hashes.extend(told.map(|hash| xxh3_128(hash.as_bytes())));
+        let hashes_of_events = (0..view.len()).filter_map(|v| view.harness_hash.get(v));
+        self.hashes.extend(hashes_of_events.map(|hash| xxh3_128(hash.as_bytes())));
         self.hashes.sort_unstable();
         self.hashes.dedup();
         if !self.hashes.is_empty() {
@@ -118,7 +118,7 @@ impl Harness {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::{Told, told, told_with};
+    use crate::metrics::testing::{Measured, measured, measured_with};
     use EventType::*;
 
     /// A decision, two spawns, three calls of which one names no tool, a result, and a message of the user.
@@ -137,7 +137,7 @@ mod tests {
         t
     }
 
-    fn judged(types: Option<&[EventType]>, tools: Option<&[&str]>, roles: Option<&[&str]>) -> Vec<Told> {
+    fn judged(types: Option<&[EventType]>, tools: Option<&[&str]>, roles: Option<&[&str]>) -> Vec<Measured> {
         let t = run();
         let sorted = |mut codes: Vec<u32>| {
             codes.sort_unstable();
@@ -151,14 +151,14 @@ mod tests {
             roles: roles.map(|of| sorted(of.iter().map(|role| TestTrace::role_code(role)).collect())),
         };
         let options = Options { harness: Some(Arc::new(harness)), ..Options::default() };
-        told_with(&Conformance, &t.view(), &options)
+        measured_with(&Conformance, &t.view(), &options)
     }
 
     #[test]
     fn harnesses_are_counted_and_nothing_is_judged_undeclared() {
         let none = Err(Reason::SupportAbsent);
-        assert_eq!(told(&Conformance, &run()), [Ok(2.0), none, none]);
-        assert_eq!(told(&Conformance, &TestTrace::artifact())[0], Err(Reason::FieldAbsent));
+        assert_eq!(measured(&Conformance, &run()), [Ok(2.0), none, none]);
+        assert_eq!(measured(&Conformance, &TestTrace::artifact())[0], Err(Reason::FieldAbsent));
         assert_eq!(judged(None, None, None)[1..], [Ok(0.0), Err(Reason::RatioEmpty)]);
     }
 

@@ -53,24 +53,24 @@ impl Measure for Worker {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::told;
+    use crate::metrics::testing::measured;
     use crate::schema::EdgeType;
 
     #[test]
     fn one_is_enough_in_the_artifact_example() {
         let mut t = TestTrace::artifact();
-        assert_eq!(told(&Cut, &t), [Err(Reason::FieldAbsent)]);
+        assert_eq!(measured(&Cut, &t), [Err(Reason::FieldAbsent)]);
         t.flag_trusted(5, true);
-        assert_eq!(told(&Cut, &t), [Ok(0.0)]);
+        assert_eq!(measured(&Cut, &t), [Ok(0.0)]);
         t.flag_trusted(5, false);
-        assert_eq!(told(&Cut, &t), [Ok(1.0)]);
+        assert_eq!(measured(&Cut, &t), [Ok(1.0)]);
         t.flag_trusted(3, false);
-        assert_eq!(told(&Cut, &t), [Ok(1.0)], "behind both is e6");
+        assert_eq!(measured(&Cut, &t), [Ok(1.0)], "behind both is e6");
         t.edge(3, 7, EdgeType::Causal);
-        assert_eq!(told(&Cut, &t), [Ok(2.0)]);
+        assert_eq!(measured(&Cut, &t), [Ok(2.0)]);
         t.flag_trusted(7, false);
-        assert_eq!(told(&Cut, &t), [Err(Reason::OutcomeSeed)]);
+        assert_eq!(measured(&Cut, &t), [Err(Reason::OutcomeSeed)]);
         t.edge(7, 7, EdgeType::Causal);
-        assert_eq!(told(&Cut, &t), [Err(Reason::GraphCycle)]);
+        assert_eq!(measured(&Cut, &t), [Err(Reason::GraphCycle)]);
     }
 }

@@ -152,24 +152,24 @@ fn distance(a: &[(Act, f64)], b: &[(Act, f64)]) -> f64 {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::told;
+    use crate::metrics::testing::measured;
     use crate::schema::EventType::*;
 
     #[test]
     fn agents_with_nothing_in_common_are_1_apart() {
         let mut t = TestTrace::default();
         t.event(Message, "a").event(ToolCall, "b").tool("web");
-        assert_eq!(told(&Diversity, &t), [Ok(1.0), Ok(2.0_f64.ln().exp())]);
+        assert_eq!(measured(&Diversity, &t), [Ok(1.0), Ok(2.0_f64.ln().exp())]);
         // the same call, another tool: another act
         t.event(ToolCall, "c").tool("shell").event(ToolCall, "c").tool("shell");
-        assert_eq!(told(&Diversity, &t)[0], Ok(1.0));
+        assert_eq!(measured(&Diversity, &t)[0], Ok(1.0));
         let mut alike = TestTrace::default();
         alike.event(Message, "a").event(Message, "b").event(Message, "b").event(Message, "user");
-        assert_eq!(told(&Diversity, &alike), [Ok(0.0), Ok(1.0)]);
-        assert_eq!(told(&Diversity, &TestTrace::events(3)), [Err(Reason::RatioEmpty), Ok(1.0)]);
+        assert_eq!(measured(&Diversity, &alike), [Ok(0.0), Ok(1.0)]);
+        assert_eq!(measured(&Diversity, &TestTrace::events(3)), [Err(Reason::RatioEmpty), Ok(1.0)]);
         let mut nobody = TestTrace::default();
         nobody.event(Message, "user");
-        assert_eq!(told(&Diversity, &nobody), [Err(Reason::RatioEmpty); 2]);
+        assert_eq!(measured(&Diversity, &nobody), [Err(Reason::RatioEmpty); 2]);
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
         let mut t = TestTrace::default();
         t.event(ToolCall, "a").event(Message, "a").event(Message, "b");
         let bits = 0.5 * (0.5 * (0.5_f64 / 0.75).log2() + 0.5 * 2.0_f64.log2() + (1.0 / 0.75_f64).log2());
-        let [Ok(found), Ok(strategies)] = told(&Diversity, &t)[..] else { panic!("both are told") };
+        let [Ok(found), Ok(strategies)] = measured(&Diversity, &t)[..] else { panic!("both are told") };
         assert!((found - bits.sqrt()).abs() < 1e-15, "{found}");
         // of a's two acts, as frequent, the message is the type that is listed first
         assert_eq!(strategies, 1.0);
@@ -190,7 +190,7 @@ mod tests {
         t.event(Message, "a").event(Message, "b").event(ToolCall, "c").event(Return, "d");
         t.event(Message, "d").event(Message, "d");
         let h = -(0.75 * 0.75_f64.ln() + 0.25 * 0.25_f64.ln());
-        let Ok(found) = told(&Diversity, &t)[1] else { panic!("it is told") };
+        let Ok(found) = measured(&Diversity, &t)[1] else { panic!("it is told") };
         assert!((found - h.exp()).abs() < 1e-15);
     }
 }

@@ -119,15 +119,15 @@ impl Measure for Search {
         let mut seen = std::mem::take(&mut self.seen);
         seen.clear();
         seen.resize(subject.owners.names().len(), false);
-        let found = self.compute(subject.graph, order, live);
+        let dominators = self.compute(subject.graph, order, live);
         let mut agents = 0;
-        for &v in found {
+        for &v in dominators {
             if let Some(seen) = seen.get_mut(subject.owner(v as usize) as usize) {
                 agents += usize::from(!std::mem::replace(seen, true));
             }
         }
-        out.count(0, found.len());
-        out.ratio(1, found.len() as f64, live.iter().filter(|&&live| live).count() as f64);
+        out.count(0, dominators.len());
+        out.ratio(1, dominators.len() as f64, live.iter().filter(|&&live| live).count() as f64);
         out.count(2, agents);
         self.seen = seen;
     }
@@ -146,7 +146,7 @@ pub fn dominators(store: &Store, options: &Options, run: &Run) -> Result<(Vec<Re
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::told;
+    use crate::metrics::testing::measured;
     use crate::schema::EdgeType::Causal;
     use crate::schema::EventType::{Aggregate, Message};
 
@@ -165,21 +165,21 @@ mod tests {
     fn by_hand() {
         // a chain is all bottleneck
         let chain = drawn(&["a", "b", "a"], &[(0, 1), (1, 2)]);
-        assert_eq!(told(&Dominators, &chain), [Ok(3.0), Ok(1.0), Ok(2.0)]);
+        assert_eq!(measured(&Dominators, &chain), [Ok(3.0), Ok(1.0), Ok(2.0)]);
         // 0 -> {1, 2} -> 3 -> 4, and 5 which leads nowhere
         let fork =
             drawn(&["a", "b", "c", "d", "nobody", "a"], &[(0, 1), (0, 2), (1, 3), (2, 3), (3, 5), (0, 4)]);
-        assert_eq!(told(&Dominators, &fork), [Ok(3.0), Ok(3.0 / 5.0), Ok(2.0)]);
+        assert_eq!(measured(&Dominators, &fork), [Ok(3.0), Ok(3.0 / 5.0), Ok(2.0)]);
         // two sources: only the outcome is on every way
         let sources = drawn(&["a", "b", "a"], &[(0, 2), (1, 2)]);
-        assert_eq!(told(&Dominators, &sources), [Ok(1.0), Ok(1.0 / 3.0), Ok(1.0)]);
+        assert_eq!(measured(&Dominators, &sources), [Ok(1.0), Ok(1.0 / 3.0), Ok(1.0)]);
         // an edge over the middle is a way around it
         let around = drawn(&["a", "b", "a"], &[(0, 1), (1, 2), (0, 2)]);
-        assert_eq!(told(&Dominators, &around), [Ok(2.0), Ok(2.0 / 3.0), Ok(1.0)]);
+        assert_eq!(measured(&Dominators, &around), [Ok(2.0), Ok(2.0 / 3.0), Ok(1.0)]);
         let mut nothing = TestTrace::events(2);
         nothing.edge(0, 1, Causal);
-        assert_eq!(told(&Dominators, &nothing), [Err(Reason::OutcomeAbsent); 3]);
+        assert_eq!(measured(&Dominators, &nothing), [Err(Reason::OutcomeAbsent); 3]);
         let cycle = drawn(&["a", "b", "a"], &[(0, 1), (1, 0), (1, 2)]);
-        assert_eq!(told(&Dominators, &cycle), [Err(Reason::GraphCycle); 3]);
+        assert_eq!(measured(&Dominators, &cycle), [Err(Reason::GraphCycle); 3]);
     }
 }

@@ -157,8 +157,12 @@ pub fn drags(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordB
     event_rows(store, options, run, ["duration", "drag"], |drags: &mut Drags, subject| {
         let Ok((order, timing)) = subject.scheduled() else { return Vec::new() };
         let path = &subject.slack.path;
-        let found = drags.compute(subject.graph, order, &timing.duration, path);
-        path.iter().zip(found).rev().map(|(&v, &drag)| (v, [timing.duration[v as usize], drag])).collect()
+        let drags_of_path = drags.compute(subject.graph, order, &timing.duration, path);
+        path.iter()
+            .zip(drags_of_path)
+            .rev()
+            .map(|(&v, &drag)| (v, [timing.duration[v as usize], drag]))
+            .collect()
     })
 }
 
@@ -168,7 +172,7 @@ mod tests {
     use crate::error::Reason;
     use crate::graph::test_trace::{TestTrace, random_trace};
     use crate::metrics::subject::Preparation;
-    use crate::metrics::testing::told;
+    use crate::metrics::testing::measured;
     use crate::schema::EdgeType;
     use proptest::prelude::*;
 
@@ -188,23 +192,23 @@ mod tests {
     fn a_branch_beside_it_bounds_the_drag() {
         // 0 (2) -> 1 (5) -> 3 (1), beside 0 -> 2 (3) -> 3: without 1 the span is 6
         let t = work(&[2.0, 5.0, 3.0, 1.0], &[(0, 1), (0, 2), (1, 3), (2, 3)]);
-        assert_eq!(told(&Drag, &t), [Ok(2.0), Ok(5.0)]);
+        assert_eq!(measured(&Drag, &t), [Ok(2.0), Ok(5.0)]);
         // a path that is as long takes all drag from the branches
         let even = work(&[2.0, 5.0, 5.0, 1.0], &[(0, 1), (0, 2), (1, 3), (2, 3)]);
-        assert_eq!(told(&Drag, &even), [Ok(2.0), Ok(3.0)]);
+        assert_eq!(measured(&Drag, &even), [Ok(2.0), Ok(3.0)]);
         // a chain is all drag, and an event beside everything takes some
-        assert_eq!(told(&Drag, &work(&[1.0, 2.0], &[(1, 0)])), [Ok(2.0), Ok(3.0)]);
-        assert_eq!(told(&Drag, &work(&[1.0, 2.0, 2.5], &[(0, 1)])), [Ok(0.5), Ok(1.0)]);
-        assert_eq!(told(&Drag, &work(&[1.0], &[(0, 0)])), [Err(Reason::GraphCycle); 2]);
+        assert_eq!(measured(&Drag, &work(&[1.0, 2.0], &[(1, 0)])), [Ok(2.0), Ok(3.0)]);
+        assert_eq!(measured(&Drag, &work(&[1.0, 2.0, 2.5], &[(0, 1)])), [Ok(0.5), Ok(1.0)]);
+        assert_eq!(measured(&Drag, &work(&[1.0], &[(0, 0)])), [Err(Reason::GraphCycle); 2]);
     }
 
     #[test]
     fn an_edge_over_an_event_is_a_way_without_it() {
         // 0 (1) -> 1 (4) -> 2 (1), and 0 -> 2: without 1 the span is 2
-        assert_eq!(told(&Drag, &work(&[1.0, 4.0, 1.0], &[(0, 1), (1, 2), (0, 2)])), [Ok(4.0), Ok(6.0)]);
+        assert_eq!(measured(&Drag, &work(&[1.0, 4.0, 1.0], &[(0, 1), (1, 2), (0, 2)])), [Ok(4.0), Ok(6.0)]);
         // 3 (2) lies beside 1: the way over it is 4
         let t = work(&[1.0, 4.0, 1.0, 2.0], &[(0, 1), (1, 2), (0, 3), (3, 2)]);
-        assert_eq!(told(&Drag, &t), [Ok(2.0), Ok(4.0)]);
+        assert_eq!(measured(&Drag, &t), [Ok(2.0), Ok(4.0)]);
     }
 
     proptest! {
@@ -223,9 +227,9 @@ mod tests {
             };
             let mut drags = Drags::default();
             let path = &subject.slack.path;
-            let found = drags.compute(subject.graph, order, &timing.duration, path);
-            prop_assert_eq!(found.len(), path.len());
-            for (&v, &drag) in path.iter().zip(found) {
+            let drags_of_path = drags.compute(subject.graph, order, &timing.duration, path);
+            prop_assert_eq!(drags_of_path.len(), path.len());
+            for (&v, &drag) in path.iter().zip(drags_of_path) {
                 prop_assert_eq!(drag, longest(usize::MAX) - longest(v as usize));
             }
         }

@@ -116,16 +116,16 @@ impl Measure for Worker {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::{Told, told};
+    use crate::metrics::testing::{Measured, measured};
     use crate::schema::EdgeType;
 
     const N: usize = INFO.metrics.len();
 
-    fn errors(t: &TestTrace) -> Vec<Told> {
-        told(&Errors, t)
+    fn errors(t: &TestTrace) -> Vec<Measured> {
+        measured(&Errors, t)
     }
 
-    fn values(of: [f64; N]) -> Vec<Told> {
+    fn values(of: [f64; N]) -> Vec<Measured> {
         of.into_iter().map(Ok).collect()
     }
 

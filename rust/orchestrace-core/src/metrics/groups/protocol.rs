@@ -93,7 +93,7 @@ impl Measure for Worker {
                 None => keyless += 1,
             }
         }
-        self.keys.tell(keyless, 2, out);
+        self.keys.write(keyless, 2, out);
         self.keys.begin();
         keyless = 0;
         for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::ToolCall])) {
@@ -105,7 +105,7 @@ impl Measure for Worker {
                 _ => keyless += 1,
             }
         }
-        self.keys.tell(keyless, 4, out);
+        self.keys.write(keyless, 4, out);
         self.find_links(subject);
         out.count(6, self.links.len());
         let n = subject.agents().count() as f64;
@@ -156,7 +156,7 @@ impl Keys {
     }
 
     /// Redundancy, then the shared ones.
-    fn tell(&self, keyless: usize, at: usize, out: &mut Row<'_>) {
+    fn write(&self, keyless: usize, at: usize, out: &mut Row<'_>) {
         if self.total == 0 && keyless > 0 {
             return;
         }

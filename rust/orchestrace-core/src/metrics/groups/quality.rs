@@ -150,15 +150,15 @@ impl Measure for Worker {
             self.balance(subject, out),
             self.independence(subject, out),
         ];
-        let told = || parts.iter().flatten();
-        let n = told().count();
+        let present = || parts.iter().flatten();
+        let n = present().count();
         if self.pairs.is_empty() {
             // nothing was split that anybody could name
             out.absent(7, Reason::FieldAbsent);
         } else if n == 0 {
             out.absent(7, Reason::RatioEmpty);
         } else {
-            out.set(7, told().product::<f64>().powf(1.0 / n as f64));
+            out.set(7, present().product::<f64>().powf(1.0 / n as f64));
         }
         self.aggregations(subject, out);
         self.coverage(subject, out);
@@ -195,12 +195,13 @@ impl Worker {
             out.all_absent(1..4, Reason::SupportAbsent);
             return None;
         };
-        let is_named = |one: &&String| self.pairs.binary_search(&(xxh3_128(one.as_bytes()), NOBODY)).is_ok();
-        let found = key.iter().filter(is_named).count() as f64;
-        out.ratio(1, found, key.len() as f64);
-        out.ratio(2, found, named as f64);
-        out.ratio(3, 2.0 * found, (named + key.len()) as f64);
-        (!key.is_empty()).then(|| found / key.len() as f64)
+        let is_named =
+            |key_name: &&String| self.pairs.binary_search(&(xxh3_128(key_name.as_bytes()), NOBODY)).is_ok();
+        let hits = key.iter().filter(is_named).count() as f64;
+        out.ratio(1, hits, key.len() as f64);
+        out.ratio(2, hits, named as f64);
+        out.ratio(3, 2.0 * hits, (named + key.len()) as f64);
+        (!key.is_empty()).then(|| hits / key.len() as f64)
     }
 
     fn disjointness(&self, out: &mut Row<'_>) -> Option<f64> {
@@ -303,8 +304,8 @@ impl Worker {
         let (mut scored, mut capture, mut captured) = (0.0, 0.0, 0.0);
         let (mut copied, mut tokens) = (0.0, None);
         for of in self.inputs.chunk_by(|a, b| a.0 == b.0) {
-            let own = of.partition_point(|input| !input.1);
-            let of = if own > 0 { &of[..own] } else { of };
+            let n_own = of.partition_point(|input| !input.1);
+            let of = if n_own > 0 { &of[..n_own] } else { of };
             let y = of[0].0;
             if let (Some(text), Some(size)) = (content(y), subject.tokens(y as usize)) {
                 tokens = Some(tokens.unwrap_or(0.0) + size as f64);
@@ -363,15 +364,15 @@ impl Worker {
             }
         }
         let leads = &mut self.leads;
-        let mut tell = |v: usize| {
+        let mut visit = |v: usize| {
             if leads[v] {
                 graph.predecessors_of(v).iter().for_each(|&u| leads[u as usize] = true);
             }
         };
         match subject.order {
             None => return out.absent(12, Reason::GraphCycle),
-            Some(Order::Document(n)) => (0..n).rev().for_each(&mut tell),
-            Some(Order::Listed(rows)) => rows.iter().rev().for_each(|&v| tell(v as usize)),
+            Some(Order::Document(n)) => (0..n).rev().for_each(&mut visit),
+            Some(Order::Listed(rows)) => rows.iter().rev().for_each(|&v| visit(v as usize)),
         }
         let to_aggregator = |v: usize| {
             let to = view.to.get(v).and_then(|to| subject.owners.name_index(to));
@@ -391,13 +392,13 @@ mod tests {
 
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::{Told, told, told_with};
+    use crate::metrics::testing::{Measured, measured, measured_with};
     use crate::store::view::TraceView;
     use EventType::*;
 
-    const EMPTY: Told = Err(Reason::RatioEmpty);
-    const ABSENT: Told = Err(Reason::FieldAbsent);
-    const NO_KEY: Told = Err(Reason::SupportAbsent);
+    const EMPTY: Measured = Err(Reason::RatioEmpty);
+    const ABSENT: Measured = Err(Reason::FieldAbsent);
+    const NO_KEY: Measured = Err(Reason::SupportAbsent);
 
     /// A root that spawns b and c; each works on a subtask and returns, one aggregate.
     fn split(works: &[(&str, &str, f64)]) -> TestTrace {
@@ -414,13 +415,13 @@ mod tests {
     #[test]
     fn an_equal_disjoint_split_is_perfect() {
         let t = split(&[("b", "one", 2.0), ("c", "two", 2.0)]);
-        let found = told(&Quality, &t);
-        assert_eq!(found[..4], [Ok(2.0), NO_KEY, NO_KEY, NO_KEY]);
-        assert_eq!(found[4..8], [Ok(1.0); 4]);
-        assert_eq!(found[8..SHARED], [EMPTY; 6]);
-        assert_eq!(found[SHARED], Ok(0.0));
+        let values = measured(&Quality, &t);
+        assert_eq!(values[..4], [Ok(2.0), NO_KEY, NO_KEY, NO_KEY]);
+        assert_eq!(values[4..8], [Ok(1.0); 4]);
+        assert_eq!(values[8..SHARED], [EMPTY; 6]);
+        assert_eq!(values[SHARED], Ok(0.0));
         // one subtask is done twice
-        let again = told(&Quality, &split(&[("b", "one", 2.0), ("c", "two", 1.0), ("c", "one", 1.0)]));
+        let again = measured(&Quality, &split(&[("b", "one", 2.0), ("c", "two", 1.0), ("c", "one", 1.0)]));
         assert_eq!(again[4], Ok(1.0 - 1.0 / 3.0));
         assert_eq!(again[5], Ok(1.0));
         assert_eq!(again[SHARED], Ok(0.5));
@@ -433,12 +434,12 @@ mod tests {
         let key = |ids: &[&str]| ids.iter().map(|&id| id.to_owned()).collect::<BTreeSet<_>>();
         let subtasks = [("task".to_owned(), key(&["one", "three", "four"])), ("none".to_owned(), key(&[]))];
         let options = Options { subtasks: Arc::new(subtasks.into()), ..Options::default() };
-        let of = |task_id| told_with(&Quality, &TraceView { task_id, ..t.view() }, &options);
-        let found = of("task");
-        assert_eq!(found[..4], [Ok(2.0), Ok(1.0 / 3.0), Ok(0.5), Ok(0.4)]);
+        let of = |task_id| measured_with(&Quality, &TraceView { task_id, ..t.view() }, &options);
+        let values = of("task");
+        assert_eq!(values[..4], [Ok(2.0), Ok(1.0 / 3.0), Ok(0.5), Ok(0.4)]);
         // 4 of 6 seconds that two agents as slow as b would have worked
-        assert_eq!(found[5], Ok(4.0 / 6.0));
-        assert_eq!(found[7], Ok((1.0 / 3.0 * (4.0 / 6.0_f64)).powf(0.25)));
+        assert_eq!(values[5], Ok(4.0 / 6.0));
+        assert_eq!(values[7], Ok((1.0 / 3.0 * (4.0 / 6.0_f64)).powf(0.25)));
         assert_eq!(of("none")[..4], [Ok(2.0), EMPTY, Ok(0.0), Ok(0.0)]);
         assert_eq!(of("other")[..4], [Ok(2.0), NO_KEY, NO_KEY, NO_KEY]);
     }
@@ -447,24 +448,24 @@ mod tests {
     fn siblings_that_wait_for_each_other_are_not_independent() {
         let mut t = split(&[("b", "one", 1.0), ("b", "one", 1.0), ("c", "two", 1.0)]);
         t.edge(3, 4, EdgeType::Temporal).edge(0, 3, EdgeType::Spawn);
-        assert_eq!(told(&Quality, &t)[6], Ok(1.0));
+        assert_eq!(measured(&Quality, &t)[6], Ok(1.0));
         t.edge(4, 5, EdgeType::Message).edge(4, 5, EdgeType::Causal);
-        assert_eq!(told(&Quality, &t)[6], Ok(0.5), "edges of the same ends are one");
+        assert_eq!(measured(&Quality, &t)[6], Ok(0.5), "edges of the same ends are one");
         // agents of two parents are no siblings, and one alone has none
         let mut other = TestTrace::default();
         other.event(OrchestratorDecision, "boss").event(Spawn, "boss").to("b");
         other.event(ToolCall, "b").event(ToolCall, "c").edge(2, 3, EdgeType::Message);
-        let found = told(&Quality, &other);
-        assert_eq!(found[..8], [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, EMPTY, EMPTY, ABSENT]);
+        let values = measured(&Quality, &other);
+        assert_eq!(values[..8], [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, EMPTY, EMPTY, ABSENT]);
     }
 
     /// Scored inputs and an aggregate of them by `boss`.
-    fn aggregate(scores: &[f64], whole: f64) -> TestTrace {
+    fn aggregate(scores: &[f64], own_score: f64) -> TestTrace {
         let mut t = TestTrace::default();
         for &score in scores {
             t.event(Return, "b").to("boss").score(score).tokens_out(5);
         }
-        t.event(Aggregate, "boss").score(whole).tokens_out(10);
+        t.event(Aggregate, "boss").score(own_score).tokens_out(10);
         (0..scores.len() as u32).for_each(|v| {
             t.edge(v, scores.len() as u32, EdgeType::Aggregate);
         });
@@ -474,28 +475,31 @@ mod tests {
     #[test]
     fn taking_the_best_input_captures_everything() {
         let t = aggregate(&[0.25, 0.5, 1.0, 0.25], 1.0);
-        assert_eq!(told(&Quality, &t)[8..], [Ok(0.0), Ok(0.5), Ok(1.0), Ok(1.0), Ok(1.0), ABSENT, ABSENT]);
+        assert_eq!(
+            measured(&Quality, &t)[8..],
+            [Ok(0.0), Ok(0.5), Ok(1.0), Ok(1.0), Ok(1.0), ABSENT, ABSENT]
+        );
         let all_alike = aggregate(&[0.5, 0.5], 0.75);
-        assert_eq!(told(&Quality, &all_alike)[8..12], [Ok(0.25), Ok(0.25), Ok(-0.25), EMPTY]);
+        assert_eq!(measured(&Quality, &all_alike)[8..12], [Ok(0.25), Ok(0.25), Ok(-0.25), EMPTY]);
         let mut unscored = aggregate(&[0.5, 0.5], 0.75);
         unscored.event(Return, "b").to("boss").edge(3, 2, EdgeType::Aggregate);
-        assert_eq!(told(&Quality, &unscored)[8..12], [ABSENT; 4]);
+        assert_eq!(measured(&Quality, &unscored)[8..12], [ABSENT; 4]);
     }
 
     #[test]
     fn returns_that_nobody_used_and_texts_that_were_copied() {
         let mut t = aggregate(&[0.5, 1.0], 0.5);
         t.event(Return, "c").to("boss").event(Return, "c").to("a").event(Return, "boss").to("boss");
-        assert_eq!(told(&Quality, &t)[12], Ok(2.0 / 3.0));
+        assert_eq!(measured(&Quality, &t)[12], Ok(2.0 / 3.0));
         // a second aggregate, of messages since no aggregate edge leads there, copies one of them
         t.event(Message, "b").content("x").event(Aggregate, "boss").content("x").tokens_out(30);
         t.edge(6, 7, EdgeType::Message).edge(0, 7, EdgeType::Temporal);
-        assert_eq!(told(&Quality, &t)[13], Ok(1.0));
-        let mut own = aggregate(&[0.5, 1.0], 0.5);
-        own.event(Aggregate, "boss").content("y").tokens_out(30).event(Message, "b").content("y");
-        own.event(Message, "c").content("z").edge(5, 3, EdgeType::Aggregate).edge(4, 3, EdgeType::Message);
-        assert_eq!(told(&Quality, &own)[13], Ok(0.0), "aggregate edges alone, where there are any");
-        own.edge(3, 3, EdgeType::Causal);
-        assert_eq!(told(&Quality, &own)[12], Err(Reason::GraphCycle));
+        assert_eq!(measured(&Quality, &t)[13], Ok(1.0));
+        let mut reused = aggregate(&[0.5, 1.0], 0.5);
+        reused.event(Aggregate, "boss").content("y").tokens_out(30).event(Message, "b").content("y");
+        reused.event(Message, "c").content("z").edge(5, 3, EdgeType::Aggregate).edge(4, 3, EdgeType::Message);
+        assert_eq!(measured(&Quality, &reused)[13], Ok(0.0), "aggregate edges alone, where there are any");
+        reused.edge(3, 3, EdgeType::Causal);
+        assert_eq!(measured(&Quality, &reused)[12], Err(Reason::GraphCycle));
     }
 }

@@ -102,10 +102,10 @@ impl Measure for Worker {
         out.count(6, subject.messages.len());
         out.count(7, by_type[EventType::ToolCall as usize]);
         let results = (0..view.len()).filter(|&v| subject.is(v, &[EventType::ToolResult]));
-        let (told, failed) = results
+        let (n_judged, failed) = results
             .filter_map(|v| view.ok.get(v))
-            .fold((0, 0), |(told, failed), ok| (told + 1, failed + usize::from(!ok)));
-        if told > 0 {
+            .fold((0, 0), |(n_judged, failed), ok| (n_judged + 1, failed + usize::from(!ok)));
+        if n_judged > 0 {
             out.count(8, failed);
         }
         out.count(9, self.agent_depth(subject.owners));
@@ -121,8 +121,8 @@ impl Measure for Worker {
         let tokens = subject.all_tokens.map(|sum| sum as f64).or_else(|| view.stated_tokens());
         out.put(12, tokens.ok_or(Reason::FieldAbsent));
         let events = if view.cost_usd.is_absent() { 0 } else { view.len() };
-        let told = (0..events).filter_map(|v| subject.owners.cost_usd(view, v));
-        let cost = told.reduce(|sum, one| sum + one).or_else(|| view.stated_cost_usd());
+        let costs = (0..events).filter_map(|v| subject.owners.cost_usd(view, v));
+        let cost = costs.reduce(|sum, cost_of_event| sum + cost_of_event).or_else(|| view.stated_cost_usd());
         out.put(13, cost.ok_or(Reason::FieldAbsent));
         let (first, last) = clock(view, subject.owners);
         out.set(14, last - first);

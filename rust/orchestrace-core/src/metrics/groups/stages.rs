@@ -189,8 +189,8 @@ impl Worker {
         let stage = subject.stages.stage_of[v] as usize;
         let Some(&[from, to]) = self.base.get(stage..).and_then(<[u32]>::first_chunk) else { return NOBODY };
         let of = &subject.stages.shares[from as usize..to as usize];
-        let found = of.binary_search_by_key(&subject.owner(v), |share| share.agent);
-        found.map_or(NOBODY, |at| from + at as u32)
+        let place = of.binary_search_by_key(&subject.owner(v), |share| share.agent);
+        place.map_or(NOBODY, |at| from + at as u32)
     }
 
     /// The span where the slowest sub-agent of each stage is as fast as the second slowest.

@@ -134,9 +134,9 @@ impl Worker {
                 let mask = inputs.fold(0, |mask, &u| mask | self.masks[u as usize]);
                 all += u64::from(mask.count_ones());
                 both += if done(v) { u64::from((mask & sources_done).count_ones()) } else { 0 };
-                let own = if at - from < LANES { 1_u64 << (at - from) } else { 0 };
-                sources_done |= if done(v) { own } else { 0 };
-                self.masks[v] = mask | own;
+                let own_bit = if at - from < LANES { 1_u64 << (at - from) } else { 0 };
+                sources_done |= if done(v) { own_bit } else { 0 };
+                self.masks[v] = mask | own_bit;
             }
             // sources of this pass are behind those of the next ones nowhere
             for &v in &self.rows[from..self.rows.len().min(from + LANES)] {
@@ -151,16 +151,16 @@ impl Worker {
         self.seen.clear();
         self.seen.resize(subject.graph.len(), false);
         self.stack.push(v);
-        let mut found = 0;
+        let mut n_behind = 0;
         while let Some(u) = self.stack.pop() {
             for &w in subject.graph.successors_of(u as usize) {
                 if !std::mem::replace(&mut self.seen[w as usize], true) {
-                    found += 1;
+                    n_behind += 1;
                     self.stack.push(w);
                 }
             }
         }
-        found
+        n_behind
     }
 
     fn point_of_no_return(&mut self, subject: &Subject<'_>) -> Result<u32, Reason> {
@@ -170,15 +170,15 @@ impl Worker {
             Outcome::VirtualSink => true,
         };
         let latest_first = subject.owners.order().rows().iter().rev().copied().filter(|&v| leads(v));
-        let mut found = None;
-        let told = self.absences.each(subject.view, self.options.program_order, latest_first, |v, lost| {
+        let mut latest = None;
+        let result = self.absences.each(subject.view, self.options.program_order, latest_first, |v, lost| {
             if lost.abs() > ROUNDING {
-                found = Some(v);
+                latest = Some(v);
                 return ControlFlow::Break(());
             }
             ControlFlow::Continue(())
         });
-        told.and(found.ok_or(Reason::RatioEmpty))
+        result.and(latest.ok_or(Reason::RatioEmpty))
     }
 }
 
@@ -186,7 +186,7 @@ impl Worker {
 mod tests {
     use super::*;
     use crate::graph::test_trace::{TestTrace, random_trace};
-    use crate::metrics::testing::{told, told_with};
+    use crate::metrics::testing::{measured, measured_with};
     use crate::schema::{EdgeType, EventType::*};
     use proptest::prelude::*;
 
@@ -198,11 +198,11 @@ mod tests {
             t.edge(v, v + 1, EdgeType::Causal);
         });
         // t = 0..4: before 2 are two events, one behind the other
-        assert_eq!(told(&Steering, &t), [0.5, 1.0, 0.5, 3.0, 0.75].map(Ok));
+        assert_eq!(measured(&Steering, &t), [0.5, 1.0, 0.5, 3.0, 0.75].map(Ok));
         let late = Options { intervention_at: Some(0.9), ..Options::default() };
-        assert_eq!(told_with(&Steering, &t.view(), &late)[2], Ok(0.5), "six of twelve pairs");
+        assert_eq!(measured_with(&Steering, &t.view(), &late)[2], Ok(0.5), "six of twelve pairs");
         let early = Options { intervention_at: Some(0.0), ..Options::default() };
-        assert_eq!(told_with(&Steering, &t.view(), &early)[2], Err(Reason::RatioEmpty));
+        assert_eq!(measured_with(&Steering, &t.view(), &early)[2], Err(Reason::RatioEmpty));
     }
 
     #[test]
@@ -212,26 +212,26 @@ mod tests {
         t.event(OrchestratorDecision, "a").event(Return, "b").score(1.0).event(Return, "b").score(0.0);
         t.event(Aggregate, "a").event(Message, "b");
         t.edge(1, 3, EdgeType::Aggregate).edge(2, 3, EdgeType::Aggregate);
-        assert_eq!(told(&Steering, &t)[3..], [Ok(1.0), Ok(0.25)]);
+        assert_eq!(measured(&Steering, &t)[3..], [Ok(1.0), Ok(0.25)]);
         let mut none = TestTrace::default();
         none.event(OrchestratorDecision, "a").event(Return, "b").score(0.0).event(Aggregate, "a");
         none.edge(1, 2, EdgeType::Aggregate);
-        assert_eq!(told(&Steering, &none)[3..], [Err(Reason::RatioEmpty); 2]);
+        assert_eq!(measured(&Steering, &none)[3..], [Err(Reason::RatioEmpty); 2]);
     }
 
     #[test]
     fn artifact_example() {
         // 1, 2 behind 0; 3 to 7 behind all of them: 7 + 5 + 5 + 4 + 3 + 2 + 1 pairs of 56
-        let found = told(&Steering, &TestTrace::artifact());
-        assert_eq!(found[..2], [Ok(27.0 / 56.0), Ok(1.0)]);
+        let values = measured(&Steering, &TestTrace::artifact());
+        assert_eq!(values[..2], [Ok(27.0 / 56.0), Ok(1.0)]);
         // before 3.5 are four events: 0 before 1, 2, 3; 1 and 2 before 3
-        assert_eq!(found[2..], [Ok(5.0 / 12.0), Ok(6.0), Ok(6.0 / 7.0)]);
-        let one = TestTrace::events(1);
+        assert_eq!(values[2..], [Ok(5.0 / 12.0), Ok(6.0), Ok(6.0 / 7.0)]);
+        let single = TestTrace::events(1);
         let none = Err(Reason::RatioEmpty);
-        assert_eq!(told(&Steering, &one), [none, none, none, Ok(0.0), none]);
-        let mut cyclic = one;
+        assert_eq!(measured(&Steering, &single), [none, none, none, Ok(0.0), none]);
+        let mut cyclic = single;
         cyclic.edge(0, 0, EdgeType::Causal);
-        assert_eq!(told(&Steering, &cyclic), [Err(Reason::GraphCycle); 5]);
+        assert_eq!(measured(&Steering, &cyclic), [Err(Reason::GraphCycle); 5]);
     }
 
     proptest! {
@@ -252,9 +252,9 @@ mod tests {
                 if !grew { break; }
             }
             let pairs = reach.iter().flatten().filter(|&&r| r).count() as f64;
-            let found = told(&Steering, &t);
+            let values = measured(&Steering, &t);
             if n > 1 {
-                prop_assert_eq!(found[0], Ok(pairs / (n as f64 * (n as f64 - 1.0))));
+                prop_assert_eq!(values[0], Ok(pairs / (n as f64 * (n as f64 - 1.0))));
             }
             let (first, last) = ends(&t.t);
             let middle = first + 0.5 * (last - first);
@@ -263,7 +263,7 @@ mod tests {
             let both = both.filter(|&(u, v)| done[u] && done[v] && reach[u][v]).count() as f64;
             let m = done.iter().filter(|&&d| d).count() as f64;
             if m > 1.0 {
-                prop_assert_eq!(found[2], Ok(both / (m * (m - 1.0))));
+                prop_assert_eq!(values[2], Ok(both / (m * (m - 1.0))));
             }
         }
     }

@@ -125,11 +125,11 @@ pub(super) fn scene<'a>(subject: &Subject<'a>) -> Option<Scene<'a>> {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::{Told, told};
+    use crate::metrics::testing::{Measured, measured};
     use crate::schema::{EdgeType, EventType};
 
-    fn taint(t: &TestTrace) -> Vec<Told> {
-        told(&Taint, t)
+    fn taint(t: &TestTrace) -> Vec<Measured> {
+        measured(&Taint, t)
     }
 
     #[test]
@@ -176,9 +176,9 @@ mod tests {
         t.event(SafetyEvent, "b").at(5.0).sanitizer().event(Aggregate, "b").at(6.0);
         t.edge(0, 1, EdgeType::Message).edge(1, 2, EdgeType::Causal).edge(2, 3, EdgeType::SafetyFlow);
         t.edge(0, 3, EdgeType::Temporal);
-        let found = taint(&t);
+        let values = taint(&t);
         let expected = [1.0, 3.0, 2.0, 0.5, 0.0, 3.0, 0.5, 1.0, 0.0, 0.0].map(Ok);
-        assert_eq!(found, expected);
+        assert_eq!(values, expected);
         // from another sandbox it is a crossing
         let mut across = TestTrace::default();
         across.event(Message, "a").trusted(false).sandbox("s").event(Message, "b").sandbox("other");

@@ -220,20 +220,20 @@ impl Measure for Worker {
         }
         out.set(0, model);
         out.put(1, if unknown && !known { Err(Reason::FieldAbsent) } else { Ok(tool) });
-        let told = |sum: Sum| match sum.0 {
+        let value_of = |sum: Sum| match sum.0 {
             Some(known) => Ok(known),
             // durations in seconds have no place among times in steps
             None if timing.makespan.is_none() => Err(Reason::TimeSteps),
             None => Err(Reason::FieldAbsent),
         };
-        out.put(2, told(queue));
+        out.put(2, value_of(queue));
         // seconds of scorers among steps of the team
-        let odd = timing.steps && scorer.0.is_some();
-        out.put(5, if odd { Err(Reason::TimeSteps) } else { scorer.0.ok_or(Reason::FieldAbsent) });
+        let is_stepped = timing.steps && scorer.0.is_some();
+        out.put(5, if is_stepped { Err(Reason::TimeSteps) } else { scorer.0.ok_or(Reason::FieldAbsent) });
         let (mut permission, mut human) = (Sum::default(), Sum::default());
         if timing.makespan.is_none() {
-            out.put(3, told(permission));
-            out.put(4, told(human));
+            out.put(3, value_of(permission));
+            out.put(4, value_of(human));
             out.set(6, 0.0);
             return out.put(7, Err(Reason::TimeSteps));
         }
@@ -243,8 +243,8 @@ impl Measure for Worker {
         if let Some(waited) = &mut human.0 {
             *waited += rest.waited;
         }
-        out.put(3, told(permission));
-        out.put(4, told(human));
+        out.put(3, value_of(permission));
+        out.put(4, value_of(human));
         out.set(6, rest.idle);
         out.set(7, rest.unaccounted);
     }
@@ -294,9 +294,9 @@ impl Worker {
             let decides = subject.is(v, &[EventType::HumanIntervention]) && inputs.iter().any(calls);
             if decides || answers {
                 if !inputs.is_empty() {
-                    let asked =
+                    let asked_at =
                         inputs.iter().map(|&u| timing.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
-                    let waited = (view.t[v] - asked).max(0.0);
+                    let waited = (view.t[v] - asked_at).max(0.0);
                     permission.add(waited, view.t[v], longest, &mut self.clock);
                 }
                 continue;
@@ -358,12 +358,12 @@ fn is_done(subject: &Subject<'_>, timing: &Timing, v: usize) -> bool {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::{Told, told_with};
+    use crate::metrics::testing::{Measured, measured_with};
     use crate::replay::schedule::Lengths;
     use crate::schema::{EdgeType, TimeBasis};
     use crate::store::view::TraceView;
 
-    const NONE: Told = Err(Reason::FieldAbsent);
+    const NONE: Measured = Err(Reason::FieldAbsent);
 
     /// A chain of events: who, what, to whom, when it ended.
     fn chain(events: &[(EventType, &str, Option<&str>, f64)]) -> TestTrace {
@@ -380,10 +380,10 @@ mod tests {
         t
     }
 
-    fn told(t: &TestTrace, basis: TimeBasis, max_gap: MaxGap) -> Vec<Told> {
+    fn measured(t: &TestTrace, basis: TimeBasis, max_gap: MaxGap) -> Vec<Measured> {
         let lengths = Lengths { max_gap, ..Lengths::default() };
         let view = TraceView { time_basis: Some(basis), ..t.view() };
-        told_with(&Time, &view, &Options { lengths, ..Options::default() })
+        measured_with(&Time, &view, &Options { lengths, ..Options::default() })
     }
 
     #[test]
@@ -402,33 +402,33 @@ mod tests {
         // 2 to the call, 2 to the answer, 1 to the last; 1 of the tool; 10 of permission; 85 of the human; 3 until the human
         // says more: nothing says that the call is not open, since the result does not name it
         let want = [Ok(5.0), Ok(1.0), NONE, Ok(10.0), Ok(85.0), NONE, Ok(0.0), Ok(3.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
-        assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
         let want = [Ok(5.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(95.0), Ok(3.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(9.0)), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Of(9.0)), want);
         let want = [Ok(1.0), Ok(1.0), NONE, Ok(0.0), Ok(0.0), NONE, Ok(102.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(1.0)), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Of(1.0)), want);
     }
 
     #[test]
     fn who_is_busy_waits_for_nobody() {
         use EventType::*;
         let t = chain(&[(Message, "user", Some("a"), 0.0), (Message, "a", Some("b"), 5.0)]);
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         let last = (Message, "user", Some("a"), 50.0);
         let asks = [(Message, "user", Some("a"), 0.0), (Message, "a", Some("b"), 5.0), last];
-        assert_eq!(told(&chain(&asks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
+        assert_eq!(measured(&chain(&asks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         let calls = [(Message, "user", Some("a"), 0.0), (ToolCall, "a", None, 5.0), last];
-        assert_eq!(told(&chain(&calls), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
+        assert_eq!(measured(&chain(&calls), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(0.0));
         // It read a result and went no further: until the human spoke nobody worked.
         let read = [calls[0], calls[1], (ToolResult, "browser", None, 6.0), last];
-        assert_eq!(told(&chain(&read), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(44.0));
+        assert_eq!(measured(&chain(&read), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(44.0));
         assert_eq!(
-            told(&chain(&read), TimeBasis::Seconds, MaxGap::Of(9.0))[4..],
+            measured(&chain(&read), TimeBasis::Seconds, MaxGap::Of(9.0))[4..],
             [Ok(0.0), NONE, Ok(44.0), Ok(0.0)]
         );
         let speaks = [(Message, "user", Some("a"), 0.0), (Message, "a", None, 5.0), last];
-        assert_eq!(told(&chain(&speaks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(45.0));
+        assert_eq!(measured(&chain(&speaks), TimeBasis::Seconds, MaxGap::Auto)[4], Ok(45.0));
     }
 
     #[test]
@@ -439,14 +439,14 @@ mod tests {
         t.event(EventType::Message, "b").role("scorer").at(20.0).duration(3.0);
         t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
         let want = [Ok(4.0), Ok(1.0), Ok(5.0), NONE, NONE, Ok(3.0), Ok(0.0), Ok(7.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
         // 5 of a queue, 7 between the tool and the scorer
         let want = [Ok(4.0), Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), Ok(12.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(2.0)), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Of(2.0)), want);
         // seconds of durations among steps
         let steps = Err(Reason::TimeSteps);
         let want = [Ok(4.0), Ok(1.0), steps, steps, steps, Ok(3.0), Ok(0.0), steps];
-        assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
     }
 
     #[test]
@@ -459,14 +459,14 @@ mod tests {
         t.event(Message, "a").at(910.0);
         t.edge(0, 1, EdgeType::Message).edge(1, 3, EdgeType::Temporal).edge(2, 3, EdgeType::Causal);
         let want = [Ok(15.0), NONE, NONE, NONE, Ok(0.0), NONE, Ok(0.0), Ok(895.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
-        assert_eq!(told(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Ordinal, MaxGap::Auto), want);
         // Of which something is known, counts.
         t.event(ToolCall, "a").at(910.0);
         t.event(ToolResult, "browser").at(912.0);
         t.edge(3, 4, EdgeType::Temporal).edge(4, 5, EdgeType::Return);
         let want = [Ok(15.0), Ok(2.0), NONE, NONE, Ok(0.0), NONE, Ok(0.0), Ok(895.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
     }
 
     #[test]
@@ -479,9 +479,9 @@ mod tests {
         t.edge(0, 2, EdgeType::Temporal).edge(1, 2, EdgeType::Message);
         // The call was open, so nobody waited for the human; who worked is not known.
         let want = [Ok(2.0), Ok(0.0), NONE, NONE, Ok(0.0), NONE, Ok(90_000.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
         let want = [Ok(2.0), Ok(0.0), NONE, NONE, Ok(0.0), NONE, Ok(0.0), Ok(90_000.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Unlimited), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Unlimited), want);
     }
 
     #[test]
@@ -494,12 +494,12 @@ mod tests {
         t.edge(1, 2, EdgeType::Message);
         // From 3, when the first began, to 105: 1 of the other one, 96 of the human, 5 of the answer.
         let want = [Ok(6.0), Ok(0.0), NONE, NONE, Ok(96.0), NONE, Ok(0.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
         // And for more, if the human goes on before anybody has answered.
-        let said =
+        let talk =
             [(Message, "user", Some("a"), 0.0), (Message, "user", Some("a"), 3.0), (Message, "a", None, 4.0)];
         let want = [Ok(1.0), Ok(0.0), NONE, NONE, Ok(3.0), NONE, Ok(0.0), Ok(0.0)];
-        assert_eq!(told(&chain(&said), TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&chain(&talk), TimeBasis::Seconds, MaxGap::Auto), want);
     }
 
     #[test]
@@ -514,7 +514,7 @@ mod tests {
         t.edge(0, 1, EdgeType::Message).edge(1, 2, EdgeType::Spawn).edge(2, 4, EdgeType::Return);
         t.edge(1, 4, EdgeType::Temporal).edge(3, 4, EdgeType::Message);
         let want = [Ok(7.0), Ok(0.0), NONE, NONE, Ok(20.0), NONE, Ok(0.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Auto), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Auto), want);
     }
 
     #[test]
@@ -528,6 +528,6 @@ mod tests {
         t.event(Return, "c").at(86_402.0);
         t.edge(0, 1, EdgeType::Message);
         let want = [Ok(3.0), Ok(0.0), NONE, NONE, Ok(0.0), NONE, Ok(86_399.0), Ok(0.0)];
-        assert_eq!(told(&t, TimeBasis::Seconds, MaxGap::Of(3600.0)), want);
+        assert_eq!(measured(&t, TimeBasis::Seconds, MaxGap::Of(3600.0)), want);
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
     use crate::metrics::groups::scale::Scale;
-    use crate::metrics::testing::told;
+    use crate::metrics::testing::measured;
     use crate::schema::EventType;
 
     #[test]
@@ -110,15 +110,15 @@ mod tests {
         t.event(EventType::Message, "d").role("environment").tokens_out(9);
         t.event(EventType::Message, "a").tokens_out(2);
         let none = Err(Reason::FieldAbsent);
-        assert_eq!(told(&Usage, &t), [none, none, none, Ok(5.0), none, Ok(50.0), none, none]);
-        assert_eq!(told(&Scale, &t)[12], Ok(5.0));
+        assert_eq!(measured(&Usage, &t), [none, none, none, Ok(5.0), none, Ok(50.0), none, none]);
+        assert_eq!(measured(&Scale, &t)[12], Ok(5.0));
     }
 
     #[test]
     fn what_nothing_tells_is_null() {
         let mut t = TestTrace::default();
         t.event(EventType::Message, "a").event(EventType::Message, "b").role("scorer");
-        assert_eq!(told(&Usage, &t), [Err(Reason::FieldAbsent); 8]);
+        assert_eq!(measured(&Usage, &t), [Err(Reason::FieldAbsent); 8]);
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Measure for Worker {
         if visits > Visits::MOST_VISITS {
             return out.all_absent(0..2, Reason::BudgetExceeded);
         }
-        let told = self.absences.each(subject.view, self.program_order, sized, |v, lost| {
+        let result = self.absences.each(subject.view, self.program_order, sized, |v, lost| {
             if let Some(tokens) = size(v as usize) {
                 let utility = lost / tokens as f64;
                 n += 1.0;
@@ -74,7 +74,7 @@ impl Measure for Worker {
             }
             ControlFlow::Continue(())
         });
-        match told {
+        match result {
             Err(reason) => out.all_absent(0..2, reason),
             Ok(()) if n == 0.0 => out.all_absent(0..2, Reason::FieldAbsent),
             Ok(()) => {
@@ -89,7 +89,7 @@ impl Measure for Worker {
 mod tests {
     use super::*;
     use crate::graph::test_trace::TestTrace;
-    use crate::metrics::testing::told;
+    use crate::metrics::testing::measured;
     use crate::schema::{EdgeType, EventType::*};
 
     /// Messages of b and c to a, who aggregates.
@@ -105,25 +105,25 @@ mod tests {
     #[test]
     fn half_of_the_inputs_still_carry_two_thirds() {
         let lost = 1.0 - (1.0 - 0.25_f64.sqrt()) / 0.75;
-        let [Ok(mean), Ok(least)] = told(&Utility, &meeting())[..] else { panic!("both are told") };
+        let [Ok(mean), Ok(least)] = measured(&Utility, &meeting())[..] else { panic!("both are told") };
         assert!((mean - f64::midpoint(lost / 10.0, lost / 40.0)).abs() < 1e-12, "{mean}");
         assert!((least - lost / 40.0).abs() < 1e-12, "{least}");
         // a third one that leads nowhere is worth nothing
         let mut t = meeting();
         t.event(Message, "c").to("b").tokens_out(5);
-        assert_eq!(told(&Utility, &t)[1], Ok(0.0));
+        assert_eq!(measured(&Utility, &t)[1], Ok(0.0));
     }
 
     #[test]
     fn without_messages_or_tokens_it_is_null() {
         let mut t = TestTrace::default();
         t.event(Message, "b").to("a").event(Aggregate, "a").edge(0, 1, EdgeType::Message);
-        assert_eq!(told(&Utility, &t), [Err(Reason::FieldAbsent); 2]);
+        assert_eq!(measured(&Utility, &t), [Err(Reason::FieldAbsent); 2]);
         let mut silent = TestTrace::default();
         silent.event(Aggregate, "a").tokens_out(3);
-        assert_eq!(told(&Utility, &silent), [Err(Reason::RatioEmpty); 2]);
+        assert_eq!(measured(&Utility, &silent), [Err(Reason::RatioEmpty); 2]);
         let mut cyclic = meeting();
         cyclic.edge(3, 3, EdgeType::Causal);
-        assert_eq!(told(&Utility, &cyclic), [Err(Reason::GraphCycle); 2]);
+        assert_eq!(measured(&Utility, &cyclic), [Err(Reason::GraphCycle); 2]);
     }
 }

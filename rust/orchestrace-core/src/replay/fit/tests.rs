@@ -45,20 +45,20 @@ fn golden() {
     assert_eq!(targets, [Target { trace: 0, seq: Some(3), score: Some(0.6), n_inputs: 2, n_modeled: 1 }]);
     assert_eq!(gates.n_edges(), [0, 1, 1, 1, 0, 0, 0, 0]);
     // u = 0.4 · 0.8; y = 1 - (1 - 0.5 u)(1 - 0.9 · 0.5)
-    let found = predicted(&gates, Model::NoisyOr, theta(0.9, 0.4, 0.5), 0.0);
+    let predictions = predicted(&gates, Model::NoisyOr, theta(0.9, 0.4, 0.5), 0.0);
     let u = 0.32;
-    assert!((found[0].value - (1.0 - (1.0 - 0.5 * u) * 0.55)).abs() < 1e-15);
-    assert!((found[0].slopes[EdgeType::Causal as usize] - 0.5 * (1.0 - 0.5 * u)).abs() < 1e-15);
-    assert!((found[0].slopes[EdgeType::Spawn as usize] - 0.8 * 0.5 * 0.55).abs() < 1e-15);
-    assert!((found[0].slopes[EdgeType::Message as usize] - u * 0.55).abs() < 1e-15);
+    assert!((predictions[0].value - (1.0 - (1.0 - 0.5 * u) * 0.55)).abs() < 1e-15);
+    assert!((predictions[0].slopes[EdgeType::Causal as usize] - 0.5 * (1.0 - 0.5 * u)).abs() < 1e-15);
+    assert!((predictions[0].slopes[EdgeType::Spawn as usize] - 0.8 * 0.5 * 0.55).abs() < 1e-15);
+    assert!((predictions[0].slopes[EdgeType::Message as usize] - u * 0.55).abs() < 1e-15);
     // the leak sets off both gates
     let leaky = predicted(&gates, Model::NoisyOr, theta(0.9, 0.4, 0.5), 0.1);
     let u = 1.0 - 0.9 * 0.68;
     assert!((leaky[0].value - (1.0 - 0.9 * (1.0 - 0.5 * u) * 0.55)).abs() < 1e-15);
-    let found = predicted(&gates, Model::Linear, theta(0.9, 0.4, 0.5), 0.0);
-    assert!((found[0].value - (0.5 * 0.32 + 0.45)).abs() < 1e-15);
-    let found = predicted(&gates, Model::NoisyAnd, theta(0.9, 0.4, 0.5), 0.0);
-    assert!((found[0].value - (1.0 - 0.5 * (0.4 * 0.2)) * (1.0 - 0.45)).abs() < 1e-15);
+    let predictions = predicted(&gates, Model::Linear, theta(0.9, 0.4, 0.5), 0.0);
+    assert!((predictions[0].value - (0.5 * 0.32 + 0.45)).abs() < 1e-15);
+    let predictions = predicted(&gates, Model::NoisyAnd, theta(0.9, 0.4, 0.5), 0.0);
+    assert!((predictions[0].value - (1.0 - 0.5 * (0.4 * 0.2)) * (1.0 - 0.45)).abs() < 1e-15);
 }
 
 #[test]
@@ -105,10 +105,10 @@ proptest! {
             let none = matches!(outcome, Outcome::Event(y) if csr.in_degree(y as usize) == 0);
             let mut value = [0.0];
             surrogate.values(&vec![1; view.len()], &mut value);
-            let found = predicted(&gates, model, weights, 0.0);
-            prop_assert_eq!(found.len(), usize::from(!none));
-            for found in found {
-                prop_assert!((found.value - value[0]).abs() < 1e-12, "{model:?} {} {}", found.value, value[0]);
+            let prediction = predicted(&gates, model, weights, 0.0);
+            prop_assert_eq!(prediction.len(), usize::from(!none));
+            for prediction in prediction {
+                prop_assert!((prediction.value - value[0]).abs() < 1e-12, "{model:?} {} {}", prediction.value, value[0]);
             }
         }
     }
@@ -129,14 +129,14 @@ proptest! {
                     if k == LEAK { leak += by } else { weights[k] += by }
                     predicted(&gates, model, weights, leak)
                 };
-                let found = at(0, 0.0);
+                let duals = at(0, 0.0);
                 for k in 0..N_SLOPES {
                     let h = 1e-6;
-                    for ((found, up), down) in found.iter().zip(at(k, h)).zip(at(k, -h)) {
+                    for ((duals, up), down) in duals.iter().zip(at(k, h)).zip(at(k, -h)) {
                         let slope = (up.value - down.value) / (2.0 * h);
                         // where a sum stops at 1 within h there is a kink
                         let kink = (up.slopes[k] - down.slopes[k]).abs() > 1e-3;
-                        prop_assert!(kink || (found.slopes[k] - slope).abs() < 1e-6, "{model:?} {k} {} {slope}", found.slopes[k]);
+                        prop_assert!(kink || (duals.slopes[k] - slope).abs() < 1e-6, "{model:?} {k} {} {slope}", duals.slopes[k]);
                     }
                 }
             }

@@ -53,12 +53,12 @@ impl Masks {
         self.found = 0;
         let mut spreads = false;
         for segment in segments {
-            let mut found = segment.bits();
+            let mut hit = segment.bits();
             for action in &plan.scenarios[segment.scenario].actions {
-                found &= self.act(plan, scene, segment, action);
+                hit &= self.act(plan, scene, segment, action);
                 spreads |= matches!(action, Action::Drop(_, Mode::All | Mode::Any));
             }
-            self.found |= found;
+            self.found |= hit;
         }
         // stable, so that of the values of one event the later one stays last
         self.sets.sort_by_key(|set| set.0);
@@ -74,11 +74,11 @@ impl Masks {
     fn act(&mut self, plan: &Plan, scene: &Scene<'_>, segment: &Segment, action: &Action) -> u64 {
         let Self { absent, cut, sets, swaps, spread, spread_edges, .. } = self;
         let Scene { view, graph, outcome, roster, .. } = *scene;
-        let mut found = 0;
+        let mut hit = 0;
         match action {
             Action::Drop(what, mode) if what.is_events() => {
                 roster.events(plan, view, what, segment, &mut |v, bits| {
-                    found |= bits;
+                    hit |= bits;
                     match mode {
                         Mode::Node => absent[v] |= bits,
                         Mode::All => spread[0][v] |= bits,
@@ -87,7 +87,7 @@ impl Masks {
                 });
             }
             Action::Drop(what, mode) => roster.edges(view, graph, what, segment, &mut |e, bits| {
-                found |= bits;
+                hit |= bits;
                 cut[e] |= bits;
                 match mode {
                     Mode::Node => {}
@@ -96,7 +96,7 @@ impl Masks {
                 }
             }),
             Action::Set(what, to) => roster.events(plan, view, what, segment, &mut |v, bits| {
-                found |= bits;
+                hit |= bits;
                 sets.push((v as u32, bits, *to));
             }),
             Action::Aggregate(rule) => {
@@ -106,23 +106,23 @@ impl Masks {
                 }
                 swaps[*rule as usize] |= bits;
                 if roster.has_aggregate() {
-                    found = bits;
+                    hit = bits;
                 }
             }
             Action::Truncate(after) => {
                 let bits = segment.bits();
                 let y = if let Outcome::Event(y) = outcome { y as usize } else { usize::MAX };
-                let there = events_after(view, after, &mut |v| {
+                let is_after = events_after(view, after, &mut |v| {
                     if v != y {
                         absent[v] |= bits;
                     }
                 });
-                if there {
-                    found = bits;
+                if is_after {
+                    hit = bits;
                 }
             }
         }
-        found
+        hit
     }
 
     /// An event is lost if it is dropped, if an input is lost that takes all with it, or if all inputs are lost.

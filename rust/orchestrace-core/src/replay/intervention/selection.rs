@@ -84,8 +84,8 @@ impl Plan {
     }
 
     fn code(&self, name: &str, dict: Dict) -> u32 {
-        let found = self.codes.iter().find(|known| known.0 == name && known.1 == dict);
-        found.map_or(NOBODY, |known| known.2)
+        let entry = self.codes.iter().find(|known| known.0 == name && known.1 == dict);
+        entry.map_or(NOBODY, |known| known.2)
     }
 }
 

@@ -29,7 +29,7 @@ fn with<T>(t: &TestTrace, plan: &Plan, segments: &[Segment], f: impl FnOnce(&Mas
     f(&masks, &scene)
 }
 
-fn one(action: Action) -> Scenario {
+fn single(action: Action) -> Scenario {
     Scenario { actions: vec![action] }
 }
 
@@ -82,7 +82,7 @@ fn a_cut_edge_loses_only_what_hangs_on_it() {
     // 0 -> 1 -> 2, and 0 -> 2
     let mut t = TestTrace::events(3);
     t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal).edge(0, 2, EdgeType::Causal);
-    let cut = |from: &str, to: &str, mode| one(Action::Drop(Selector::Edge(from.into(), to.into()), mode));
+    let cut = |from: &str, to: &str, mode| single(Action::Drop(Selector::Edge(from.into(), to.into()), mode));
     let plan = plan(vec![
         cut("e0", "e1", Mode::All),
         cut("e0", "e1", Mode::Node),
@@ -119,7 +119,7 @@ fn after_a_cut_only_the_outcome_is_left() {
     t.event(EventType::OrchestratorDecision, "a").at(10.0).event(EventType::Message, "b").at(12.0);
     t.event(EventType::Message, "b").at(12.0).event(EventType::Aggregate, "a").at(20.0);
     let cuts = [Cut::At(1.9), Cut::At(2.0), Cut::Event("e1".into()), Cut::Event("e9".into()), Cut::At(99.0)];
-    let plan = plan(cuts.into_iter().map(|cut| one(Action::Truncate(cut))).collect());
+    let plan = plan(cuts.into_iter().map(|cut| single(Action::Truncate(cut))).collect());
     let segments: Vec<_> = (0..5).map(|s| segment(s, 0..1, s as u32)).collect();
     with(&t, &plan, &segments, |masks, _| {
         assert_eq!(masks.absent, [0, 0b00001, 0b00101, 0]);
@@ -136,7 +136,7 @@ proptest! {
     ) {
         let n = t.t.len();
         let mode = if any { Mode::Any } else { Mode::All };
-        let scenarios = [mode, Mode::Node].map(|mode| one(Action::Drop(Selector::Each(Level::Event), mode)));
+        let scenarios = [mode, Mode::Node].map(|mode| single(Action::Drop(Selector::Each(Level::Event), mode)));
         let plan = plan(scenarios.to_vec());
         let units = from.min(n)..n.min(from + 32);
         let k = units.len() as u32;

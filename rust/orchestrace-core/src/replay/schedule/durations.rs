@@ -173,7 +173,7 @@ impl Timing {
         self.working = working as u32;
         let recorded = (0..n).filter(works).filter(|&v| explicit(view, v).is_some()).count();
         let seconds = matches!(view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
-        let told = match lengths.durations {
+        let rule_of_trace = match lengths.durations {
             Durations::Auto if recorded == working && working > 0 => Rule::Explicit,
             Durations::Auto if seconds => Rule::Mixed,
             Durations::Explicit if recorded == 0 && n > 0 => return Err(Reason::FieldAbsent),
@@ -182,7 +182,7 @@ impl Timing {
         };
         // Where times are steps, durations in seconds have no place on their axis.
         let off_axis = release == Release::Recorded && !seconds;
-        self.rule = if off_axis { Rule::Gap } else { told };
+        self.rule = if off_axis { Rule::Gap } else { rule_of_trace };
         self.rule = if self.rule == Rule::Mixed && recorded == 0 { Rule::Gap } else { self.rule };
         self.steps = !seconds && self.rule != Rule::Explicit;
         self.recorded = if self.rule == Rule::Gap { 0 } else { recorded as u32 };
@@ -196,7 +196,7 @@ impl Timing {
     }
 
     /// What is recorded of an event under the rule of the trace.
-    fn told(&self, view: &TraceView<'_>, v: usize) -> Option<f64> {
+    fn recorded_work(&self, view: &TraceView<'_>, v: usize) -> Option<f64> {
         if self.aside[v].is_some() {
             return Some(0.0);
         }
@@ -218,20 +218,21 @@ impl Timing {
             if view.types[v] != EventType::ToolResult as u8 {
                 continue;
             }
-            let said = axis
+            let has_answered = axis
                 && edge == EdgeType::Message as u8
                 && view.types[u] == EventType::Message as u8
                 && self.aside[u].is_none()
                 && agents[u] != agents[v];
-            self.answered[v] |= said || view.types[u] == EventType::Return as u8;
+            self.answered[v] |= has_answered || view.types[u] == EventType::Return as u8;
         }
     }
 
     fn find_ends(&mut self, view: &TraceView<'_>) {
         self.ends.clear();
         self.ends.extend(view.t.iter().enumerate().map(|(v, &t)| {
-            let told = self.rule != Rule::Gap && self.aside[v].is_none() && view.duration_s.get(v).is_none();
-            view.t_end.get(v).filter(|_| told).map_or(t, |end| end.max(t))
+            let ends_late =
+                self.rule != Rule::Gap && self.aside[v].is_none() && view.duration_s.get(v).is_none();
+            view.t_end.get(v).filter(|_| ends_late).map_or(t, |end| end.max(t))
         }));
     }
 
@@ -272,24 +273,24 @@ impl Timing {
             let inputs = graph.predecessors_of(v);
             let waited = inputs.iter().map(|&u| self.ends[u as usize]).fold(f64::NEG_INFINITY, f64::max);
             let left = if axis { (end - waited).max(0.0) } else { 0.0 };
-            let told = self.told(view, v);
-            let told = if self.answered[v] { told.map(|d| d.min(left)) } else { told };
+            let work_time = self.recorded_work(view, v);
+            let work_time = if self.answered[v] { work_time.map(|d| d.min(left)) } else { work_time };
             let earliest = if inputs.is_empty() { t0 } else { waited };
             let gap = (end - earliest).max(0.0);
             let unknown = (inputs.is_empty() || ordered && !self.entered[v])
-                && told.is_none()
+                && work_time.is_none()
                 && (view.types[v] == EventType::ToolResult as u8
                     || gap > 0.0 && owners.outsider(view, v) == Some(AgentKind::Environment));
             if unknown {
                 self.unknown.push(v as u32);
             }
-            let idle = told.is_none() && !unknown && gap > longest;
-            let began = told.map_or(if idle || unknown { end } else { earliest }, |d| end - d);
+            let idle = work_time.is_none() && !unknown && gap > longest;
+            let began = work_time.map_or(if idle || unknown { end } else { earliest }, |d| end - d);
             let room = (end - began.max(waited)).max(0.0);
-            let overlap = told.is_some() && began < waited;
+            let overlap = work_time.is_some() && began < waited;
             let noticed = overlap && waited - began > ROUNDING * end.abs().max(waited.abs()).max(room);
             let cuts = released && self.rule != Rule::Gap;
-            let duration = if overlap && (cuts || !noticed) { room } else { told.unwrap_or(room) };
+            let duration = if overlap && (cuts || !noticed) { room } else { work_time.unwrap_or(room) };
             // What ends before what it waits for ends elsewhere in any replay, and so does what is not cut.
             let met = end >= waited && (cuts || !noticed);
             let began = began.max(waited);
@@ -302,7 +303,7 @@ impl Timing {
             let works = self.aside[v].is_none() && !inputs.is_empty() && axis;
             let room = ROUNDING * began.abs().max(waited.abs());
             let queued = if began - waited > room { began - waited } else { 0.0 };
-            self.queued.push((works && explicit(view, v).is_some() && told.is_some()).then_some(queued));
+            self.queued.push((works && explicit(view, v).is_some() && work_time.is_some()).then_some(queued));
             if released {
                 self.release.push(began);
             }

@@ -286,9 +286,12 @@ impl Ready<'_> {
             TraceView { src: &split.src, dst: &split.dst, edge_types: &split.types, owned: None, ..*view };
         graph_of_parts.build(&parted, &[], None);
         graph_of_parts.build_successors();
-        let found = topological.any(&mut graph_of_parts);
-        debug_assert!(found.is_some() && graph.len() == graph_of_parts.len(), "a split closes no cycle");
-        let outlook = match found {
+        let parts_order = topological.any(&mut graph_of_parts);
+        debug_assert!(
+            parts_order.is_some() && graph.len() == graph_of_parts.len(),
+            "a split closes no cycle"
+        );
+        let outlook = match parts_order {
             None => Err(Reason::GraphCycle),
             Some(order) => {
                 let subject = Subject { view, owners, graph: &graph_of_parts, order };
@@ -355,18 +358,19 @@ impl Ready<'_> {
                 (queue_rank, queue_row) = (rank, row);
             }
             let room = slots.unwrap_or(u32::MAX).clamp(1, view.len().max(1) as u32);
-            let found =
-                roomy.filter(|found| (found.peak..=found.slots).contains(&room)).unwrap_or_else(|| {
+            let outcome_of_room = roomy
+                .filter(|outcome_of_room| (outcome_of_room.peak..=outcome_of_room.slots).contains(&room))
+                .unwrap_or_else(|| {
                     let demand = Demand { rank: queue_rank, row: queue_row, holder, holders, slots: room };
                     events.run(graph, timing, work, demand);
                     Roomy { slots: room, peak: events.peak, makespan: events.makespan, busy: events.busy }
                 });
-            *roomy = Some(found);
-            outlook.makespan_cf = found.makespan;
+            *roomy = Some(outcome_of_room);
+            outlook.makespan_cf = outcome_of_room.makespan;
             if let Some(k) = slots {
-                outlook.peak = Some(found.peak);
-                let room = f64::from(k) * found.makespan;
-                outlook.utilization = (room > 0.0).then(|| found.busy / room);
+                outlook.peak = Some(outcome_of_room.peak);
+                let room = f64::from(k) * outcome_of_room.makespan;
+                outlook.utilization = (room > 0.0).then(|| outcome_of_room.busy / room);
             }
         }
         if scenario.release == Release::None {
@@ -453,14 +457,17 @@ fn hold(
             0
         }
         Pool::Agents => {
-            let known = |number: Option<&u32>| number.copied().filter(|&number| number != NOBODY);
-            let of =
-                |v: usize| match (owners.indices()[v], known(work.group.get(v)), known(split.part.get(v))) {
-                    (NOBODY, _, _) => NOBODY,
-                    (_, Some(group), _) => names + group,
-                    (_, None, Some(part)) => names + work.groups + part,
-                    (name, None, None) => name,
-                };
+            let known_code = |number: Option<&u32>| number.copied().filter(|&number| number != NOBODY);
+            let of = |v: usize| match (
+                owners.indices()[v],
+                known_code(work.group.get(v)),
+                known_code(split.part.get(v)),
+            ) {
+                (NOBODY, _, _) => NOBODY,
+                (_, Some(group), _) => names + group,
+                (_, None, Some(part)) => names + work.groups + part,
+                (name, None, None) => name,
+            };
             holder.extend((0..view.len()).map(of));
             names + work.groups + split.parts
         }
@@ -475,10 +482,10 @@ fn tokens(owners: &Owners, view: &TraceView<'_>, counts: impl Fn(usize) -> bool)
     let mut any = false;
     let mut sum = 0_i64;
     for v in 0..view.len() {
-        let own = owners.tokens(view, v);
-        any |= own.is_some();
+        let tokens_of_event = owners.tokens(view, v);
+        any |= tokens_of_event.is_some();
         if counts(v) {
-            sum = sum.saturating_add(own.unwrap_or(0));
+            sum = sum.saturating_add(tokens_of_event.unwrap_or(0));
         }
     }
     any.then_some(sum)

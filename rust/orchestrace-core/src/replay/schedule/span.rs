@@ -80,15 +80,15 @@ impl Slack {
         let n = graph.len();
         self.late.clear();
         self.late.resize(n, earliest.makespan);
-        let mut tell = |v: usize| {
+        let mut visit = |v: usize| {
             for &w in graph.successors_of(v) {
                 let bound = self.late[w as usize] - duration[w as usize];
                 self.late[v] = self.late[v].min(bound);
             }
         };
         match order {
-            Order::Document(n) => (0..n).rev().for_each(&mut tell),
-            Order::Listed(rows) => rows.iter().rev().for_each(|&v| tell(v as usize)),
+            Order::Document(n) => (0..n).rev().for_each(&mut visit),
+            Order::Listed(rows) => rows.iter().rev().for_each(|&v| visit(v as usize)),
         }
         self.slack.clear();
         // rounding could make it less than nothing

@@ -86,17 +86,17 @@ impl Split {
         }
         self.by_piece.sort_unstable_by_key(|&(piece, rank, _)| (piece, rank));
         // One entry a piece: where it begins, and its work.
-        let mut kept = 0;
+        let mut n_pieces = 0;
         for at in 0..self.by_piece.len() {
             let (piece, rank, work) = self.by_piece[at];
-            if kept > 0 && self.by_piece[kept - 1].0 == piece {
-                self.by_piece[kept - 1].2 += work;
+            if n_pieces > 0 && self.by_piece[n_pieces - 1].0 == piece {
+                self.by_piece[n_pieces - 1].2 += work;
             } else {
-                self.by_piece[kept] = (piece, rank, work);
-                kept += 1;
+                self.by_piece[n_pieces] = (piece, rank, work);
+                n_pieces += 1;
             }
         }
-        self.by_piece.truncate(kept);
+        self.by_piece.truncate(n_pieces);
         self.by_piece.sort_unstable_by_key(|&(_, rank, _)| rank);
         self.load.clear();
         self.load.resize(parts as usize, 0.0);
@@ -129,18 +129,18 @@ impl Split {
             }
         }
         self.added.sort_unstable();
-        let mut kept = 0;
+        let mut n_edges = 0;
         for e in 0..self.src.len() {
             let (s, d, kind) = (self.src[e], self.dst[e], self.types[e]);
             if !(chain(s, d, kind) && self.part[s as usize] != self.part[d as usize]) {
-                (self.src[kept], self.dst[kept], self.types[kept]) = (s, d, kind);
-                kept += 1;
+                (self.src[n_edges], self.dst[n_edges], self.types[n_edges]) = (s, d, kind);
+                n_edges += 1;
             }
         }
         for column in [&mut self.src, &mut self.dst] {
-            column.truncate(kept);
+            column.truncate(n_edges);
         }
-        self.types.truncate(kept);
+        self.types.truncate(n_edges);
         match order {
             Order::Document(n) => (0..n as u32).for_each(|v| self.follow(v, parts)),
             Order::Listed(rows) => rows.iter().for_each(|&v| self.follow(v, parts)),

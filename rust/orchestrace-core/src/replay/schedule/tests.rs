@@ -74,15 +74,15 @@ fn conversation() -> TestTrace {
 #[test]
 fn what_humans_do_is_no_work_and_takes_no_slot() {
     let t = conversation();
-    let [free, one] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
-    let (free, one) = (free.unwrap(), one.unwrap());
+    let [free, alone] = outlooks(&t.view(), &[on(None), on(Some(1))], false)[..] else { unreachable!() };
+    let (free, alone) = (free.unwrap(), alone.unwrap());
     assert_eq!((free.work, free.span, free.recorded), (10.0, 10.0, Some(95.0)));
-    assert_eq!((one.makespan_cf, one.peak, one.utilization), (10.0, Some(1), Some(1.0)));
+    assert_eq!((alone.makespan_cf, alone.peak, alone.utilization), (10.0, Some(1), Some(1.0)));
     // two of them at once on one slot: the second asks while the first is worked for
     let mut two = conversation();
     two.event(EventType::Message, "user").to("b").at(0.0);
-    let one = outlooks(&two.view(), &[on(Some(1))], false)[0].unwrap();
-    assert_eq!((one.makespan_cf, one.peak), (10.0, Some(1)));
+    let alone = outlooks(&two.view(), &[on(Some(1))], false)[0].unwrap();
+    assert_eq!((alone.makespan_cf, alone.peak), (10.0, Some(1)));
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn seconds_of_work_among_steps_have_no_makespan_as_recorded() {
     t.flag_duration(2, 2.0);
     t.edge(0, 1, EdgeType::Causal).edge(1, 2, EdgeType::Causal);
     let view = TraceView { time_basis: Some(TimeBasis::Ordinal), ..t.view() };
-    let found = outlooks(&view, &[on(None)], false)[0].unwrap();
-    assert_eq!((found.makespan_cf, found.recorded, found.steps), (23.0, None, false));
+    let outlook = outlooks(&view, &[on(None)], false)[0].unwrap();
+    assert_eq!((outlook.makespan_cf, outlook.recorded, outlook.steps), (23.0, None, false));
 }
 
 #[test]
@@ -182,9 +182,9 @@ proptest! {
                 let scenario = Scenario { release, ..on(None) };
                 let Ok(times) = replayer.times(&view, &scenario, Lengths::default(), program) else { continue };
                 // a human who answers at once lets everything be earlier, and so does a result of unknown length
-                let known = times.timing.aside.iter().all(Option::is_none)
+                let is_settled = times.timing.aside.iter().all(Option::is_none)
                     && times.timing.unknown.is_empty();
-                let waits = release == Release::None && !known;
+                let waits = release == Release::None && !is_settled;
                 if !reversed && !waits {
                     for (v, finish) in times.finish.iter().enumerate() {
                         prop_assert_eq!(*finish, t.t[v] - first);

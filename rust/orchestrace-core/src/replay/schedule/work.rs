@@ -146,8 +146,8 @@ impl Work {
             }
         }
         if self.has_absent() {
-            let there = self.absent.iter().zip(&mut self.duration);
-            there.filter(|(absent, _)| **absent).for_each(|(_, duration)| *duration = 0.0);
+            let removed = self.absent.iter().zip(&mut self.duration);
+            removed.filter(|(absent, _)| **absent).for_each(|(_, duration)| *duration = 0.0);
         }
     }
 

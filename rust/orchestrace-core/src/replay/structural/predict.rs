@@ -169,8 +169,8 @@ impl Prediction {
                 }
                 self.step(base, masks, scene, place, change, shift);
                 if place == last && is_scored(&gate, scene) {
-                    let own = change.swap & !(change.absent | change.set | change.cut | inputs);
-                    direct |= u64::from(own) << shift;
+                    let own_change = change.swap & !(change.absent | change.set | change.cut | inputs);
+                    direct |= u64::from(own_change) << shift;
                 }
             }
             let outcome = self.values.last().copied().unwrap_or_default();
@@ -196,15 +196,16 @@ impl Prediction {
     ) {
         let gate = base.surrogate.gate(place);
         let (x, f) = (base.x[place], base.f[place]);
-        let made = self.evaluate(gate, masks, scene, change.cut, shift);
+        let gate_value = self.evaluate(gate, masks, scene, change.cut, shift);
         // A gate that gives what it gave before leaves the event what it was, to the bit.
-        let mut value = made.map(|made| if made == f { x } else { (made + (x - f)).clamp(0.0, 1.0) });
+        let mut value = gate_value
+            .map(|gate_value| if gate_value == f { x } else { (gate_value + (x - f)).clamp(0.0, 1.0) });
         if change.swap != 0 {
             for (rule, other) in &base.swapped {
                 let lanes = (masks.swaps[*rule as usize] >> shift) as u8 & change.swap;
                 if lanes != 0 {
-                    let made = self.evaluate(other.gate(place), masks, scene, change.cut, shift);
-                    choose(&mut value, &made, lanes);
+                    let gate_value = self.evaluate(other.gate(place), masks, scene, change.cut, shift);
+                    choose(&mut value, &gate_value, lanes);
                 }
             }
         }

@@ -39,12 +39,12 @@ pub fn presence(
         )));
     }
     let mut left = at;
-    let found = store.chunks().iter().find(|chunk| {
+    let place = store.chunks().iter().find(|chunk| {
         let here = left < chunk.n_traces();
         left -= if here { 0 } else { chunk.n_traces() };
         here
     });
-    let chunk = found.ok_or_else(|| Error::Parameter(format!("there is no trace at {at}")))?;
+    let chunk = place.ok_or_else(|| Error::Parameter(format!("there is no trace at {at}")))?;
     let trace = ChunkView::new(store, chunk).trace(left);
     let (mut graph, mut roster, mut tokens) = (TraceGraph::default(), Roster::default(), Vec::new());
     graph.begin();

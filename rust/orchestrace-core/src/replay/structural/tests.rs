@@ -23,16 +23,16 @@ fn answers(t: &TestTrace, scenarios: Vec<Scenario>, options: &Options) -> Vec<An
     found
 }
 
-fn one(action: Action) -> Scenario {
+fn single(action: Action) -> Scenario {
     Scenario { actions: vec![action] }
 }
 
 fn drop(event: &str, mode: Mode) -> Scenario {
-    one(Action::Drop(Selector::Event(event.into()), mode))
+    single(Action::Drop(Selector::Event(event.into()), mode))
 }
 
 fn each(level: Level, mode: Mode) -> Scenario {
-    one(Action::Drop(Selector::Each(level), mode))
+    single(Action::Drop(Selector::Each(level), mode))
 }
 
 /// A lead hands to two workers, scored 0.6 and 0.9, and takes what they return into an aggregate of 0.8.
@@ -47,12 +47,12 @@ fn fork() -> TestTrace {
 
 #[test]
 fn effects_by_hand() {
-    let set = |event: &str, to| one(Action::Set(Selector::Event(event.into()), to));
+    let set = |event: &str, to| single(Action::Set(Selector::Event(event.into()), to));
     let scenarios = vec![
         drop("e1", Mode::All),
         drop("e0", Mode::Node),
         set("e1", 1.0),
-        one(Action::Aggregate(Aggregation::Best)),
+        single(Action::Aggregate(Aggregation::Best)),
         drop("e3", Mode::All),
     ];
     let got = answers(&fork(), scenarios, &OPTIONS);
@@ -99,7 +99,7 @@ fn the_weights_of_a_single_path_multiply() {
 
 #[test]
 fn an_answer_is_observed_only_where_no_gate_is_assumed() {
-    let swap = || vec![one(Action::Aggregate(Aggregation::Mean))];
+    let swap = || vec![single(Action::Aggregate(Aggregation::Mean))];
     let tier = |t: &TestTrace, scenarios| answers(t, scenarios, &OPTIONS)[0].tier;
     assert_eq!(tier(&fork(), swap()), Some(Tier::Observed));
     // with something else changed, without a scored outcome, behind another aggregate, before another event
@@ -120,7 +120,7 @@ fn an_answer_is_observed_only_where_no_gate_is_assumed() {
 fn what_is_not_there_has_no_answer() {
     let got = answers(
         &fork(),
-        vec![drop("e9", Mode::All), each(Level::Tool, Mode::All), one(Action::Truncate(Cut::At(99.0)))],
+        vec![drop("e9", Mode::All), each(Level::Tool, Mode::All), single(Action::Truncate(Cut::At(99.0)))],
         &OPTIONS,
     );
     for answer in &got[..2] {
@@ -157,10 +157,10 @@ proptest! {
             let name = format!("e{v}");
             let alone = answers(&t, vec![drop(&name, Mode::All), drop(&name, Mode::Node)], &OPTIONS);
             for (k, alone) in alone.into_iter().enumerate() {
-                let there = together[k * n + v];
-                prop_assert_eq!(there.unit, Some(v as u32));
-                prop_assert_eq!((there.values, there.bounds), (alone.values, alone.bounds));
-                prop_assert_eq!((there.reason, there.tier), (alone.reason, alone.tier));
+                let answer = together[k * n + v];
+                prop_assert_eq!(answer.unit, Some(v as u32));
+                prop_assert_eq!((answer.values, answer.bounds), (alone.values, alone.bounds));
+                prop_assert_eq!((answer.reason, answer.tier), (alone.reason, alone.tier));
             }
         }
     }
@@ -168,7 +168,7 @@ proptest! {
     #[test]
     fn no_change_no_effect(t in decided_trace(40, true), model in prop::sample::select(Model::ALL)) {
         let options = Options { structure: Structure::of(model), ..OPTIONS };
-        let got = answers(&t, vec![one(Action::Truncate(Cut::At(1e9)))], &options);
+        let got = answers(&t, vec![single(Action::Truncate(Cut::At(1e9)))], &options);
         let ([outcome, cf], bounds) = (got[0].values.unwrap(), got[0].bounds.unwrap());
         prop_assert_eq!((outcome.to_bits(), bounds), (cf.to_bits(), [0.0, 0.0]));
     }
