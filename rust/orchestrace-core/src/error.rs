@@ -269,12 +269,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// assert_eq!(orchestrace_core::error::nearest("xyz", ["flow", "grpo"]), None);
 /// ```
 #[must_use]
-pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = word.chars().count();
     let limit = (length / 3).max(1) + 1;
     // The difference of the lengths is a lower bound. It keeps a word of megabytes from making a table of as many
     // rows.
-    let close = known.into_iter().filter(|k| k.chars().count().abs_diff(length) <= limit);
+    let close = names.into_iter().filter(|k| k.chars().count().abs_diff(length) <= limit);
     close.map(|k| (edit_distance(word, k), k)).filter(|(d, _)| *d <= limit).min().map(|(_, k)| k)
 }
 
@@ -325,14 +325,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// "unknown … 'x'; did you mean 'y'? Known: …", the one wording for every misspelt option. Of names that come out
 /// of a recording there may be any number.
 #[must_use]
-pub fn unknown_name(what: &str, word: &str, known: &[&str]) -> String {
+pub fn unknown_name(kind: &str, word: &str, names: &[&str]) -> String {
     const LISTED: usize = 40;
     let hint =
-        nearest(word, known.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
-    let listed = known[..known.len().min(LISTED)].join(", ");
-    let more = known.len().saturating_sub(LISTED);
+        nearest(word, names.iter().copied()).map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
+    let listed = names[..names.len().min(LISTED)].join(", ");
+    let more = names.len().saturating_sub(LISTED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    printable(&format!("unknown {what} '{word}'{hint} (known: {listed}{more})")).into_owned()
+    printable(&format!("unknown {kind} '{word}'{hint} (known: {listed}{more})")).into_owned()
 }
 
 fn edit_distance(a: &str, b: &str) -> usize {

@@ -17,13 +17,13 @@ pub struct Run {
 }
 
 /// The pools that calls share.
-static POOLS: Mutex<Pools> = Mutex::new(Pools { process: 0, kept: Vec::new() });
+static POOLS: Mutex<Pools> = Mutex::new(Pools { process: 0, shared: Vec::new() });
 
 /// The pool of the machine's cores, and the last one of another size: whoever asks for many sizes one after the other
 /// would else leave the threads of all of them behind.
 struct Pools {
     process: u32,
-    kept: Vec<Arc<ThreadPool>>,
+    shared: Vec<Arc<ThreadPool>>,
 }
 
 /// More threads than any machine needs; the system may die of a number beyond it.
@@ -41,10 +41,10 @@ impl Pools {
         let process = std::process::id();
         if self.process != process {
             // A child after `fork` has none of its parent's threads, and whoever ends a pool wakes them.
-            std::mem::take(&mut self.kept).into_iter().for_each(std::mem::forget);
+            std::mem::take(&mut self.shared).into_iter().for_each(std::mem::forget);
             self.process = process;
         }
-        if let Some(pool) = self.kept.iter().find(|pool| pool.current_num_threads() == threads) {
+        if let Some(pool) = self.shared.iter().find(|pool| pool.current_num_threads() == threads) {
             return Ok(Arc::clone(pool));
         }
         let pool = rayon::ThreadPoolBuilder::new()
@@ -54,9 +54,9 @@ impl Pools {
             .map_err(|e| Error::Input(format!("cannot start {threads} threads: {e}")))?;
         let pool = Arc::new(pool);
         if threads != cores() {
-            self.kept.retain(|other| other.current_num_threads() == cores());
+            self.shared.retain(|other| other.current_num_threads() == cores());
         }
-        self.kept.push(Arc::clone(&pool));
+        self.shared.push(Arc::clone(&pool));
         Ok(pool)
     }
 }
@@ -154,12 +154,12 @@ mod tests {
 
     #[test]
     fn a_pool_of_each_size_is_not_kept() {
-        let mut pools = Pools { process: 0, kept: Vec::new() };
+        let mut pools = Pools { process: 0, shared: Vec::new() };
         let usual = pools.of(cores()).unwrap();
         for threads in 1..=cores() + 9 {
             let pool = pools.of(threads).unwrap();
             assert!(Arc::ptr_eq(&pool, &pools.of(threads).unwrap()));
-            assert!(pools.kept.len() <= 2);
+            assert!(pools.shared.len() <= 2);
         }
         assert!(Arc::ptr_eq(&usual, &pools.of(cores()).unwrap()));
     }

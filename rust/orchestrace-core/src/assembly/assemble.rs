@@ -102,8 +102,8 @@ pub fn assemble(
             quarantine.extend(rows.by_ref().take(segment.quarantined).map(|row| (place, *file, row)));
         }
         for mut row in chunk.labels.drain(..) {
-            let kept = chunk.keep.as_ref().filter(|_| row.trace != NO_TRACE);
-            if kept.is_some_and(|keep| !keep[row.trace as usize]) {
+            let mask = chunk.keep.as_ref().filter(|_| row.trace != NO_TRACE);
+            if mask.is_some_and(|keep| !keep[row.trace as usize]) {
                 continue;
             }
             row.annotator = map[Dict::Annotator as usize][row.annotator as usize];
@@ -187,8 +187,8 @@ fn counted(
                 let of = |codes: &Vec<u32>| map[Dict::File as usize].get(codes[i] as usize).copied();
                 let file = chunk.files.as_ref().map_or(Some(file), of).unwrap_or(NO_CODE);
                 let named = |i: u32| map[Dict::Importer as usize][i as usize];
-                let own = || chunk.facts[i].importer.map_or(NO_CODE, named);
-                add((file, file), segment.importer.map_or_else(own, code), status, None, 1);
+                let own_code = || chunk.facts[i].importer.map_or(NO_CODE, named);
+                add((file, file), segment.importer.map_or_else(own_code, code), status, None, 1);
             }
         }
     }
@@ -229,9 +229,9 @@ fn note_reused_ids(raw: &mut [RawChunk], first_traces: &[u32]) {
             let id = id.unwrap_or_default();
             let number = chunk.numbers.as_ref().map_or(begin + local as u32, |n| n[local]);
             if let Some(earlier) = first.get(id) {
-                let known = chunk.findings.iter();
-                let known = known.filter(|(_, f)| f.code == FindingCode::TraceIdReused);
-                if known.map(|(trace, _)| *trace).all(|trace| trace != local as u32) {
+                let reused = chunk.findings.iter();
+                let reused = reused.filter(|(_, f)| f.code == FindingCode::TraceIdReused);
+                if reused.map(|(trace, _)| *trace).all(|trace| trace != local as u32) {
                     chunk.findings.push((local as u32, reused_id(id, *earlier)));
                 }
             } else {
@@ -265,8 +265,8 @@ impl Builder<'_> {
         let mut starts = Vec::with_capacity(raw.ends.len() + 1);
         starts.push([0; 3]);
         starts.append(&mut raw.ends);
-        let kept = &self.options.projection;
-        let needed = kept.needed();
+        let projection = &self.options.projection;
+        let needed = projection.needed();
         let events = self.events(&mut raw, &starts, numbers, map, &needed)?;
         let edges = RecordBatch::try_new(
             EDGES.arrow(),
@@ -277,7 +277,7 @@ impl Builder<'_> {
                 word_array(std::mem::take(&mut raw.edge_types), EDGE_TYPES)?,
             ],
         )?;
-        let measures = if kept.table("measures") {
+        let measures = if projection.table("measures") {
             RecordBatch::try_new(
                 MEASURES.arrow(),
                 vec![
@@ -290,29 +290,29 @@ impl Builder<'_> {
         } else {
             RecordBatch::new_empty(MEASURES.arrow())
         };
-        let derived = if kept.derives() {
+        let derived = if projection.derives() {
             let partial: Vec<bool> = raw.facts.iter().map(|facts| facts.partial).collect();
             derive(&events, &edges, &starts, numbers, &partial, self.names)
         } else {
             Derived::default()
         };
-        let findings = if kept.table("findings") {
+        let findings = if projection.table("findings") {
             findings_batch(std::mem::take(&mut raw.findings), &derived, numbers)?
         } else {
             RecordBatch::new_empty(FINDINGS.arrow())
         };
         let agents = agents_batch(&derived, numbers, self.names)?;
-        let traces = if kept.table("traces") {
+        let traces = if projection.table("traces") {
             self.traces(&raw, &starts, &derived, numbers, map, files)?
         } else {
             RecordBatch::new_empty(TRACES.arrow())
         };
         let empty_metrics = raw.facts.iter().map(|f| f.empty_metrics).collect();
         // What was only needed on the way is let go.
-        let edges = if kept.table("edges") { edges } else { RecordBatch::new_empty(EDGES.arrow()) };
-        let agents = if kept.table("agents") { agents } else { RecordBatch::new_empty(AGENTS.arrow()) };
-        let schema = events_schema(self.event_columns, &self.options.fields, kept);
-        let events = if *kept == needed {
+        let edges = if projection.table("edges") { edges } else { RecordBatch::new_empty(EDGES.arrow()) };
+        let agents = if projection.table("agents") { agents } else { RecordBatch::new_empty(AGENTS.arrow()) };
+        let schema = events_schema(self.event_columns, &self.options.fields, projection);
+        let events = if *projection == needed {
             events
         } else {
             let wanted = schema.fields().iter().map(|f| events.schema_ref().index_of(f.name()));

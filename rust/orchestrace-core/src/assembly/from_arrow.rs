@@ -154,9 +154,9 @@ impl Tables {
                 if is_text(field.data_type())
                     && let Err(error) = column.to_data().validate_full()
                 {
-                    let what = printable(&error.to_string()).into_owned();
+                    let reason = printable(&error.to_string()).into_owned();
                     return Err(Error::Schema(format!(
-                        "{}.{} is not valid text: {what}; expected UTF-8",
+                        "{}.{} is not valid text: {reason}; expected UTF-8",
                         table.name,
                         printable(field.name())
                     )));
@@ -216,7 +216,7 @@ impl Builder<'_> {
                 None => NO_CODE,
             };
             let mut out = writer.begin(self.options, position);
-            let made = self.trace(trace, &mut out).and_then(|()| {
+            let outcome = self.trace(trace, &mut out).and_then(|()| {
                 out.commit("arrow").map_err(|fault| {
                     let reject = fault.into_reject();
                     Error::Schema(format!(
@@ -225,7 +225,7 @@ impl Builder<'_> {
                     ))
                 })
             });
-            match made {
+            match outcome {
                 Ok(()) => {
                     files.push(file);
                     numbers.push(self.numbers[trace]);
@@ -294,7 +294,8 @@ impl Builder<'_> {
         let rows = spans[trace]..spans[trace + 1];
         let mut seen = Vec::with_capacity(rows.len());
         for row in rows {
-            let fault = |column: &str, what: String| Err(self.fault(&MEASURES, column, trace, row, &what));
+            let fault =
+                |column: &str, refusal: String| Err(self.fault(&MEASURES, column, trace, row, &refusal));
             let Some(kind) = measures.word("kind", row, MeasureKind::parse)? else {
                 return fault("kind", "is null".into());
             };
@@ -309,13 +310,13 @@ impl Builder<'_> {
         seen.sort_unstable();
         if let Some(pair) = seen.windows(2).find(|p| (p[0].0, p[0].1) == (p[1].0, p[1].1)) {
             let (kind, name, row) = pair[1];
-            let what = format!(
+            let refusal = format!(
                 "repeats '{}', already a {} of the trace in row {}",
                 out.block.dicts[Dict::Measure as usize].name(name).escape_debug(),
                 MeasureKind::from_code(kind).map_or("measure", MeasureKind::as_str),
                 pair[0].2
             );
-            return Err(self.fault(&MEASURES, "name", trace, row, &what));
+            return Err(self.fault(&MEASURES, "name", trace, row, &refusal));
         }
         Ok(())
     }
@@ -350,8 +351,11 @@ impl Builder<'_> {
 
     /// What is wrong with a value, in one line.
     #[cold]
-    fn fault(&self, table: &Table, column: &str, trace: usize, row: usize, what: &str) -> Error {
-        Error::Schema(format!("{}.{column} of trace {} (row {row}) {what}", table.name, self.numbers[trace]))
+    fn fault(&self, table: &Table, column: &str, trace: usize, row: usize, problem: &str) -> Error {
+        Error::Schema(format!(
+            "{}.{column} of trace {} (row {row}) {problem}",
+            table.name, self.numbers[trace]
+        ))
     }
 
     fn event(&self, trace: usize, row: usize, seq: usize, out: &mut TraceWriter<'_>) -> Result<()> {
@@ -360,12 +364,17 @@ impl Builder<'_> {
         else {
             return Err(Error::Schema("a required column of events has only nulls".into()));
         };
-        let fault = |what: String| {
-            Err(Error::Schema(format!("event {seq} of trace {} (row {row}) has {what}", self.numbers[trace])))
+        let fault = |problem: String| {
+            Err(Error::Schema(format!(
+                "event {seq} of trace {} (row {row}) has {problem}",
+                self.numbers[trace]
+            )))
         };
-        let found = seqs.as_primitive::<UInt32Type>().value(row);
-        if found as usize != seq {
-            return fault(format!("seq {found}, expected {seq}: rows of a trace are in seq order from 0"));
+        let stated_seq = seqs.as_primitive::<UInt32Type>().value(row);
+        if stated_seq as usize != seq {
+            return fault(format!(
+                "seq {stated_seq}, expected {seq}: rows of a trace are in seq order from 0"
+            ));
         }
         let t = times.as_primitive::<Float64Type>().value(row);
         let bound = Bound::of_field(EventField::T);
@@ -384,8 +393,8 @@ impl Builder<'_> {
             if let DataType::Float64 = array.data_type() {
                 let value = array.as_primitive::<Float64Type>().value(row);
                 if !Bound::Finite.holds(value) {
-                    let what = Bound::Finite.refusal(value);
-                    return Err(self.fault(&EVENTS, &self.options.fields[column].0, trace, row, &what));
+                    let refusal = Bound::Finite.refusal(value);
+                    return Err(self.fault(&EVENTS, &self.options.fields[column].0, trace, row, &refusal));
                 }
             }
             lift(out, column, array, row);
@@ -396,7 +405,7 @@ impl Builder<'_> {
         {
             let Some(array) = array.filter(|a| a.is_valid(row)) else { continue };
             self.field(row, *field, array, out)
-                .map_err(|what| self.fault(&EVENTS, field.as_str(), trace, row, &what))?;
+                .map_err(|refusal| self.fault(&EVENTS, field.as_str(), trace, row, &refusal))?;
         }
         Ok(())
     }
@@ -432,8 +441,8 @@ impl Builder<'_> {
                 let list = list.as_primitive::<Float64Type>();
                 let null = (0..list.len()).find(|i| list.is_null(*i));
                 if let Some(i) = null.or_else(|| gate::odd_element(list.values())) {
-                    let found = if list.is_null(i) { "null".into() } else { list.value(i).to_string() };
-                    return Err(format!("has {found} at position {i}, expected a finite number"));
+                    let element = if list.is_null(i) { "null".into() } else { list.value(i).to_string() };
+                    return Err(format!("has {element} at position {i}, expected a finite number"));
                 }
                 out.set(field, Value::List(list.values()));
             }
@@ -478,8 +487,8 @@ impl Builder<'_> {
                 let key = cursor.key()?;
                 let key = key.text(&mut scratch.key);
                 let (_, end) = cursor.skip()?;
-                let known = scratch.unknown.len();
-                if (scratch.unknown.code(key) as usize) < known {
+                let before = scratch.unknown.len();
+                if (scratch.unknown.code(key) as usize) < before {
                     clash = Some(format!("has the key '{}' twice", key.escape_debug()));
                 } else if EventField::parse(key).is_some_and(|f| !f.is_extension()) {
                     clash =

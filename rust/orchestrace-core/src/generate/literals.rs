@@ -27,10 +27,10 @@ pub(super) fn uint(out: &mut Vec<u8>, mut value: u64) {
 
 /// A number of fixed places: 12345 with 3 is `12.345`.
 pub(super) fn fixed(out: &mut Vec<u8>, value: u64, places: u32) {
-    let one = 10u64.pow(places);
-    uint(out, value / one);
+    let unit = 10u64.pow(places);
+    uint(out, value / unit);
     out.push(b'.');
-    let mut rest = value % one;
+    let mut rest = value % unit;
     let start = out.len();
     out.resize(start + places as usize, b'0');
     for digit in out[start..].iter_mut().rev() {

@@ -42,8 +42,8 @@ pub(super) fn shows_score(run: &Run<impl Rules>, event: &Event) -> bool {
 }
 
 /// A share in thousandths, if there is a whole.
-fn share(part: u64, whole: u64) -> Option<i64> {
-    (part * 1000).checked_div(whole).map(|s| s as i64)
+fn share(part: u64, total: u64) -> Option<i64> {
+    (part * 1000).checked_div(total).map(|s| s as i64)
 }
 
 /// Adds up a run.
@@ -90,8 +90,8 @@ pub(super) fn account(run: &mut Run) -> Account {
     // whether the answer rests on an error; a little noise stands for what no recording shows.
     let answer = run.events.last();
     let spoilt = answer.is_some_and(|e| e.corrupted);
-    let own = answer.map_or(0, |e| u64::from(e.score.unwrap_or(0)));
-    let quality = quality.checked_div(returns).unwrap_or(own) as i64;
+    let answer_score = answer.map_or(0, |e| u64::from(e.score.unwrap_or(0)));
+    let quality = quality.checked_div(returns).unwrap_or(answer_score) as i64;
     let noise = run.rng.below(160) as i64 - 80;
     let merit = (quality * 8 + sum.tool.unwrap_or(1000) * 2) / 10 + noise - if spoilt { 250 } else { 0 };
     let merit = merit.clamp(0, 1000);

@@ -147,9 +147,9 @@ mod tests {
     fn names_are_unique() {
         for naming in [Naming::Numbered, Naming::Repeated, Naming::Unicode] {
             let mut names = Names::default();
-            let given = (0..300).map(|n| names.add(naming, (n % ROLES.len()) as u8, n)).collect::<Vec<_>>();
+            let codes = (0..300).map(|n| names.add(naming, (n % ROLES.len()) as u8, n)).collect::<Vec<_>>();
             let mut words =
-                given.iter().map(|&n| String::from_utf8(names.get(n).to_vec()).unwrap()).collect::<Vec<_>>();
+                codes.iter().map(|&n| String::from_utf8(names.get(n).to_vec()).unwrap()).collect::<Vec<_>>();
             assert!(words.contains(&"executor#2".to_owned()) == (naming == Naming::Repeated));
             words.sort();
             words.dedup();

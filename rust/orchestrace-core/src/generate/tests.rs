@@ -242,13 +242,13 @@ fn small_totals_are_exact() {
 #[test]
 fn bytes_do_not_depend_on_threads() {
     for preset in [Preset::Mixed, Preset::Academic] {
-        let asked = spec(preset, Some(120_000), None, 5);
-        let one = corpus_on(&asked, 1);
-        assert_eq!(one.1.events, 120_000);
+        let spec_of_corpus = spec(preset, Some(120_000), None, 5);
+        let single = corpus_on(&spec_of_corpus, 1);
+        assert_eq!(single.1.events, 120_000);
         for threads in [2, 7] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert!(pool.install(|| corpus_on(&asked, threads)) == one, "{threads} threads");
-            assert!(pool.install(|| corpus_on(&asked, 0)) == one, "the pool's threads");
+            assert!(pool.install(|| corpus_on(&spec_of_corpus, threads)) == single, "{threads} threads");
+            assert!(pool.install(|| corpus_on(&spec_of_corpus, 0)) == single, "the pool's threads");
         }
     }
 }
@@ -301,11 +301,11 @@ fn what_cannot_be_generated_is_refused() {
     for (events, traces) in [(Some(1), Some(1)), (Some(0), None), (None, Some(0))] {
         assert!(matches!(error(events, traces), Error::Parameter(_)));
     }
-    let asked = spec(Preset::Academic, None, None, 0);
+    let spec_of_corpus = spec(Preset::Academic, None, None, 0);
     let full = |_: &[u8]| Err(io::Error::other("full"));
-    let result = write(&asked, &mut { full }, 1, &AtomicBool::new(false), &AtomicU64::new(0));
+    let result = write(&spec_of_corpus, &mut { full }, 1, &AtomicBool::new(false), &AtomicU64::new(0));
     assert!(matches!(result, Err(Error::Io { .. })));
-    let result = write(&asked, &mut |_| Ok(()), 1, &AtomicBool::new(true), &AtomicU64::new(0));
+    let result = write(&spec_of_corpus, &mut |_| Ok(()), 1, &AtomicBool::new(true), &AtomicU64::new(0));
     assert!(matches!(result, Err(Error::Cancelled)));
 }
 

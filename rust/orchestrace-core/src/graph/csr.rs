@@ -357,9 +357,9 @@ mod tests {
                 ] {
                     let mut want: Vec<_> = reference.neighbors_directed((v as u32).into(), direction).map(|w| w.index() as u32).collect();
                     want.sort_unstable();
-                    let mut found = row.to_vec();
-                    found.sort_unstable();
-                    prop_assert_eq!(found, want);
+                    let mut neighbors = row.to_vec();
+                    neighbors.sort_unstable();
+                    prop_assert_eq!(neighbors, want);
                     for (&w, weight) in row.iter().zip(weights) {
                         let key = if direction == petgraph::Outgoing { (v as u32, w) } else { (w, v as u32) };
                         prop_assert!((sums[&key] - weight).abs() < 1e-12);

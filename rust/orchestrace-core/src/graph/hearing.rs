@@ -22,13 +22,13 @@ pub struct Hearing {
     /// Position of the agent that an event is addressed to.
     addressee: Vec<u32>,
     /// How far the edges of an event show who heard it.
-    told: Vec<Told>,
+    reach: Vec<Reach>,
     /// By position: the next event of each, going back in time.
     next: Vec<u32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-enum Told {
+enum Reach {
     #[default]
     Nothing,
     /// An edge leads to an event of somebody outside.
@@ -65,20 +65,20 @@ impl Hearing {
         let only = second.is_none().then_some(first);
         self.find_addressees(view, owners, only);
         for (&s, &d) in view.src.iter().zip(view.dst) {
-            let known = &mut self.told[s as usize];
-            if *known >= Told::Addressee {
+            let reach_of_event = &mut self.reach[s as usize];
+            if *reach_of_event >= Reach::Addressee {
                 continue;
             }
             let (from, to) = (index[s as usize], index[d as usize]);
-            let told = match to {
+            let reach = match to {
                 _ if view.agent[s as usize] == view.agent[d as usize] || (from == to && to != NOBODY) => {
                     continue;
                 }
-                NOBODY => Told::Outside,
-                _ if to == self.addressee[s as usize] => Told::Addressee,
-                _ => Told::Agent,
+                NOBODY => Reach::Outside,
+                _ if to == self.addressee[s as usize] => Reach::Addressee,
+                _ => Reach::Agent,
             };
-            *known = told.max(*known);
+            *reach_of_event = reach.max(*reach_of_event);
         }
         self.deliver(owners);
         if only.is_none() {
@@ -106,10 +106,10 @@ impl Hearing {
             };
             named.filter(|&at| at != index[v]).unwrap_or(NOBODY)
         }));
-        self.told.clear();
-        self.told.extend(self.addressee.iter().zip(view.types).map(|(&to, &kind)| {
+        self.reach.clear();
+        self.reach.extend(self.addressee.iter().zip(view.types).map(|(&to, &kind)| {
             let heeded = to != NOBODY || speaks(EventType::ALL[usize::from(kind)]);
-            if heeded { Told::Nothing } else { Told::Silent }
+            if heeded { Reach::Nothing } else { Reach::Silent }
         }));
     }
 
@@ -119,7 +119,7 @@ impl Hearing {
         self.next.resize(owners.names().len(), NOBODY);
         for &v in owners.order().rows().iter().rev() {
             let to = self.addressee[v as usize];
-            if to != NOBODY && self.told[v as usize] < Told::Addressee && self.next[to as usize] != NOBODY {
+            if to != NOBODY && self.reach[v as usize] < Reach::Addressee && self.next[to as usize] != NOBODY {
                 self.edges.push((v, self.next[to as usize]));
             }
             if let Some(next) = self.next.get_mut(owners.indices()[v as usize] as usize) {
@@ -135,10 +135,10 @@ impl Hearing {
         let like = |v: usize| 2 * usize::from(view.types[v]) + usize::from(index[v] == NOBODY);
         let mut is_told = [false; 2 * EVENT_TYPES.len()];
         for v in 0..view.len() {
-            is_told[like(v)] |= self.addressee[v] != NOBODY || self.told[v] >= Told::Agent;
+            is_told[like(v)] |= self.addressee[v] != NOBODY || self.reach[v] >= Reach::Agent;
         }
         let is_open = |v: usize| {
-            self.told[v] == Told::Nothing
+            self.reach[v] == Reach::Nothing
                 && speaks(view.event_type(v))
                 && view.to.get(v).is_none()
                 && !is_told[like(v)]

@@ -48,9 +48,9 @@ fn derived(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason> {
         return Ok(Outcome::Event(v));
     }
     let of_root = root.and_then(|root| answers.of(root, |a| a.last)).filter(|_| !view.partial);
-    let asked = OnceCell::new();
+    let cell = OnceCell::new();
     let passed_on = |agent: u32| {
-        let is_asked = |at| asked.get_or_init(|| asked_agents(view, owners))[at as usize];
+        let is_asked = |at| cell.get_or_init(|| asked_agents(view, owners))[at as usize];
         owners.evidence() != Evidence::Heard || owners.name_index(agent).is_some_and(is_asked)
     };
     let addressed =
@@ -64,33 +64,33 @@ fn derived(view: &TraceView<'_>, owners: &Owners) -> Result<Outcome, Reason> {
         return Err(Reason::TracePartial);
     }
     let of_another = || answers.of_one(|a| if root.is_some() { a.aggregate } else { a.open });
-    let found = of_root.map_or_else(of_another, |v| Ok(Some(v)))?;
-    Ok(found.map_or(Outcome::VirtualSink, Outcome::Event))
+    let event = of_root.map_or_else(of_another, |v| Ok(Some(v)))?;
+    Ok(event.map_or(Outcome::VirtualSink, Outcome::Event))
 }
 
 /// Whether another agent addresses each, by name or by an edge: what it does may follow from the task.
 fn asked_agents(view: &TraceView<'_>, owners: &Owners) -> Vec<bool> {
-    let mut asked = vec![false; owners.names().len()];
-    let mut tell = |by: u32, agent: u32| {
+    let mut is_asked = vec![false; owners.names().len()];
+    let mut note = |by: u32, agent: u32| {
         if by != NOBODY
             && by != agent
             && let Some(at) = owners.name_index(agent)
         {
-            asked[at as usize] = true;
+            is_asked[at as usize] = true;
         }
     };
     let codes = owners.codes();
     for (&s, &d) in view.src.iter().zip(view.dst) {
         if codes[d as usize] != NOBODY {
-            tell(codes[s as usize], codes[d as usize]);
+            note(codes[s as usize], codes[d as usize]);
         }
     }
     for (v, &by) in codes.iter().enumerate() {
         if let Some(agent) = view.to.get(v) {
-            tell(by, agent);
+            note(by, agent);
         }
     }
-    asked
+    is_asked
 }
 
 /// The last answers of an agent, as rows; [`NOBODY`] where it has none.
@@ -153,10 +153,10 @@ impl Answers {
 
     /// The answer of the one agent of which `pick` takes any.
     fn of_one(&self, pick: impl Fn(&Answer) -> u32) -> Result<Option<u32>, Reason> {
-        let mut found = self.0.iter().map(pick).filter(|&v| v != NOBODY);
-        match (found.next(), found.next()) {
+        let mut answers = self.0.iter().map(pick).filter(|&v| v != NOBODY);
+        match (answers.next(), answers.next()) {
             (Some(_), Some(_)) => Err(Reason::OutcomeAmbiguous),
-            (found, _) => Ok(found),
+            (answers, _) => Ok(answers),
         }
     }
 }

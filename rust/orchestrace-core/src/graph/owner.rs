@@ -313,8 +313,8 @@ impl Owners {
     /// Whom the human addresses: by name, or by an edge.
     fn find_heard(&mut self, view: &TraceView<'_>) {
         self.heard.clear();
-        let mut told = std::mem::take(&mut self.told);
-        told.clear();
+        let mut heard = std::mem::take(&mut self.told);
+        heard.clear();
         let is_human = |v: usize| {
             view.types[v] == EventType::HumanIntervention as u8
                 || self.slots.get(view.agent[v]).is_some_and(|at| self.is_user(at))
@@ -323,18 +323,18 @@ impl Owners {
         if view.types.contains(&(EventType::HumanIntervention as u8)) || self.names.iter().any(is_user) {
             for (&s, &d) in view.src.iter().zip(view.dst) {
                 if is_human(s as usize) && self.index[d as usize] != NOBODY {
-                    told.push((s, Some(d), self.index[d as usize]));
+                    heard.push((s, Some(d), self.index[d as usize]));
                 }
             }
             for v in (0..view.len()).filter(|&v| is_human(v)) {
                 let to = view.to.get(v).and_then(|to| self.slots.get(to));
-                told.extend(
+                heard.extend(
                     to.filter(|&to| self.names[to as usize].is_agent()).map(|to| (v as u32, None, to)),
                 );
             }
         }
         // The order in which a table lists its edges says nothing: those of one event go by where they lead.
-        told.sort_by(|a, b| {
+        heard.sort_by(|a, b| {
             canonical_cmp(view.t, a.0, b.0).then_with(|| match (a.1, b.1) {
                 (Some(a), Some(b)) => canonical_cmp(view.t, a, b),
                 (a, b) => a.is_none().cmp(&b.is_none()),
@@ -342,13 +342,13 @@ impl Owners {
         });
         self.seen.clear();
         self.seen.resize(self.names.len(), false);
-        for &(_, _, at) in &told {
+        for &(_, _, at) in &heard {
             let at = self.ancestor(at);
             if !std::mem::replace(&mut self.seen[at as usize], true) {
                 self.heard.push(at);
             }
         }
-        self.told = told;
+        self.told = heard;
     }
 
     /// Whether a position is that of the user, or of a stand-in.
@@ -474,8 +474,9 @@ impl Owners {
     /// nothing.
     #[must_use]
     pub fn is_outside(&self, view: &TraceView<'_>, code: u32) -> bool {
-        let told = || self.slots.get(code).is_some_and(|at| self.names[at as usize].outsider.is_some());
-        Some(code) == view.user || told()
+        let is_outsider =
+            || self.slots.get(code).is_some_and(|at| self.names[at as usize].outsider.is_some());
+        Some(code) == view.user || is_outsider()
     }
 
     /// Whether a name is that of the user, or of a stand-in.
@@ -671,11 +672,11 @@ mod tests {
                 ownership.push(owners.stored(outcome(&t.view(), &owners)));
             }
             let keep: Vec<bool> = traces.iter().map(|(_, keep)| *keep).collect();
-            let kept = ownership.filter(&keep);
+            let filtered = ownership.filter(&keep);
             let (mut stored, mut rows, mut expected) = (Owners::default(), Vec::new(), Vec::new());
             for (i, (t, _)) in traces.iter().filter(|(_, keep)| *keep).enumerate() {
                 owners.compute(&t.view());
-                let view = TraceView { owned: Some(kept.trace(i)), ..t.view() };
+                let view = TraceView { owned: Some(filtered.trace(i)), ..t.view() };
                 stored.compute(&view);
                 prop_assert_eq!(stored.codes(), owners.codes());
                 prop_assert_eq!(stored.indices(), owners.indices());

@@ -36,7 +36,7 @@ static OWNERSHIP: [Column; 8] = [
 static UNIT_IDS: [Column; 3] =
     [column("trace", Kind::U32), column("seq", Kind::U32), column("unit_id", Kind::Text)];
 
-fn known(code: u32) -> Option<u32> {
+fn without_none(code: u32) -> Option<u32> {
     Some(code).filter(|&code| code != NOBODY)
 }
 
@@ -57,9 +57,10 @@ pub fn ownership(store: &Store, run: &Run) -> Result<Batches> {
             names[0].extend_from_slice(owners.codes());
             names[1].extend(owners.indices().iter().map(|&at| role(at).unwrap_or(NOBODY)));
             let root = owners.root();
-            roots.extend(owners.codes().iter().map(|&code| known(code).map(|code| root == Some(code))));
-            calls.extend(owners.calls().iter().map(|&call| known(call)));
-            turns.extend(of_turns.of_events().iter().map(|&turn| known(turn)));
+            roots
+                .extend(owners.codes().iter().map(|&code| without_none(code).map(|code| root == Some(code))));
+            calls.extend(owners.calls().iter().map(|&call| without_none(call)));
+            turns.extend(of_turns.of_events().iter().map(|&turn| without_none(turn)));
             ends.extend((0..trace.len() as u32).map(|v| outcome.ok().map(|y| y == Outcome::Event(v))));
         }
         let [owners, roles] = names;

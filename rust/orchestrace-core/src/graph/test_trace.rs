@@ -69,8 +69,8 @@ struct TextCells(Option<StringViewArray>);
 
 impl TextCells {
     fn set(&mut self, n: usize, text: &str) {
-        let told = self.0.take();
-        let mut texts: Vec<Option<&str>> = told.as_ref().map_or_else(Vec::new, |a| a.iter().collect());
+        let column = self.0.take();
+        let mut texts: Vec<Option<&str>> = column.as_ref().map_or_else(Vec::new, |a| a.iter().collect());
         texts.resize(texts.len().max(ROWS), None);
         texts[n - 1] = Some(text);
         self.0 = Some(texts.into_iter().collect());
@@ -265,11 +265,12 @@ impl TestTrace {
 
     /// Says how long an earlier event took.
     pub(crate) fn flag_duration(&mut self, v: usize, seconds: f64) {
-        let told: Vec<Option<f64>> = (0..self.t.len()).map(|v| self.duration_s.column().get(v)).collect();
+        let durations: Vec<Option<f64>> =
+            (0..self.t.len()).map(|v| self.duration_s.column().get(v)).collect();
         let mut all = Cells::new();
-        for (at, one) in told.into_iter().enumerate() {
-            if let Some(one) = if at == v { Some(seconds) } else { one } {
-                all.set(at + 1, one);
+        for (at, duration) in durations.into_iter().enumerate() {
+            if let Some(duration) = if at == v { Some(seconds) } else { duration } {
+                all.set(at + 1, duration);
             }
         }
         self.duration_s = all;

@@ -27,9 +27,9 @@ pub(crate) fn identity(text: &str) -> u64 {
 
 /// Both numbers as one.
 #[inline]
-pub(crate) fn mixed(one: u64, other: u64) -> u64 {
-    let product = u128::from(one ^ 0x9E37_79B9_7F4A_7C15) * u128::from(other ^ 0xD6E8_FEB8_6659_FD93);
-    (product as u64) ^ ((product >> 64) as u64) ^ one.rotate_left(23)
+pub(crate) fn mixed(first: u64, second: u64) -> u64 {
+    let product = u128::from(first ^ 0x9E37_79B9_7F4A_7C15) * u128::from(second ^ 0xD6E8_FEB8_6659_FD93);
+    (product as u64) ^ ((product >> 64) as u64) ^ first.rotate_left(23)
 }
 
 fn of_json(bytes: &[u8]) -> Option<u64> {

@@ -243,23 +243,23 @@ impl Words {
     /// Of these words.
     #[must_use]
     pub const fn new(words: &'static [&'static str]) -> Self {
-        let mut found = Self { all: words, heads: [0; 64], slots: [0; 256] };
+        let mut set = Self { all: words, heads: [0; 64], slots: [0; 256] };
         let mut word = 0;
         while word < words.len() {
             let bytes = words[word].as_bytes();
             let mut i = 0;
             while i < bytes.len() && i < 16 {
-                found.heads[word] |= (bytes[i] as u128) << (8 * i);
+                set.heads[word] |= (bytes[i] as u128) << (8 * i);
                 i += 1;
             }
-            let mut slot = Self::slot(found.heads[word], bytes.len());
-            while found.slots[slot] != 0 {
+            let mut slot = Self::slot(set.heads[word], bytes.len());
+            while set.slots[slot] != 0 {
                 slot = (slot + 1) % 256;
             }
-            found.slots[slot] = word as u8 + 1;
+            set.slots[slot] = word as u8 + 1;
             word += 1;
         }
-        found
+        set
     }
 
     #[inline(always)]
@@ -554,11 +554,11 @@ impl<'a> Cursor<'a> {
 
     /// A syntax fault here.
     #[cold]
-    fn expected(&self, what: &str) -> Box<Fault> {
+    fn expected(&self, expectation: &str) -> Box<Fault> {
         match self.text.get(self.pos..).and_then(|t| t.chars().next()) {
-            None => self.ends(what),
+            None => self.ends(expectation),
             Some(c) => {
-                let message = format!("found '{}', expected {what}", c.escape_debug());
+                let message = format!("found '{}', expected {expectation}", c.escape_debug());
                 Self::fault(RejectCode::JsonSyntax, self.pos, message)
             }
         }
@@ -566,8 +566,12 @@ impl<'a> Cursor<'a> {
 
     /// The record ends where something should follow.
     #[cold]
-    fn ends(&self, what: &str) -> Box<Fault> {
-        Self::fault(RejectCode::JsonSyntax, self.bytes.len(), format!("{END_OF_RECORD}, expected {what}"))
+    fn ends(&self, expectation: &str) -> Box<Fault> {
+        Self::fault(
+            RejectCode::JsonSyntax,
+            self.bytes.len(),
+            format!("{END_OF_RECORD}, expected {expectation}"),
+        )
     }
 
     #[cold]
@@ -630,9 +634,9 @@ impl<'a> Cursor<'a> {
 
     /// Enters an object or array; whether it has a member.
     #[inline]
-    fn open(&mut self, open: u8, close: u8, what: &str) -> Parsed<bool> {
+    fn open(&mut self, open: u8, close: u8, expectation: &str) -> Parsed<bool> {
         if self.byte() != open {
-            return Err(self.expected(what));
+            return Err(self.expected(expectation));
         }
         self.deeper()?;
         self.pos += 1;
@@ -647,7 +651,7 @@ impl<'a> Cursor<'a> {
 
     /// After a member: whether another one follows; leaves the container otherwise.
     #[inline]
-    fn more(&mut self, close: u8, what: &str) -> Parsed<bool> {
+    fn more(&mut self, close: u8, expectation: &str) -> Parsed<bool> {
         self.ws();
         let byte = self.byte();
         if byte == b',' {
@@ -659,7 +663,7 @@ impl<'a> Cursor<'a> {
             self.depth -= 1;
             Ok(false)
         } else {
-            Err(self.expected(what))
+            Err(self.expected(expectation))
         }
     }
 
@@ -690,12 +694,12 @@ impl<'a> Cursor<'a> {
     /// Consumes `pattern` (a key and its colon), and white space after it, if it stands here.
     #[inline(always)]
     pub fn take(&mut self, pattern: &Pattern) -> bool {
-        let found = (self.word(self.pos) ^ pattern.word) & pattern.mask == 0;
-        if found {
+        let matches = (self.word(self.pos) ^ pattern.word) & pattern.mask == 0;
+        if matches {
             self.pos += pattern.len;
             self.ws();
         }
-        found
+        matches
     }
 
     /// Consumes a member that is expected here, up to its value: `opening` (a comma or brace), a key, its colon.
@@ -737,13 +741,13 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub fn take_members(&mut self, text: &str) -> bool {
         let end = self.pos + text.len();
-        let found = !text.is_empty()
+        let matches = !text.is_empty()
             && self.bytes.get(self.pos..end) == Some(text.as_bytes())
             && self.bytes.get(end).is_some_and(|next| *next > b' ');
-        if found {
+        if matches {
             self.pos = end;
         }
-        found
+        matches
     }
 
     /// Whether one more container may be entered.
@@ -762,21 +766,21 @@ impl<'a> Cursor<'a> {
     /// Consumes one byte if it stands here.
     #[inline(always)]
     pub fn take_byte(&mut self, byte: u8) -> bool {
-        let found = self.at(byte);
-        if found {
+        let matches = self.at(byte);
+        if matches {
             self.pos += 1;
         }
-        found
+        matches
     }
 
     /// Leaves an object whose closing brace stands here.
     #[inline(always)]
     pub fn close_object(&mut self) -> bool {
-        let found = self.take_byte(b'}');
-        if found {
+        let closes = self.take_byte(b'}');
+        if closes {
             self.depth -= 1;
         }
-        found
+        closes
     }
 
     /// A key and its colon.
@@ -801,12 +805,12 @@ impl<'a> Cursor<'a> {
     fn plain_string(&mut self) -> Option<(usize, usize, u32)> {
         let start = self.pos + 1;
         let window = self.bytes.get(self.pos..)?.first_chunk::<49>()?;
-        let mut found = u64::from(stops(word_in(window, 1)));
-        if found == 0 {
+        let mut bits = u64::from(stops(word_in(window, 1)));
+        if bits == 0 {
             let [second, third] = [17, 33].map(|at| u64::from(stops(word_in(window, at))));
-            found = second << 16 | third << 32;
+            bits = second << 16 | third << 32;
         }
-        let len = found.trailing_zeros() as usize;
+        let len = bits.trailing_zeros() as usize;
         if window[0] != b'"' || window.get(1 + len) != Some(&b'"') || len > self.limits.string {
             return None;
         }
@@ -1036,15 +1040,15 @@ impl<'a> Cursor<'a> {
             mantissa = mantissa.wrapping_mul(10).wrapping_add(u64::from(digit - b'0'));
             self.pos += 1;
         }
-        let whole = self.pos - first;
-        if whole == 0 {
+        let integer_digits = self.pos - first;
+        if integer_digits == 0 {
             return Err(self.expected("a digit"));
         }
-        if whole > 1 && self.bytes[first] == b'0' {
+        if integer_digits > 1 && self.bytes[first] == b'0' {
             self.pos = first;
             return Err(Self::fault(RejectCode::JsonSyntax, first, "found a number with a leading zero"));
         }
-        let mut digits = whole;
+        let mut digits = integer_digits;
         let mut exponent = 0_i32;
         let mut integer = true;
         if self.byte() == b'.' {

@@ -56,8 +56,8 @@ pub(super) fn escaped_by(slashes: u64) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     let behind = slashes << 1;
     // Where rows begin at odd places; the sum carries each other row to the bit behind it.
-    let odd = slashes & !EVEN & !behind;
-    let carried = slashes.wrapping_add(odd) << 1;
+    let odd_bits = slashes & !EVEN & !behind;
+    let carried = slashes.wrapping_add(odd_bits) << 1;
     (EVEN ^ carried) & behind
 }
 
@@ -95,9 +95,9 @@ pub(super) fn escape_from(bytes: &[u8], at: usize) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
     // The next one is near, or as far as in any text.
     if let Some(chunk) = rest.first_chunk::<16>() {
-        let found = u8x16::from(*chunk).simd_eq(u8x16::splat(b'\\')).to_bitmask();
-        if found != 0 {
-            return at + found.trailing_zeros() as usize;
+        let bits = u8x16::from(*chunk).simd_eq(u8x16::splat(b'\\')).to_bitmask();
+        if bits != 0 {
+            return at + bits.trailing_zeros() as usize;
         }
     }
     memchr(b'\\', rest).map_or(bytes.len(), |i| at + i)
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn all_stops_of_a_chunk_are_told() {
         let chunk: [u8; 64] = std::array::from_fn(|i| (i * 7) as u8);
-        let told = (0..64).filter(|i| matches!(chunk[*i], b'"' | b'\\') || chunk[*i] < 0x20);
-        assert_eq!(stops_of(&chunk), told.fold(0, |bits, i| bits | 1 << i));
+        let stops = (0..64).filter(|i| matches!(chunk[*i], b'"' | b'\\') || chunk[*i] < 0x20);
+        assert_eq!(stops_of(&chunk), stops.fold(0, |bits, i| bits | 1 << i));
         assert!(stops_in(&chunk));
         let eights = (0..64).filter(|i| chunk[*i] == 56).fold(0_u64, |bits, i| bits | 1 << i);
         assert_eq!((each(&chunk, 56), eights.count_ones()), (eights, 1));

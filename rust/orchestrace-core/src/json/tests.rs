@@ -127,12 +127,12 @@ const PIECES: [&str; 14] = [
 #[test]
 fn strings_end_where_they_do_byte_by_byte_wherever_chunks_are_cut() {
     for pad in 0..140 {
-        for one in PIECES {
+        for piece in PIECES {
             for other in PIECES {
                 for rest in
                     ["", "\"", " and a text that is longer than a chunk of sixty-four bytes, to its end\",1]"]
                 {
-                    ends_alike(&["\"", &"x".repeat(pad), one, other, rest].concat());
+                    ends_alike(&["\"", &"x".repeat(pad), piece, other, rest].concat());
                 }
             }
         }

@@ -24,15 +24,15 @@ pub fn parse_duration(text: &str) -> Option<i64> {
         while !rest.is_empty() {
             let (number, unit) = rest.split_at(rest.find(|c: char| c.is_ascii_alphabetic())?);
             let (_, seconds) = units.find(|(name, _)| unit.starts_with(*name))?;
-            let (whole, fraction) = number.split_once(['.', ',']).unwrap_or((number, ""));
+            let (integer, fraction) = number.split_once(['.', ',']).unwrap_or((number, ""));
             // Of a fraction what is below a nanosecond is lost.
             let digits = |d: &str| d.bytes().all(|b| b.is_ascii_digit()) && d.len() < 19;
-            if whole.is_empty() || !digits(whole) || !digits(fraction) {
+            if integer.is_empty() || !digits(integer) || !digits(fraction) {
                 return None;
             }
             let nanos: i64 = format!("{fraction:0<9}")[..9].parse().ok()?;
-            let whole: i64 = whole.parse().ok()?;
-            let part = whole.checked_mul(1_000_000_000)?.checked_add(nanos)?.checked_mul(*seconds)?;
+            let integer: i64 = integer.parse().ok()?;
+            let part = integer.checked_mul(1_000_000_000)?.checked_add(nanos)?.checked_mul(*seconds)?;
             total = total.checked_add(part)?;
             any = true;
             rest = &unit[1..];

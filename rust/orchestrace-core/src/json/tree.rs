@@ -376,7 +376,7 @@ impl<'t> Value<'t> {
     /// ```
     #[must_use]
     pub fn pick<const N: usize>(self, keys: &Keys<N>) -> [Self; N] {
-        let mut found = [self.other(ABSENT); N];
+        let mut values = [self.other(ABSENT); N];
         let (at, end) = self.inside(Kind::Object);
         let members = self.tree.parts.nodes.get(at as usize..end as usize).unwrap_or_default();
         let source = self.tree.source.as_bytes();
@@ -391,17 +391,17 @@ impl<'t> Value<'t> {
                 self.other(here).str().and_then(|key| keys.number(key))
             };
             if let Some(key) = key {
-                found[key] = self.other(here + 1);
+                values[key] = self.other(here + 1);
             }
         }
-        found
+        values
     }
 
     /// The first of these members that exists.
     #[must_use]
     pub fn first(self, keys: &[&str]) -> Self {
-        let mut found = keys.iter().map(|key| self.get(key)).filter(|value| value.exists());
-        found.next().unwrap_or(self.other(ABSENT))
+        let mut present = keys.iter().map(|key| self.get(key)).filter(|value| value.exists());
+        present.next().unwrap_or(self.other(ABSENT))
     }
 
     /// A value further in, by keys.

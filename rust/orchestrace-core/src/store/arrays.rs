@@ -101,13 +101,13 @@ pub(crate) fn text_array<'a>(values: impl Iterator<Item = Option<&'a str>>) -> A
 
 /// The traces of a chunk that `keep` names, with their rows in all tables.
 pub(crate) fn filter_chunk(chunk: &Chunk, keep: &[bool]) -> Result<Chunk> {
-    let mut kept: Vec<u32> = (u32_values(&chunk.traces, 0).iter().zip(keep))
+    let mut numbers: Vec<u32> = (u32_values(&chunk.traces, 0).iter().zip(keep))
         .filter_map(|(number, keep)| keep.then_some(*number))
         .collect();
-    kept.sort_unstable();
+    numbers.sort_unstable();
     // The first column of every table is the trace's number.
     let rows = |batch: &RecordBatch| -> Result<RecordBatch> {
-        let stays = |n: &u32| Some(kept.binary_search(n).is_ok());
+        let stays = |n: &u32| Some(numbers.binary_search(n).is_ok());
         let mask = u32_values(batch, 0).iter().map(stays).collect::<BooleanArray>();
         Ok(filter_record_batch(batch, &mask)?)
     };

@@ -298,7 +298,7 @@ impl Store {
                 });
             }
         }
-        let kept = Store {
+        let filtered = Store {
             records_read: self.records_read,
             chunks,
             names: Arc::clone(&self.names),
@@ -311,16 +311,16 @@ impl Store {
             mapping: self.mapping.clone(),
             set_aside: self.set_aside.clone(),
         };
-        let labels = arrays::filter_labels(&kept)?;
-        Ok(Store { labels, ..kept })
+        let labels = arrays::filter_labels(&filtered)?;
+        Ok(Store { labels, ..filtered })
     }
 }
 
 /// The table of a name.
 pub(crate) fn find_table(name: &str) -> Result<&'static Table> {
     schema::TABLES.iter().find(|t| t.name == name).copied().ok_or_else(|| {
-        let known: Vec<&str> = schema::TABLES.iter().map(|t| t.name).collect();
-        Error::Parameter(crate::error::unknown_name("table", name, &known))
+        let names: Vec<&str> = schema::TABLES.iter().map(|t| t.name).collect();
+        Error::Parameter(crate::error::unknown_name("table", name, &names))
     })
 }
 

@@ -177,10 +177,10 @@ impl Ownership {
 
     /// The traces that `keep` names.
     pub(crate) fn filter(&self, keep: &[bool]) -> Self {
-        let mut kept = Self::default();
-        (0..self.traces.len()).filter(|&i| keep[i]).for_each(|i| kept.push(self.trace(i)));
-        kept.shrink();
-        kept
+        let mut filtered = Self::default();
+        (0..self.traces.len()).filter(|&i| keep[i]).for_each(|i| filtered.push(self.trace(i)));
+        filtered.shrink();
+        filtered
     }
 
     /// Bytes held.

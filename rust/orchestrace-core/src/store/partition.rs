@@ -70,9 +70,9 @@ impl Partition {
     }
 
     /// The traces of one part, with everything that is theirs; without the quarantine, which is of no trace.
-    pub fn part(&self, whole: &Store, part: u32) -> Result<Part> {
+    pub fn part(&self, store: &Store, part: u32) -> Result<Part> {
         let mut chunks = Vec::new();
-        for (chunk, parts) in whole.chunks.iter().zip(&self.parts) {
+        for (chunk, parts) in store.chunks.iter().zip(&self.parts) {
             let keep: Vec<bool> = parts.iter().map(|p| *p == part).collect();
             if keep.iter().all(|k| *k) {
                 chunks.push(chunk.clone());
@@ -80,26 +80,26 @@ impl Partition {
                 chunks.push(filter_chunk(chunk, &keep)?);
             }
         }
-        self.store(whole, part, chunks)
+        self.store(store, part, chunks)
     }
 
     /// The labels of traces that are not here: those that an annotator wrote apart from the recording.
-    pub fn loose_labels(&self, whole: &Store) -> Result<Part> {
-        self.store(whole, LOOSE, Vec::new())
+    pub fn loose_labels(&self, store: &Store) -> Result<Part> {
+        self.store(store, LOOSE, Vec::new())
     }
 
-    fn store(&self, whole: &Store, part: u32, chunks: Vec<Chunk>) -> Result<Part> {
+    fn store(&self, from: &Store, part: u32, chunks: Vec<Chunk>) -> Result<Part> {
         let mask = self.labels.iter().map(|p| Some(*p == part)).collect::<BooleanArray>();
         Ok(Part(Store {
             records_read: chunks.iter().map(Chunk::n_traces).sum::<usize>() as u64,
             chunks,
-            names: Arc::clone(&whole.names),
-            labels: filter_record_batch(&whole.labels, &mask)?,
-            quarantine: RecordBatch::new_empty(whole.quarantine.schema()),
-            record_counts: RecordBatch::new_empty(whole.record_counts.schema()),
-            event_columns: whole.event_columns.clone(),
-            lifted: whole.lifted.clone(),
-            projection: whole.projection,
+            names: Arc::clone(&from.names),
+            labels: filter_record_batch(&from.labels, &mask)?,
+            quarantine: RecordBatch::new_empty(from.quarantine.schema()),
+            record_counts: RecordBatch::new_empty(from.record_counts.schema()),
+            event_columns: from.event_columns.clone(),
+            lifted: from.lifted.clone(),
+            projection: from.projection,
             mapping: None,
             set_aside: Vec::new(),
         }))
@@ -135,10 +135,10 @@ fn compact(batch: &RecordBatch) -> Result<RecordBatch> {
 
 fn key_column(name: &str) -> Result<usize> {
     let textual = |kind: Kind| matches!(kind, Kind::Text | Kind::Name(_) | Kind::Word(_));
-    let known: Vec<&str> = TRACES.columns.iter().filter(|c| textual(c.kind)).map(|c| c.name).collect();
+    let names: Vec<&str> = TRACES.columns.iter().filter(|c| textual(c.kind)).map(|c| c.name).collect();
     match TRACES.index(name) {
         Some(i) if textual(TRACES.columns[i].kind) => Ok(i),
-        _ => Err(Error::Parameter(unknown_name("grouping column of traces", name, &known))),
+        _ => Err(Error::Parameter(unknown_name("grouping column of traces", name, &names))),
     }
 }
 

@@ -225,8 +225,8 @@ impl TraceView<'_> {
     pub fn outsider(&self, i: usize) -> Option<AgentKind> {
         let role = self.role.get(i)?;
         let at = self.outside.iter().position(|code| *code == Some(role))?;
-        let own = !matches!(self.event_type(i), EventType::Spawn | EventType::Despawn);
-        own.then_some(AgentKind::OUTSIDE[at].1)
+        let acts = !matches!(self.event_type(i), EventType::Spawn | EventType::Despawn);
+        acts.then_some(AgentKind::OUTSIDE[at].1)
     }
 
     /// Whether the corpus has a role that [`TraceView::outsider`] knows.
@@ -364,13 +364,13 @@ fn nullable<T: ArrowPrimitiveType>(
 /// Numbers of the traces whose safety flows are an upper bound.
 fn conservative(findings: &RecordBatch) -> Vec<u32> {
     let codes = words(findings, "code").iter();
-    let told = codes.zip(u32_values(findings, 0));
-    let mut found: Vec<u32> = told
+    let rows = codes.zip(u32_values(findings, 0));
+    let mut traces: Vec<u32> = rows
         .filter(|(code, _)| **code == FindingCode::SafetyConservative as u8)
         .map(|(_, &trace)| trace)
         .collect();
-    found.sort_unstable();
-    found
+    traces.sort_unstable();
+    traces
 }
 
 impl<'a> EventArrays<'a> {

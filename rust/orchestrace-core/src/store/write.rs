@@ -358,8 +358,10 @@ impl<'a> ChunkWriter<'a> {
         for row in self.findings.get(&number).into_iter().flatten() {
             let batch = &self.chunk.findings;
             let code = text_of(batch, "code", *row).unwrap_or_default();
-            let known = FindingCode::ALL.iter().find(|known| known.as_str() == code);
-            if known.is_none_or(|code| code.is_derived() || (importer == "native" && code.is_native())) {
+            let code_of_finding = FindingCode::ALL.iter().find(|listed| listed.as_str() == code);
+            if code_of_finding
+                .is_none_or(|code| code.is_derived() || (importer == "native" && code.is_native()))
+            {
                 continue;
             }
             begin_element(&mut findings);

@@ -49,7 +49,7 @@ impl Cost {
         self.joined(other, u64::checked_add)
     }
 
-    /// The other one for each of these. None of what is countless is nothing.
+    /// The product of two counts. Zero times anything, even [`Self::Countless`], is zero.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         if self == Self::Count(0) || other == Self::Count(0) {
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn counts_read_well() {
-        let told = |cost: Cost| cost.to_string();
-        assert_eq!(told(Cost::MOST_EVALUATIONS), "1048576");
-        assert_eq!(told(Cost::coalitions(21)), "2097152");
-        assert_eq!(told(Cost::coalitions(40)), "2^40");
-        assert_eq!(told(Cost::coalitions(40).and(Cost::Count(1))), "over 2^40");
-        assert_eq!(told(Cost::coalitions(1_025)), "over 2^64");
+        let text = |cost: Cost| cost.to_string();
+        assert_eq!(text(Cost::MOST_EVALUATIONS), "1048576");
+        assert_eq!(text(Cost::coalitions(21)), "2097152");
+        assert_eq!(text(Cost::coalitions(40)), "2^40");
+        assert_eq!(text(Cost::coalitions(40).and(Cost::Count(1))), "over 2^40");
+        assert_eq!(text(Cost::coalitions(1_025)), "over 2^64");
     }
 
     #[test]

@@ -150,8 +150,8 @@ impl Surrogate {
         let weights = graph.predecessor_weights(v);
         let total: f64 = weights.iter().sum();
         // Shares of nothing are no shares: an event all of whose inputs weigh 0 is a source, unless weights are given.
-        let given = matches!(structure.weights, Weights::Given(_));
-        let open = total > 0.0 || given && !weights.is_empty();
+        let is_given = matches!(structure.weights, Weights::Given(_));
+        let open = total > 0.0 || is_given && !weights.is_empty();
         let kind = view.event_type(v);
         let rule = match structure.rule(kind, view.topology == Some(Topology::Debate)) {
             _ if structure.model == Model::Typed
@@ -161,7 +161,7 @@ impl Surrogate {
                 Rule::Never
             }
             _ if !open => Rule::Source,
-            Rule::NoisyOr | Rule::NoisyAnd | Rule::Linear | Rule::Mean if weights.len() == 1 && !given => {
+            Rule::NoisyOr | Rule::NoisyAnd | Rule::Linear | Rule::Mean if weights.len() == 1 && !is_given => {
                 Rule::Pass
             }
             rule => rule,
@@ -171,16 +171,16 @@ impl Surrogate {
             self.inputs.extend(graph.predecessors_of(v).iter().map(|&u| place[u as usize]));
             match rule {
                 Rule::Mean => self.weights.resize(self.inputs.len(), 1.0),
-                Rule::Confidence if !given => {
+                Rule::Confidence if !is_given => {
                     self.weights.extend(weights.iter().map(|weight| weight / total));
                 }
                 Rule::Majority | Rule::Linear | Rule::Confidence => self.weights.extend_from_slice(weights),
-                _ if given => self.weights.extend(weights.iter().map(|weight| weight.min(1.0))),
+                _ if is_given => self.weights.extend(weights.iter().map(|weight| weight.min(1.0))),
                 _ if weights.len() == 1 => self.weights.push(1.0 - EPSILON),
                 _ => self.weights.extend(weights.iter().map(|weight| noisy_or_weight(weight / total))),
             }
         }
-        let normalized = !given || rule == Rule::Mean;
+        let normalized = !is_given || rule == Rule::Mean;
         self.close(v as u32, rule, normalized, structure.quorum);
     }
 

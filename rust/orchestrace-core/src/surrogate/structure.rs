@@ -53,8 +53,8 @@ impl Model {
 
     /// The model of a name; the error names the nearest one.
     pub fn parse(name: &str) -> Result<Self> {
-        let found = Self::NAMES.iter().position(|&known| known == name);
-        found
+        let position = Self::NAMES.iter().position(|&known| known == name);
+        position
             .map(|i| Self::ALL[i])
             .ok_or_else(|| Error::Parameter(unknown_name("outcome", name, Self::NAMES)))
     }
@@ -109,8 +109,8 @@ impl Aggregation {
 
     /// The rule with this name; the error suggests the nearest name.
     pub fn parse(name: &str) -> Result<Self> {
-        let found = Self::NAMES.iter().position(|&known| known == name);
-        found
+        let position = Self::NAMES.iter().position(|&known| known == name);
+        position
             .map(|i| Self::ALL[i])
             .ok_or_else(|| Error::Parameter(unknown_name("aggregation", name, Self::NAMES)))
     }

@@ -53,9 +53,9 @@ impl<'a> Reference<'a> {
         Self { t, structure, into, close: Cell::new(false) }
     }
 
-    fn noisy_or(inputs: &[(f64, f64)], given: bool) -> f64 {
+    fn noisy_or(inputs: &[(f64, f64)], is_given: bool) -> f64 {
         let total: f64 = inputs.iter().map(|(_, weight)| weight).sum();
-        if given {
+        if is_given {
             return 1.0 - inputs.iter().map(|(x, weight)| 1.0 - weight.min(1.0) * x).product::<f64>();
         }
         // over its value where all of them hold, which is 3/4 but for rounding: certainty is then exactly 1
@@ -67,16 +67,16 @@ impl<'a> Reference<'a> {
         of(|x| x) / of(|_| 1.0)
     }
 
-    fn noisy_and(inputs: &[(f64, f64)], given: bool) -> f64 {
+    fn noisy_and(inputs: &[(f64, f64)], is_given: bool) -> f64 {
         // the dual: it fails as the noisy-or of the failures of its inputs
         let failures: Vec<_> = inputs.iter().map(|(x, weight)| (1.0 - x, *weight)).collect();
-        1.0 - Self::noisy_or(&failures, given)
+        1.0 - Self::noisy_or(&failures, is_given)
     }
 
-    fn linear(inputs: &[(f64, f64)], given: bool) -> f64 {
+    fn linear(inputs: &[(f64, f64)], is_given: bool) -> f64 {
         let total: f64 = inputs.iter().map(|(_, weight)| weight).sum();
         let sum: f64 = inputs.iter().map(|(x, weight)| x * weight).sum();
-        if given { sum.min(1.0) } else { sum / total }
+        if is_given { sum.min(1.0) } else { sum / total }
     }
 
     fn majority(&self, inputs: &[(f64, f64)]) -> f64 {
@@ -89,20 +89,20 @@ impl<'a> Reference<'a> {
     }
 
     /// Odds, multiplied; inputs here are never exactly 0 and 1 at once.
-    fn confidence(inputs: &[(f64, f64)], given: bool) -> f64 {
-        let total: f64 = if given { 1.0 } else { inputs.iter().map(|(_, weight)| weight).sum() };
+    fn confidence(inputs: &[(f64, f64)], is_given: bool) -> f64 {
+        let total: f64 = if is_given { 1.0 } else { inputs.iter().map(|(_, weight)| weight).sum() };
         // what rounding put below 0 or beyond 1 has no root
         let yes: f64 = inputs.iter().map(|(x, weight)| x.max(0.0).powf(weight / total)).product();
         let no: f64 = inputs.iter().map(|(x, weight)| (1.0 - x).max(0.0).powf(weight / total)).product();
         if yes == no { 0.5 } else { yes / (yes + no) }
     }
 
-    fn gate(&self, kind: EventType, vetoed: bool, inputs: &[(f64, f64)], given: bool) -> f64 {
+    fn gate(&self, kind: EventType, vetoed: bool, inputs: &[(f64, f64)], is_given: bool) -> f64 {
         let Structure { model, aggregate, .. } = self.structure;
         if model == Model::Typed && vetoed {
             return 0.0;
         }
-        let nothing = inputs.iter().all(|(_, weight)| *weight == 0.0) && !given;
+        let nothing = inputs.iter().all(|(_, weight)| *weight == 0.0) && !is_given;
         if inputs.is_empty() || nothing {
             return 1.0;
         }
@@ -114,17 +114,17 @@ impl<'a> Reference<'a> {
             (EventType::Aggregate, Some(Aggregation::Best), _) => max,
             (EventType::Aggregate, Some(Aggregation::Majority), _) => self.majority(inputs),
             (EventType::Aggregate, Some(Aggregation::Mean), _) => mean,
-            (EventType::Aggregate, Some(Aggregation::Confidence), _) => Self::confidence(inputs, given),
-            (EventType::ToolResult | EventType::Return, _, Model::Typed) if given => {
-                Self::noisy_and(inputs, given)
+            (EventType::Aggregate, Some(Aggregation::Confidence), _) => Self::confidence(inputs, is_given),
+            (EventType::ToolResult | EventType::Return, _, Model::Typed) if is_given => {
+                Self::noisy_and(inputs, is_given)
             }
             (EventType::ToolResult | EventType::Return, _, Model::Typed) => xs().product(),
             (EventType::Aggregate, _, Model::Typed) if debate => self.majority(inputs),
             (EventType::Aggregate, _, Model::Typed) | (_, _, Model::Max) => max,
             (EventType::SafetyEvent, _, Model::Typed) | (_, _, Model::Min) => min,
-            (_, _, Model::NoisyOr | Model::Typed) => Self::noisy_or(inputs, given),
-            (_, _, Model::NoisyAnd) => Self::noisy_and(inputs, given),
-            (_, _, Model::Linear) => Self::linear(inputs, given),
+            (_, _, Model::NoisyOr | Model::Typed) => Self::noisy_or(inputs, is_given),
+            (_, _, Model::NoisyAnd) => Self::noisy_and(inputs, is_given),
+            (_, _, Model::Linear) => Self::linear(inputs, is_given),
             (_, _, Model::Mean) => mean,
             (_, _, Model::Majority) => self.majority(inputs),
             (_, _, Model::Reachability) => f64::from(max > 0.0),
@@ -238,7 +238,7 @@ fn two_scores() -> TestTrace {
 fn gates_by_hand() {
     let t = two_scores();
     let observe = |structure: Structure| with(&t, structure, |surrogate| surrogate.observe(&t.view()));
-    let given = |model| Structure {
+    let weighted = |model| Structure {
         weights: Weights::Given([0.0, 0.5, 0.0, 0.8, 0.0, 0.0, 0.0, 0.0]),
         ..Structure::of(model)
     };
@@ -250,9 +250,9 @@ fn gates_by_hand() {
         (Structure::of(Model::Min), 0.6),
         (Structure::of(Model::Majority), 1.0),
         (Structure::of(Model::Reachability), 1.0),
-        (given(Model::NoisyOr), 1.0 - 0.7 * 0.28),
-        (given(Model::NoisyAnd), 0.8 * 0.92),
-        (given(Model::Linear), 1.0),
+        (weighted(Model::NoisyOr), 1.0 - 0.7 * 0.28),
+        (weighted(Model::NoisyAnd), 0.8 * 0.92),
+        (weighted(Model::Linear), 1.0),
         (swap(Aggregation::Best), 0.9),
         (swap(Aggregation::Mean), 0.75),
         (swap(Aggregation::Majority), 1.0),
@@ -262,7 +262,7 @@ fn gates_by_hand() {
             1.0 / (1.0 + 1.0 / (1.5_f64.powf(10.0 / 17.0) * 9.0_f64.powf(7.0 / 17.0))),
         ),
         (
-            Structure { aggregate: Some(Aggregation::Confidence), ..given(Model::NoisyOr) },
+            Structure { aggregate: Some(Aggregation::Confidence), ..weighted(Model::NoisyOr) },
             1.0 / (1.0 + 1.0 / (1.5_f64.sqrt() * 9.0_f64.powf(0.8))),
         ),
     ] {
@@ -402,8 +402,8 @@ proptest! {
         mask in any::<u32>(),
         more in 0_usize..20,
     ) {
-        let there = |v: usize| mask >> v & 1 == 1;
-        let (few, many) = (value(&t, model, there), value(&t, model, |v| there(v) || v == more));
+        let is_there = |v: usize| mask >> v & 1 == 1;
+        let (few, many) = (value(&t, model, is_there), value(&t, model, |v| is_there(v) || v == more));
         prop_assert!(few <= many + 1e-15 && (0.0..=1.0).contains(&many), "{few} {many}");
     }
 

@@ -144,27 +144,27 @@ fn batches(
 }
 
 /// The rows of the batches are those of `whole`, the first `skip` of each table left out.
-fn assert_rows(whole: &Store, skip: &[usize], batches: &[Batch], tables: &[&str], what: &str) {
+fn assert_rows(single: &Store, skip: &[usize], batches: &[Batch], tables: &[&str], case: &str) {
     for (table, skip) in tables.iter().zip(skip) {
-        let want = whole.combined(table).unwrap();
+        let want = single.combined(table).unwrap();
         let mut at = *skip;
         for batch in batches {
             let got = batch.store.combined(table).unwrap();
-            assert!(at + got.num_rows() <= want.num_rows(), "{what}: {table} has too many rows");
+            assert!(at + got.num_rows() <= want.num_rows(), "{case}: {table} has too many rows");
             for field in got.schema().fields() {
-                assert!(want.schema().column_with_name(field.name()).is_some(), "{what}: {field}");
+                assert!(want.schema().column_with_name(field.name()).is_some(), "{case}: {field}");
             }
             for (field, column) in want.schema().fields().iter().zip(want.columns()) {
                 let column = column.slice(at, got.num_rows());
                 match got.column_by_name(field.name()) {
-                    Some(found) => assert_eq!(found, &column, "{what}: {table}.{}", field.name()),
+                    Some(found) => assert_eq!(found, &column, "{case}: {table}.{}", field.name()),
                     // A batch has the columns that are in use in it.
-                    None => assert_eq!(column.logical_null_count(), column.len(), "{what}: {field}"),
+                    None => assert_eq!(column.logical_null_count(), column.len(), "{case}: {field}"),
                 }
             }
             at += got.num_rows();
         }
-        assert_eq!(at, want.num_rows(), "{what}: rows of {table}");
+        assert_eq!(at, want.num_rows(), "{case}: rows of {table}");
     }
 }
 
@@ -174,17 +174,17 @@ fn rows_of(batches: &[Batch], tables: &[&str]) -> Vec<usize> {
 }
 
 /// Counts of all batches reconcile with each other and, at the end, every input was read to its end.
-fn assert_counts(batches: &[Batch], what: &str) {
+fn assert_counts(batches: &[Batch], case: &str) {
     let last = batches.last().unwrap();
     for (number, end) in last.parts.iter().enumerate() {
-        assert!(end.position.done, "{what}: input {number} is at its end");
+        assert!(end.position.done, "{case}: input {number} is at its end");
     }
     for batch in batches {
         let sum =
             |f: fn(&orchestrace_core::ingest::SourcePart) -> u64| batch.parts.iter().map(f).sum::<u64>();
-        assert_eq!(sum(|p| p.records), sum(|p| p.used + p.quarantined + p.duplicates), "{what}");
-        assert_eq!(sum(|p| p.used), batch.store.n_traces() as u64, "{what}");
-        assert_eq!(sum(|p| p.quarantined), batch.store.records_quarantined() as u64, "{what}");
+        assert_eq!(sum(|p| p.records), sum(|p| p.used + p.quarantined + p.duplicates), "{case}");
+        assert_eq!(sum(|p| p.used), batch.store.n_traces() as u64, "{case}");
+        assert_eq!(sum(|p| p.quarantined), batch.store.records_quarantined() as u64, "{case}");
     }
 }
 
@@ -197,9 +197,9 @@ fn batches_together_are_the_single_read() {
     let folder = Folder::new("together");
     let paths = folder.fill();
     let begin = vec![ReadPosition::default(); paths.len()];
-    let whole =
+    let single =
         read(paths.iter().cloned().map(Input::Path).collect(), &ReadOptions::default(), &run(1)).unwrap();
-    assert!(whole.n_traces() > 500 && whole.records_quarantined() > 60);
+    assert!(single.n_traces() > 500 && single.records_quarantined() > 60);
     for block_size in [700, 8 << 10, 64 << 10, 4 << 20] {
         let options = ReadOptions { block_size, ..ReadOptions::default() };
         for threads in [1, 2, 7] {
@@ -207,16 +207,16 @@ fn batches_together_are_the_single_read() {
                 if block_size < 8000 && (limit < 30_000 || threads > 1) {
                     continue; // a batch for each of some thousand blocks: once is enough
                 }
-                let what = format!("limit {limit}, {threads} threads, blocks of {block_size}");
-                let made = batches(from(&paths, &begin), &options, (limit, threads), None);
-                assert_rows(&whole, &[0; TABLES.len()], &made, &TABLES, &what);
-                assert_counts(&made, &what);
-                let read: u64 = made.iter().flat_map(|b| &b.parts).map(|p| p.records).sum();
-                assert_eq!(read, whole.records_read(), "{what}");
+                let case = format!("limit {limit}, {threads} threads, blocks of {block_size}");
+                let parts_read = batches(from(&paths, &begin), &options, (limit, threads), None);
+                assert_rows(&single, &[0; TABLES.len()], &parts_read, &TABLES, &case);
+                assert_counts(&parts_read, &case);
+                let read: u64 = parts_read.iter().flat_map(|b| &b.parts).map(|p| p.records).sum();
+                assert_eq!(read, single.records_read(), "{case}");
                 if limit == WHOLE {
-                    assert_eq!(made.len(), 1, "{what}: without a limit there is one batch");
+                    assert_eq!(parts_read.len(), 1, "{case}: without a limit there is one batch");
                 } else if block_size <= 64 << 10 && limit <= 30_000 {
-                    assert!(made.len() > 5, "{what}: {} batches", made.len());
+                    assert!(parts_read.len() > 5, "{case}: {} batches", parts_read.len());
                 }
             }
         }
@@ -241,31 +241,39 @@ fn every_position_is_one_to_go_on_from() {
     for (block_size, limit) in [(700, 150_000), (8 << 10, 1), (64 << 10, 200_000), (4 << 20, 1)] {
         let options = ReadOptions { block_size, ..ReadOptions::default() };
         let mut index = TraceIndex::default();
-        let one = batches(from(&paths, &begin), &options, (WHOLE, 1), Some(&mut index));
-        let whole = &one[0].store;
-        assert!(one[0].parts[1].duplicates >= 30, "the second input repeats the end of the first one");
-        assert_eq!(one[0].parts.last().unwrap().used, 0, "and the last one is the second one");
-        let made = batches(from(&paths, &begin), &options, (limit, 2), Some(&mut TraceIndex::default()));
-        assert_rows(whole, &[0; 8], &made, &with_findings, "with an index");
-        assert_eq!(rest_of_index(&made), one[0].index);
-        assert_counts(&made, "with an index");
-        let step = made.len().div_ceil(12);
-        for (n, batch) in made.iter().enumerate().step_by(step) {
-            let what = format!("from batch {n} of {}, blocks of {block_size}", made.len());
+        let single_batch = batches(from(&paths, &begin), &options, (WHOLE, 1), Some(&mut index));
+        let single = &single_batch[0].store;
+        assert!(
+            single_batch[0].parts[1].duplicates >= 30,
+            "the second input repeats the end of the first one"
+        );
+        assert_eq!(single_batch[0].parts.last().unwrap().used, 0, "and the last one is the second one");
+        let parts_read =
+            batches(from(&paths, &begin), &options, (limit, 2), Some(&mut TraceIndex::default()));
+        assert_rows(single, &[0; 8], &parts_read, &with_findings, "with an index");
+        assert_eq!(rest_of_index(&parts_read), single_batch[0].index);
+        assert_counts(&parts_read, "with an index");
+        let step = parts_read.len().div_ceil(12);
+        for (n, batch) in parts_read.iter().enumerate().step_by(step) {
+            let case = format!("from batch {n} of {}, blocks of {block_size}", parts_read.len());
             let places: Vec<ReadPosition> = batch.parts.iter().map(|part| part.position).collect();
             let mut index = TraceIndex::default();
-            for row in rest_of_index(&made[..=n]) {
+            for row in rest_of_index(&parts_read[..=n]) {
                 index.insert(row);
             }
             let shape = ([WHOLE, 100_000][n % 2], 1 + n % 3);
             let rest = batches(from(&paths, &places), &options, shape, Some(&mut index));
-            let skip = rows_of(&made[..=n], &with_findings);
-            assert_rows(whole, &skip, &rest, &with_findings, &what);
-            assert_eq!(rest_of_index(&rest), one[0].index[rest_of_index(&made[..=n]).len()..], "{what}");
+            let skip = rows_of(&parts_read[..=n], &with_findings);
+            assert_rows(single, &skip, &rest, &with_findings, &case);
+            assert_eq!(
+                rest_of_index(&rest),
+                single_batch[0].index[rest_of_index(&parts_read[..=n]).len()..],
+                "{case}"
+            );
             if let Some(end) = rest.last() {
-                assert!(end.parts.iter().all(|part| part.position.done), "{what}");
+                assert!(end.parts.iter().all(|part| part.position.done), "{case}");
             } else {
-                assert!(places.iter().all(|place| place.done), "{what}");
+                assert!(places.iter().all(|place| place.done), "{case}");
             }
         }
     }
@@ -278,9 +286,10 @@ fn an_input_without_a_record_is_read_to_its_end() {
     {
         let path = folder.0.join(name);
         std::fs::write(&path, bytes).unwrap();
-        let made = batches(from(&[path], &[ReadPosition::default()]), &ReadOptions::default(), (1, 1), None);
-        assert!(made.last().is_some_and(|batch| batch.parts[0].position.done), "{name}");
-        assert_eq!(made.iter().map(|batch| batch.store.n_traces()).sum::<usize>(), 0, "{name}");
+        let parts_read =
+            batches(from(&[path], &[ReadPosition::default()]), &ReadOptions::default(), (1, 1), None);
+        assert!(parts_read.last().is_some_and(|batch| batch.parts[0].position.done), "{name}");
+        assert_eq!(parts_read.iter().map(|batch| batch.store.n_traces()).sum::<usize>(), 0, "{name}");
     }
     let nothing = batches(Vec::new(), &ReadOptions::default(), (1, 1), None);
     assert!(nothing.is_empty());
@@ -296,8 +305,8 @@ fn a_place_that_other_options_do_not_have_is_refused() {
     std::fs::write(path, gz(format!("{lines}{long}\n{lines}").as_bytes())).unwrap();
     let options = ReadOptions { block_size: 8 << 10, ..ReadOptions::default() };
     let begin = || from(&[path.to_owned()], &[ReadPosition::default()]);
-    let made = batches(begin(), &options, (1, 1), None);
-    let place = made[made.len() - 2].parts[0].position;
+    let parts_read = batches(begin(), &options, (1, 1), None);
+    let place = parts_read[parts_read.len() - 2].parts[0].position;
     // A record that is cut out as too long shifts the blocks after it.
     let other = ReadOptions { max_record: 1_500_000, ..options.clone() };
     let mut reader = TraceReader::new(from(&[path.to_owned()], &[place]), other.clone()).unwrap();

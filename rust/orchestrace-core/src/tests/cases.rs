@@ -280,15 +280,11 @@ fn any_prefix_gives_the_runs_that_it_has_whole() {
     let runs = format!("{}\n{}", in_one_line(DOJO), in_one_line((&AgentDojo, injected)));
     for (importer, text) in [(DOJO.0, runs), (TAU.0, first_input(TAU.0, "two_runs_of_two_tasks"))] {
         let read = |text: &str| documents(&read_texts(importer, &[("a.json", text)]));
-        let whole = read(&text);
-        assert_eq!(whole.len(), 2);
+        let all = read(&text);
+        assert_eq!(all.len(), 2);
         for end in (0..text.len()).step_by(17) {
-            let found = read(&text[..end]);
-            assert!(
-                found.len() < 2 && found[..] == whole[..found.len()],
-                "{end} of {}",
-                importer.info().name
-            );
+            let some = read(&text[..end]);
+            assert!(some.len() < 2 && some[..] == all[..some.len()], "{end} of {}", importer.info().name);
         }
     }
 }

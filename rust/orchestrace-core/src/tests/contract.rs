@@ -71,9 +71,9 @@ fn rows_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usi
 
 /// What makes a method divide the reward, at any number of players.
 fn paid(method: &Method) -> Vec<(&'static str, Value)> {
-    let given = [("scaled", Value::Bool(true)), ("samples", Value::Int(64))];
-    let known = |name: &str| method.info().params.iter().any(|param| param.name == name);
-    given.into_iter().filter(|(name, _)| known(name)).collect()
+    let wanted = [("scaled", Value::Bool(true)), ("samples", Value::Int(64))];
+    let has_param = |name: &str| method.info().params.iter().any(|param| param.name == name);
+    wanted.into_iter().filter(|(name, _)| has_param(name)).collect()
 }
 
 fn batches_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usize) -> Vec<RecordBatch> {
@@ -145,10 +145,10 @@ fn bits_do_not_depend_on_threads() {
     for store in corpora() {
         for method in METHODS {
             for unit in method.info().units {
-                let one = batches_of(&store, method, *unit, 1.0, 1);
+                let alone = batches_of(&store, method, *unit, 1.0, 1);
                 for threads in [2, 7] {
                     assert_eq!(
-                        one,
+                        alone,
                         batches_of(&store, method, *unit, 1.0, threads),
                         "{}",
                         method.info().name

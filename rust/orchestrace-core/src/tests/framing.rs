@@ -49,11 +49,11 @@ fn rejects(store: &Store) -> Vec<(&'static str, u64, u64, u64)> {
 
 #[test]
 fn an_empty_place_in_an_array_is_a_broken_element() {
-    let one = document("a");
+    let element = document("a");
     for (text, accepted, rejected) in [
-        (format!("[{one},]"), 1, 1),
-        (format!("[{one}, ,{}]", document("b")), 2, 1),
-        (format!("[,{one}]"), 1, 1),
+        (format!("[{element},]"), 1, 1),
+        (format!("[{element}, ,{}]", document("b")), 2, 1),
+        (format!("[,{element}]"), 1, 1),
         ("[,]".to_owned(), 0, 2),
         ("[]".to_owned(), 0, 0),
         (" [ ] ".to_owned(), 0, 0),
@@ -73,21 +73,24 @@ fn text_after_an_array_is_told_with_its_place() {
 
 #[test]
 fn white_space_does_not_count_against_the_limit() {
-    let one = |i: usize| document(&format!("{i:02}"));
-    let limit = one(0).len() as u64;
-    let spaced = |i: usize| format!("{}{}{}\r\n", " ".repeat(i * 7), one(i), " ".repeat(i));
+    let record = |i: usize| document(&format!("{i:02}"));
+    let limit = record(0).len() as u64;
+    let spaced = |i: usize| format!("{}{}{}\r\n", " ".repeat(i * 7), record(i), " ".repeat(i));
     let lines = (0..30).map(spaced).collect::<Vec<_>>().concat();
     let long = document("a longer one than the limit");
-    let lines = format!("{lines}   {long}   \r\n{}\n{}\n", " ".repeat(5000), one(30));
+    let lines = format!("{lines}   {long}   \r\n{}\n{}\n", " ".repeat(5000), record(30));
     let mut seen = None;
     for block_size in [16, 300, 1000, 5000, 4 << 20] {
         let options = ReadOptions { max_record: limit, block_size, ..ReadOptions::default() };
         for store in [from_file(lines.as_bytes(), &options), from_stream(lines.clone(), &options).unwrap()] {
             assert_eq!(store.n_traces(), 31, "{block_size}");
-            let found = rejects(&store);
-            assert_eq!(found.len(), 1);
-            assert_eq!((found[0].0, found[0].1, found[0].3), ("record.too_large", 31, long.len() as u64));
-            assert_eq!(*seen.get_or_insert(found.clone()), found, "{block_size}");
+            let rejected = rejects(&store);
+            assert_eq!(rejected.len(), 1);
+            assert_eq!(
+                (rejected[0].0, rejected[0].1, rejected[0].3),
+                ("record.too_large", 31, long.len() as u64)
+            );
+            assert_eq!(*seen.get_or_insert(rejected.clone()), rejected, "{block_size}");
         }
     }
 }
@@ -118,11 +121,11 @@ fn a_document_has_the_line_it_begins_on() {
     let text = "\n\n{\n \"trace_id\": 1\n}\n";
     let store = from_stream(text, &ReadOptions::default()).unwrap();
     assert_eq!(rejects(&store), [("field.type", 3, 2, 18)]);
-    let whole = document("a").replacen('{', "{\n", 1);
-    let length = whole.len() as u64;
+    let spread_out = document("a").replacen('{', "{\n", 1);
+    let length = spread_out.len() as u64;
     for (max_record, accepted) in [(length, 1), (length - 1, 0), (MAX_RECORD, 1)] {
         let options = ReadOptions { max_record, ..ReadOptions::default() };
-        assert_eq!(from_stream(format!("{whole}\n\n"), &options).unwrap().n_traces(), accepted);
+        assert_eq!(from_stream(format!("{spread_out}\n\n"), &options).unwrap().n_traces(), accepted);
     }
 }
 

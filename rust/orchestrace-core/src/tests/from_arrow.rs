@@ -178,7 +178,7 @@ fn what_is_untouched_is_taken_over() {
 
 #[test]
 fn values_that_json_does_not_have_or_reading_refuses_are_refused() {
-    let given = tables(&plain());
+    let plain_tables = tables(&plain());
     let long: &[Option<f64>] = &[Some(0.5), None];
     let nan: &[Option<f64>] = &[Some(f64::NAN)];
     let cases: Vec<(&str, ArrayRef, &str)> = vec![
@@ -201,7 +201,7 @@ fn values_that_json_does_not_have_or_reading_refuses_are_refused() {
         ("mine", floats(&[None, None, None, Some(f64::NAN)]), "is NaN, expected a finite number"),
     ];
     for (name, column, what) in cases {
-        let events = with(&given.events, name, column);
+        let events = with(&plain_tables.events, name, column);
         let message = refused(Store::from_arrow(&Tables { events, ..tables(&plain()) }, &run()));
         assert_eq!(message, format!("events.{name} of trace 1 (row 3) {what}"));
     }
@@ -209,10 +209,10 @@ fn values_that_json_does_not_have_or_reading_refuses_are_refused() {
 
 #[test]
 fn extras_that_cannot_be_written_are_refused() {
-    let given = with(&tables(&plain()).events, "score", floats(&[None, None, Some(1.0), None]));
-    let given = with(&given, "mine", ints(&[None, None, Some(7), None]));
+    let events_with_extras = with(&tables(&plain()).events, "score", floats(&[None, None, Some(1.0), None]));
+    let events_with_extras = with(&events_with_extras, "mine", ints(&[None, None, Some(7), None]));
     let of = |extras: &str| {
-        let events = with(&given, "extras", texts(&[None, None, Some(extras), None]));
+        let events = with(&events_with_extras, "extras", texts(&[None, None, Some(extras), None]));
         Store::from_arrow(&Tables { events, ..tables(&plain()) }, &run())
     };
     for (extras, what) in [
@@ -241,8 +241,8 @@ fn extras_that_cannot_be_written_are_refused() {
         );
     }
     // White space, and a field of the wrong type whose column is null, are fine.
-    let kept = of(" {\"value\" : \"bad\", \"n\":\n{\"id\": 1}} ").unwrap();
-    let first = &written(&kept)[1]["events"][0];
+    let store = of(" {\"value\" : \"bad\", \"n\":\n{\"id\": 1}} ").unwrap();
+    let first = &written(&store)[1]["events"][0];
     assert_eq!(
         *first,
         json!({"id": "e0", "t": 0, "type": "message", "agent": "a", "score": 1, "mine": 7,
@@ -314,11 +314,12 @@ fn measures_are_judged_like_those_of_a_document() {
     ] {
         assert_eq!(refused(of(rows)), want);
     }
-    let kept = of(&[(0, "reward", "b", -1.0), (0, "metric", "b", -2.0), (1, "reward", "b", 0.0)]).unwrap();
-    comes_back(&kept);
+    let store = of(&[(0, "reward", "b", -1.0), (0, "metric", "b", -2.0), (1, "reward", "b", 0.0)]).unwrap();
+    comes_back(&store);
     let nulls = new_null_array(&DataType::Float64, 1);
-    let given = with(&measures(&[(0, "reward", "a", 1.0)]), "value", nulls);
-    let message = refused(Store::from_arrow(&Tables { measures: Some(given), ..tables(&plain()) }, &run()));
+    let null_measures = with(&measures(&[(0, "reward", "a", 1.0)]), "value", nulls);
+    let message =
+        refused(Store::from_arrow(&Tables { measures: Some(null_measures), ..tables(&plain()) }, &run()));
     assert_eq!(message, "column measures.value has nulls");
 }
 
@@ -330,14 +331,14 @@ fn carrying(x_trace: &Value) -> Value {
     document
 }
 
-fn known() -> Value {
+fn x_trace_of_reading() -> Value {
     serde_json::from_str(KNOWN).unwrap()
 }
 
 #[test]
 fn an_x_trace_that_still_holds_comes_back_as_it_was() {
     for x_trace in [
-        known(),
+        x_trace_of_reading(),
         json!({"group_id": "g7"}),
         json!({"unknown_costs": ["tokens", 3, "other"], "theirs": 1}),
         json!({"group_id": 3, "time_basis": "weekly", "partial": null, "unknown_costs": "tokens"}),
@@ -356,29 +357,29 @@ fn an_x_trace_that_still_holds_comes_back_as_it_was() {
 
 #[test]
 fn an_x_trace_that_the_tables_contradict_is_written_anew() {
-    let before = store(&[carrying(&known())]);
-    let given = tables(&before);
-    let x_trace = |given: &Tables| {
-        let after = Store::from_arrow(given, &run()).unwrap();
+    let before = store(&[carrying(&x_trace_of_reading())]);
+    let original = tables(&before);
+    let x_trace = |original: &Tables| {
+        let after = Store::from_arrow(original, &run()).unwrap();
         comes_back(&after);
         let event = written(&after)[0]["events"][0].clone();
         assert_eq!((&event["mine"], &event["other"]), (&json!(1), &json!(2)));
         event["x_trace"].clone()
     };
     let expect = |key: &str, value: Value| {
-        let mut facts = known();
+        let mut facts = x_trace_of_reading();
         facts[key] = value;
         facts
     };
 
     let regrouped =
-        Tables { traces: with(&given.traces, "group_id", texts(&[Some("h")])), ..tables(&before) };
+        Tables { traces: with(&original.traces, "group_id", texts(&[Some("h")])), ..tables(&before) };
     assert_eq!(x_trace(&regrouped), expect("group_id", json!("h")));
 
     // A cost that was unknown is now known to be nothing.
     let counted =
         measures(&[(0, "reward", "team", 1.0), (0, "cost", "tokens", 0.0), (0, "cost", "wall_clock_s", 1.0)]);
-    let mut want = known();
+    let mut want = x_trace_of_reading();
     want.as_object_mut().unwrap().remove("unknown_costs");
     assert_eq!(x_trace(&Tables { measures: Some(counted), ..tables(&before) }), want);
 
@@ -391,7 +392,7 @@ fn an_x_trace_that_the_tables_contradict_is_written_anew() {
         ("importer", texts(&[Some("mine")]), json!("mine")),
         ("time_basis", texts(&[Some("ordinal")]), json!("ordinal")),
     ] {
-        let traces = with(&given.traces, column, array);
+        let traces = with(&original.traces, column, array);
         assert_eq!(x_trace(&Tables { traces, ..tables(&before) }), expect(column, value));
     }
 }
@@ -475,7 +476,7 @@ fn findings_keep_their_own_counts() {
     let of = |rows: &[(u32, &str, u32, &str)]| {
         Store::from_arrow(&Tables { findings: Some(finding_rows(rows)), ..tables(&plain()) }, &run())
     };
-    let kept = of(&[
+    let store = of(&[
         (0, "clock.skew", 3, "first"),
         (0, "usage.repeated", 5, "other"),
         (0, "clock.skew", 4, "second"),
@@ -485,7 +486,7 @@ fn findings_keep_their_own_counts() {
     let row =
         |trace, code: &str, count, message: &str| (trace, code.to_owned(), count, None, message.to_owned());
     assert_eq!(
-        findings(&kept),
+        findings(&store),
         [
             row(0, "clock.skew", 7, "first"),
             row(0, "usage.repeated", 5, "other"),

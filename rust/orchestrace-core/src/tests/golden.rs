@@ -21,18 +21,18 @@ fn root() -> PathBuf {
 
 /// The file `input.*`, or all files below a folder of that name.
 fn inputs(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
         .into_iter()
         .flatten()
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.file_stem().is_some_and(|stem| stem == "input"))
         .collect();
-    while let Some(at) = found.iter().position(|path| path.is_dir()) {
-        let below = fs::read_dir(found.swap_remove(at)).into_iter().flatten();
-        found.extend(below.filter_map(|entry| Some(entry.ok()?.path())));
+    while let Some(at) = paths.iter().position(|path| path.is_dir()) {
+        let below = fs::read_dir(paths.swap_remove(at)).into_iter().flatten();
+        paths.extend(below.filter_map(|entry| Some(entry.ok()?.path())));
     }
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 /// A cell as JSON; null is no cell.
@@ -107,13 +107,13 @@ fn inputs_give_the_expected_tables() {
             "{name} shows both kinds of records"
         );
         for table in TABLES {
-            let found = lines(&store.combined(table.name).unwrap());
-            serde_json::from_str::<Vec<Value>>(&found).unwrap();
+            let rows = lines(&store.combined(table.name).unwrap());
+            serde_json::from_str::<Vec<Value>>(&rows).unwrap();
             let golden = folder.join(format!("{}.json", table.name));
             if write {
-                fs::write(&golden, &found).unwrap();
-            } else if fs::read_to_string(&golden).unwrap_or_default() != found {
-                wrong.push(format!("{}, found:\n{found}", golden.display()));
+                fs::write(&golden, &rows).unwrap();
+            } else if fs::read_to_string(&golden).unwrap_or_default() != rows {
+                wrong.push(format!("{}, found:\n{rows}", golden.display()));
             }
         }
     }

@@ -83,35 +83,37 @@ fn same(a: &ArrayRef, b: &ArrayRef) -> bool {
 #[test]
 fn what_is_kept_is_what_a_whole_read_has() {
     let text = corpus();
-    let whole = store(&text, Projection::ALL);
-    assert!(whole.n_traces() >= 4 && whole.records_quarantined() >= 12, "the corpus has both");
-    assert!(whole.combined("findings").unwrap().num_rows() > 0);
+    let full = store(&text, Projection::ALL);
+    assert!(full.n_traces() >= 4 && full.records_quarantined() >= 12, "the corpus has both");
+    assert!(full.combined("findings").unwrap().num_rows() > 0);
     let columns: Vec<&str> = EVENTS.columns.iter().map(|c| c.name).collect();
-    let one: Vec<(Vec<&str>, Vec<&str>)> = columns.iter().map(|c| (vec!["events"], vec![*c])).collect();
+    let single_columns: Vec<(Vec<&str>, Vec<&str>)> =
+        columns.iter().map(|c| (vec!["events"], vec![*c])).collect();
     let pairs = columns.windows(2).map(|pair| (vec!["events"], pair.to_vec()));
     let tables = TABLES.iter().map(|t| (vec![*t], vec![]));
     let others =
         [(vec!["events", "findings"], vec!["type"]), (vec!["traces", "events"], vec!["extras", "id"])];
-    for (tables, columns) in one.into_iter().chain(pairs).chain(tables).chain(others) {
+    for (tables, columns) in single_columns.into_iter().chain(pairs).chain(tables).chain(others) {
         let chosen = (!columns.is_empty()).then_some(&columns[..]);
         let part = store(&text, Projection::new(&tables, chosen).unwrap());
-        assert_eq!(part.records_read(), whole.records_read());
-        assert_eq!(part.n_traces(), whole.n_traces());
-        assert_eq!(part.n_events(), whole.n_events());
+        assert_eq!(part.records_read(), full.records_read());
+        assert_eq!(part.n_traces(), full.n_traces());
+        assert_eq!(part.n_events(), full.n_events());
         for table in TABLES {
             if !tables.contains(&table) && !["labels", "quarantine"].contains(&table) {
                 assert!(part.table(table).is_err() && part.combined(table).is_err(), "{table}");
                 continue;
             }
-            let (part, whole) = (part.combined(table).unwrap(), whole.combined(table).unwrap());
-            assert_eq!(part.num_rows(), whole.num_rows(), "{table} of {tables:?}");
+            let (part, full) = (part.combined(table).unwrap(), full.combined(table).unwrap());
+            assert_eq!(part.num_rows(), full.num_rows(), "{table} of {tables:?}");
             let names = part.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>();
-            let schema = whole.schema();
+            let schema = full.schema();
             let expected = schema.fields().iter().map(|f| f.name().clone());
-            let kept = |name: &String| table != "events" || chosen.is_none_or(|c| c.contains(&name.as_str()));
-            assert_eq!(names, expected.filter(kept).collect::<Vec<_>>(), "{table} of {tables:?}");
+            let is_chosen =
+                |name: &String| table != "events" || chosen.is_none_or(|c| c.contains(&name.as_str()));
+            assert_eq!(names, expected.filter(is_chosen).collect::<Vec<_>>(), "{table} of {tables:?}");
             for name in &names {
-                let columns = [part.column_by_name(name).unwrap(), whole.column_by_name(name).unwrap()];
+                let columns = [part.column_by_name(name).unwrap(), full.column_by_name(name).unwrap()];
                 assert!(same(columns[0], columns[1]), "{table}.{name} of {tables:?} {columns:?}");
             }
         }

@@ -166,8 +166,8 @@ fn tables_do_not_depend_on_threads_blocks_or_compression() {
 /// The short ways of the parser know the usual spacing; whatever the spacing, the tables are the same.
 #[test]
 fn spacing_changes_no_table() {
-    let odd = r#"{"trace_id":"o","task_id":"o","events":[{"id":"a","t":0,"type":"message","agent":"x","model":null,"own":[1],"score":"high","ok":3,"turn":0.5}],"edges":[],"rewards":{"team":0},"costs":{"tokens":0,"wall_clock_s":0}}"#;
-    let compact = String::from_utf8(generated(12, 3)).unwrap() + odd + "\n" + odd;
+    let unusual = r#"{"trace_id":"o","task_id":"o","events":[{"id":"a","t":0,"type":"message","agent":"x","model":null,"own":[1],"score":"high","ok":3,"turn":0.5}],"edges":[],"rewards":{"team":0},"costs":{"tokens":0,"wall_clock_s":0}}"#;
+    let compact = String::from_utf8(generated(12, 3)).unwrap() + unusual + "\n" + unusual;
     let store = from_stream(compact.as_bytes(), &options(4 << 20), 1);
     assert!(store.n_edges() > 0);
     for (colon, comma) in [(": ", ", "), (":", ", "), (" :", " ,"), (":  ", ",\t"), ("\t: ", " , ")] {

@@ -9,9 +9,9 @@ use orchestrace_core::importers::IMPORTERS;
 
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-    let mut found: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    found.sort();
-    found
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths
 }
 
 fn root() -> PathBuf {
@@ -21,7 +21,7 @@ fn root() -> PathBuf {
 #[test]
 fn what_broke_once_holds() {
     let mut broken = Vec::new();
-    let mut asked = 0;
+    let mut n_checked = 0;
     for folder in files(&root()) {
         let target = folder.file_name().expect("a name").to_string_lossy().into_owned();
         for path in files(&folder) {
@@ -30,10 +30,10 @@ fn what_broke_once_holds() {
                 Ok(known) => assert!(known, "no target '{target}'"),
                 Err(_told) => broken.push(path),
             }
-            asked += 1;
+            n_checked += 1;
         }
     }
-    assert!(asked > 0 && broken.is_empty(), "{broken:#?}");
+    assert!(n_checked > 0 && broken.is_empty(), "{broken:#?}");
 }
 
 #[test]

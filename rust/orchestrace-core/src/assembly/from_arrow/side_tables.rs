@@ -43,7 +43,7 @@ pub(super) fn side_tables(
                 aside.push(SetAside { trace: None, message });
                 continue;
             }
-            let said = Label {
+            let label = Label {
                 annotator: labels.text("annotator", row).unwrap_or_default(),
                 event_id: labels.text("event_id", row),
                 turn: labels.u32("turn", row),
@@ -51,7 +51,7 @@ pub(super) fn side_tables(
                 label: labels.text("label", row).unwrap_or_default(),
                 weight,
             };
-            out.label(labels.text("trace_id", row).unwrap_or_default(), &said);
+            out.label(labels.text("trace_id", row).unwrap_or_default(), &label);
         }
         chunks.push(writer.finish(vec![Segment::of_counts(0, Vec::new())])?);
     }

@@ -29,9 +29,9 @@ impl<'a> TableReader<'a> {
     pub(super) fn new(table: &'static Table, batch: &'a RecordBatch, required: usize) -> Result<Self> {
         let mut columns = Vec::with_capacity(table.columns.len());
         for (i, column) in table.columns.iter().enumerate() {
-            let found = batch.column_by_name(column.name);
+            let given_column = batch.column_by_name(column.name);
             let required = i < required && !column.nullable;
-            if let Some(array) = found {
+            if let Some(array) = given_column {
                 let fits = match column.kind {
                     Kind::Text | Kind::Name(_) | Kind::Word(_) => is_text(array.data_type()),
                     kind => *array.data_type() == kind.arrow() || *array.data_type() == DataType::Null,
@@ -48,13 +48,14 @@ impl<'a> TableReader<'a> {
             } else if required {
                 return Err(Error::Schema(format!("table {} has no column '{}'", table.name, column.name)));
             }
-            if let (true, Some(array)) = (required, found)
+            if let (true, Some(array)) = (required, given_column)
                 && array.logical_null_count() > 0
             {
                 return Err(Error::Schema(format!("column {}.{} has nulls", table.name, column.name)));
             }
             // A column of nulls only says nothing, whatever its type.
-            columns.push(found.filter(|a| a.null_count() < a.len() && *a.data_type() != DataType::Null));
+            columns
+                .push(given_column.filter(|a| a.null_count() < a.len() && *a.data_type() != DataType::Null));
         }
         Ok(Self { table, columns, rows: batch.num_rows() })
     }

@@ -40,10 +40,10 @@ impl Policy {
         let mut bits = Bits::new(context, Purpose::Policy);
         let mut policy = Self { shares: [0; MOST_ACTIONS], effects: [0.0; MOST_ACTIONS], actions };
         let weights: [u64; MOST_ACTIONS] = std::array::from_fn(|_| 1 + bits.below(1000));
-        let whole: u64 = weights[..actions].iter().sum();
+        let sum: u64 = weights[..actions].iter().sum();
         let spare = 1000 - LEAST_SHARE * actions as u64;
         for (share, weight) in policy.shares.iter_mut().zip(weights).take(actions) {
-            *share = (LEAST_SHARE + spare * weight / whole) as u16;
+            *share = (LEAST_SHARE + spare * weight / sum) as u16;
         }
         // What rounding left over.
         policy.shares[0] += 1000 - policy.shares.iter().sum::<u16>();
@@ -117,11 +117,11 @@ impl Chain {
 
     /// What the next event says: in one context the same for the same action, else its own.
     pub(super) fn content(self, event: &Event, action: Option<usize>) -> u64 {
-        let own = match action {
+        let choice = match action {
             Some(action) => action as u64,
             None => event.salt | 1 << 63,
         };
-        Bits::new(self.context(event) ^ scatter(own), Purpose::Content).next()
+        Bits::new(self.context(event) ^ scatter(choice), Purpose::Content).next()
     }
 
     /// Goes past the next event.

@@ -169,21 +169,21 @@ impl Spec {
 
     /// Refuses what cannot be generated; [`write`] asks this first.
     pub fn check(&self) -> Result<()> {
-        let whole = |name: &str, value: u64, least: u64, most: u64| {
+        let within = |name: &str, value: u64, least: u64, most: u64| {
             if (least..=most).contains(&value) {
                 return Ok(());
             }
             Err(Error::Parameter(format!("{name} is {value}, expected {least} to {most}")))
         };
-        whole("traces", self.traces, 1, u64::from(u32::MAX))?;
-        whole("agents", u64::from(self.agents), 1, 1000)?;
-        whole("events", u64::from(self.events), 1, LONGEST)?;
-        whole(self.says_length(), self.length(), 1, LONGEST)?;
-        whole("depth", u64::from(self.depth), 1, 100)?;
-        whole("branching", u64::from(self.branching), 1, 1000)?;
-        whole("actions", self.actions as u64, 2, MOST_ACTIONS as u64)?;
-        whole("group_size", self.group_size, 1, 1 << 20)?;
-        whole("branches", self.branches, 1, 16)?;
+        within("traces", self.traces, 1, u64::from(u32::MAX))?;
+        within("agents", u64::from(self.agents), 1, 1000)?;
+        within("events", u64::from(self.events), 1, LONGEST)?;
+        within(self.says_length(), self.length(), 1, LONGEST)?;
+        within("depth", u64::from(self.depth), 1, 100)?;
+        within("branching", u64::from(self.branching), 1, 1000)?;
+        within("actions", self.actions as u64, 2, MOST_ACTIONS as u64)?;
+        within("group_size", self.group_size, 1, 1 << 20)?;
+        within("branches", self.branches, 1, 16)?;
         let real = |name: &str, value: f64, most: f64| {
             if (0.0..=most).contains(&value) {
                 return Ok(());

@@ -341,9 +341,9 @@ impl Model {
 
     /// Worth of every coalition of agents, pairs left out: each is one agent more than a smaller one.
     fn coalitions(&self, run: &Parts, game: &mut Game, agents: usize) {
-        let mut own = [ONES; MOST_PLAYERS];
+        let mut by_agent = [ONES; MOST_PLAYERS];
         for part in run.events.iter().filter(|p| p.strength != 0.0) {
-            multiply(&mut own[part.agent as usize], part, 1.0);
+            multiply(&mut by_agent[part.agent as usize], part, 1.0);
         }
         let failed = run.decisive.map(|at| run.events[at as usize].agent);
         game.factors.clear();
@@ -353,8 +353,8 @@ impl Model {
         for set in 1..1usize << agents {
             let agent = set.trailing_zeros() as usize;
             let mut factors = game.factors[set & (set - 1)];
-            for (factor, own) in factors.iter_mut().zip(&own[agent]).take(self.subtasks) {
-                *factor = [factor[0] * own[0], factor[1] * own[1]];
+            for (factor, by_agent) in factors.iter_mut().zip(&by_agent[agent]).take(self.subtasks) {
+                *factor = [factor[0] * by_agent[0], factor[1] * by_agent[1]];
             }
             game.factors[set] = factors;
             let gate = self.gate(&factors.map(|[failures, all]| failures - all));

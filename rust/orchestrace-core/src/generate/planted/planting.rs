@@ -165,20 +165,20 @@ impl Planting {
     /// The first epoch with the highest payoff, quality less the tokens so far at their price.
     fn stop(&self, spec: &Spec, run: &Run) -> Option<Stopping> {
         let (mut tokens, mut epoch) = (0u64, 0);
-        let mut found: Option<Stopping> = None;
+        let mut best_stop: Option<Stopping> = None;
         for (event, step) in run.events.iter().zip(&self.steps) {
             tokens += u64::from(event.tokens_in) + u64::from(event.tokens_out);
             let Some(quality) = step.draft else { continue };
             epoch += 1;
             let payoff = f64::from(quality) / 1000.0 - spec.stop_cost * tokens as f64;
-            let best = found.filter(|best| best.payoff >= payoff);
-            found = Some(Stopping {
+            let best = best_stop.filter(|best| best.payoff >= payoff);
+            best_stop = Some(Stopping {
                 best: best.map_or(epoch, |best| best.best),
                 payoff: best.map_or(payoff, |best| best.payoff),
                 recorded: epoch,
                 recorded_payoff: payoff,
             });
         }
-        found
+        best_stop
     }
 }

@@ -29,7 +29,7 @@ fn made_on(spec: &Spec, threads: usize) -> (Vec<u8>, Counts, HashMap<&'static st
     (out, counts, tables.collect())
 }
 
-fn made(spec: &Spec) -> (Vec<Value>, HashMap<&'static str, RecordBatch>) {
+fn planted(spec: &Spec) -> (Vec<Value>, HashMap<&'static str, RecordBatch>) {
     let (bytes, counts, truth) = made_on(spec, 1);
     assert_eq!(check(&bytes).events, counts.events);
     (documents(&bytes), truth)
@@ -44,14 +44,14 @@ fn floats<'a>(table: &'a RecordBatch, name: &str) -> &'a [f64] {
     table.column_by_name(name).unwrap().as_primitive::<Float64Type>().values()
 }
 
-fn whole<'a>(table: &'a RecordBatch, name: &str) -> &'a [u32] {
+fn numbers<'a>(table: &'a RecordBatch, name: &str) -> &'a [u32] {
     table.column_by_name(name).unwrap().as_primitive::<UInt32Type>().values()
 }
 
 /// Sums of a column by trace.
 fn sums(table: &RecordBatch, name: &str, traces: usize) -> Vec<f64> {
     let mut sums = vec![0.0; traces];
-    for (&trace, x) in whole(table, "trace").iter().zip(floats(table, name)) {
+    for (&trace, x) in numbers(table, "trace").iter().zip(floats(table, name)) {
         sums[trace as usize] += x;
     }
     sums
@@ -70,18 +70,18 @@ fn bits_do_not_depend_on_threads() {
     for outcome in ALL {
         let spec =
             Spec { traces: 700, outcome, interaction: 0.5, branches: 2, dense: true, ..Spec::default() };
-        let one = made_on(&spec, 1);
-        assert_eq!(one.1.events, 70_000);
+        let single = made_on(&spec, 1);
+        assert_eq!(single.1.events, 70_000);
         for threads in [2, 7] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert!(pool.install(|| made_on(&spec, threads)) == one, "{threads} threads");
-            assert!(pool.install(|| made_on(&spec, 0)) == one, "the pool's threads");
+            assert!(pool.install(|| made_on(&spec, threads)) == single, "{threads} threads");
+            assert!(pool.install(|| made_on(&spec, 0)) == single, "the pool's threads");
         }
         let shorter = made_on(&Spec { traces: 300, ..spec.clone() }, 1);
-        assert!(one.0.starts_with(&shorter.0));
+        assert!(single.0.starts_with(&shorter.0));
         for name in ["contributions", "agents", "decisive", "stopping", "outcomes", "effects", "pairs"] {
             let table = &shorter.2[name];
-            assert_eq!(table, &one.2[name].slice(0, table.num_rows()));
+            assert_eq!(table, &single.2[name].slice(0, table.num_rows()));
         }
         assert_ne!(made_on(&Spec { traces: 300, seed: 1, ..spec }, 1).0, shorter.0);
     }
@@ -92,7 +92,7 @@ fn the_reward_is_the_sum_of_what_was_planted() {
     for outcome in ALL {
         for interaction in [0.0, 0.7] {
             let spec = Spec { traces: 96, outcome, interaction, seed: 3, ..Spec::default() };
-            let (docs, truth) = made(&spec);
+            let (docs, truth) = planted(&spec);
             let team = docs.iter().map(|d| d["rewards"]["team"].as_f64().unwrap());
             let quiet = team.zip(floats(&truth["outcomes"], "noise")).map(|(r, z)| r - z).collect::<Vec<_>>();
             assert!(close(&quiet, floats(&truth["outcomes"], "outcome")));
@@ -112,7 +112,7 @@ fn the_reward_is_the_sum_of_what_was_planted() {
 
 #[test]
 fn contributions_belong_to_the_owner_of_the_event() {
-    let (docs, truth) = made(&Spec { traces: 16, ..Spec::default() });
+    let (docs, truth) = planted(&Spec { traces: 16, ..Spec::default() });
     let table = &truth["contributions"];
     let mut at = 0;
     let mut earned = BTreeMap::<(u32, String), f64>::new();
@@ -125,7 +125,7 @@ fn contributions_belong_to_the_owner_of_the_event() {
         for (seq, event) in events(doc).iter().enumerate() {
             let result = event["type"] == "tool_result";
             let owner = if result { caller(event) } else { event["agent"].clone() };
-            assert_eq!((whole(table, "trace")[at], whole(table, "seq")[at]), (trace as u32, seq as u32));
+            assert_eq!((numbers(table, "trace")[at], numbers(table, "seq")[at]), (trace as u32, seq as u32));
             *earned.entry((trace as u32, owner.as_str().unwrap().to_owned())).or_default() +=
                 floats(table, "contribution")[at];
             at += 1;
@@ -135,7 +135,7 @@ fn contributions_belong_to_the_owner_of_the_event() {
     let names = agents.column_by_name("agent").unwrap().as_string_view();
     assert_eq!(agents.num_rows(), earned.len());
     for row in 0..agents.num_rows() {
-        let sum = earned[&(whole(agents, "trace")[row], names.value(row).to_owned())];
+        let sum = earned[&(numbers(agents, "trace")[row], names.value(row).to_owned())];
         assert!((sum - floats(agents, "contribution")[row]).abs() < 1e-12);
     }
 }
@@ -144,7 +144,7 @@ fn contributions_belong_to_the_owner_of_the_event() {
 fn siblings_share_what_is_before_the_fork() {
     for (branches, group_size) in [(1, 8), (2, 9), (3, 5)] {
         let spec = Spec { traces: 12 * group_size, group_size, branches, seed: 5, ..Spec::default() };
-        let (docs, truth) = made(&spec);
+        let (docs, truth) = planted(&spec);
         let contributions = floats(&truth["contributions"], "contribution");
         let (mut parted, mut forked, mut differ, mut identical, mut longest) = (0, 0, 0, 0, BTreeSet::new());
         for a in 0..docs.len() {
@@ -182,9 +182,9 @@ fn siblings_share_what_is_before_the_fork() {
                 }
                 assert_eq!((&x["p_actions"], &x["role"]), (&y["p_actions"], &y["role"]));
                 if x["action"].is_string() {
-                    let said =
+                    let content =
                         |event: &Value| event.get("args_hash").unwrap_or(&event["content_hash"]).clone();
-                    assert!(x["action"] != y["action"] && said(x) != said(y), "{x} {y}");
+                    assert!(x["action"] != y["action"] && content(x) != content(y), "{x} {y}");
                     let (c, d) = (contributions[a * 100 + shared], contributions[b * 100 + shared]);
                     forked += 1;
                     differ += usize::from(c != d);
@@ -200,7 +200,7 @@ fn siblings_share_what_is_before_the_fork() {
 #[test]
 fn actions_come_up_as_often_as_recorded() {
     let spec = Spec { traces: 600, actions: 4, group_size: 1, seed: 8, ..Spec::default() };
-    let (docs, _) = made(&spec);
+    let (docs, _) = planted(&spec);
     // Standardized by probability: the count of hits among decisions whose action has that probability.
     let mut cells = BTreeMap::<(usize, u64), (f64, f64, f64)>::new();
     for event in docs.iter().flat_map(events) {
@@ -243,7 +243,7 @@ fn values_are_expected_outcomes() {
             seed: 2,
             ..Spec::default()
         };
-        let (docs, truth) = made(&spec);
+        let (docs, truth) = planted(&spec);
         let outcomes = floats(&truth["outcomes"], "outcome");
         let expected = floats(&truth["outcomes"], "expected");
         for seq in [0, 3, 9, 15, 25, 39] {
@@ -272,17 +272,17 @@ fn values_are_expected_outcomes() {
 
 #[test]
 fn noise_has_the_deviation_asked_for() {
-    let (_, truth) = made(&Spec { traces: 2000, agents: 2, events: 3, noise: 2.5, ..Spec::default() });
+    let (_, truth) = planted(&Spec { traces: 2000, agents: 2, events: 3, noise: 2.5, ..Spec::default() });
     let noise = floats(&truth["outcomes"], "noise");
     let mean = noise.iter().sum::<f64>() / 2000.0;
     let sd = (noise.iter().map(|z| (z - mean) * (z - mean)).sum::<f64>() / 1999.0).sqrt();
     // Five standard errors.
     assert!(mean.abs() < 5.0 * 2.5 / 2000f64.sqrt() && (sd - 2.5).abs() < 5.0 * 2.5 / 4000f64.sqrt());
     let plain = Spec { traces: 8, noise: 0.0, ..Spec::default() };
-    assert!(floats(&made(&plain).1["outcomes"], "noise").iter().all(|&z| z == 0.0));
+    assert!(floats(&planted(&plain).1["outcomes"], "noise").iter().all(|&z| z == 0.0));
     let value = |doc: &Value, at: usize| events(doc)[at]["value"].as_f64().unwrap();
-    let (clear, _) = made(&plain);
-    let (blurred, _) = made(&Spec { value_noise: 0.5, ..plain });
+    let (clear, _) = planted(&plain);
+    let (blurred, _) = planted(&Spec { value_noise: 0.5, ..plain });
     let errors = (0..800).map(|i| value(&blurred[i / 100], i % 100) - value(&clear[i / 100], i % 100));
     let square = errors.map(|e| e * e).sum::<f64>() / 800.0;
     // Rollouts share beginnings, so fewer than 800 are independent.
@@ -292,7 +292,7 @@ fn noise_has_the_deviation_asked_for() {
 #[test]
 fn the_decisive_error_is_the_worst_event_in_its_share_of_traces() {
     let spec = Spec { traces: 800, group_size: 1, agents: 3, decisive: 0.3, seed: 4, ..Spec::default() };
-    let (docs, truth) = made(&spec);
+    let (docs, truth) = planted(&spec);
     let table = &truth["decisive"];
     let seqs = table.column_by_name("seq").unwrap().as_primitive::<UInt32Type>();
     let agents = table.column_by_name("agent").unwrap().as_string_view();
@@ -304,19 +304,19 @@ fn the_decisive_error_is_the_worst_event_in_its_share_of_traces() {
     for (trace, doc) in docs.iter().enumerate().filter(|(trace, _)| seqs.is_valid(*trace)) {
         let seq = seqs.value(trace) as usize;
         octants[seq / 15] += 1;
-        let own = &contributions[trace * 60..trace * 60 + 60];
+        let of_trace = &contributions[trace * 60..trace * 60 + 60];
         // A large effect of the same event may hide it, another event cannot be as bad as that.
-        assert!(own[seq] < -2.0 + 1.67);
+        assert!(of_trace[seq] < -2.0 + 1.67);
         let event = &events(doc)[seq];
         if event["type"] != "tool_result" {
             assert_eq!(event["agent"], agents.value(trace));
         }
-        assert_eq!(event["turn"], whole(table, "turn")[trace]);
+        assert_eq!(event["turn"], numbers(table, "turn")[trace]);
     }
     assert!(octants.iter().all(|&n| n > with / 4 - 35 && n < with / 4 + 35), "{octants:?}");
-    let none = made(&Spec { decisive: 0.0, traces: 40, ..Spec::default() }).1;
+    let none = planted(&Spec { decisive: 0.0, traces: 40, ..Spec::default() }).1;
     assert_eq!(none["decisive"].column_by_name("seq").unwrap().null_count(), 40);
-    let all = made(&Spec { decisive: 1.0, traces: 40, ..Spec::default() }).1;
+    let all = planted(&Spec { decisive: 1.0, traces: 40, ..Spec::default() }).1;
     assert_eq!(all["decisive"].column_by_name("seq").unwrap().null_count(), 0);
 }
 
@@ -324,7 +324,7 @@ fn the_decisive_error_is_the_worst_event_in_its_share_of_traces() {
 fn the_best_stop_is_the_first_of_the_highest_payoff() {
     let mut early = [0; 2];
     for (which, stop_cost) in [0.0, 3e-6].into_iter().enumerate() {
-        let (docs, truth) = made(&Spec { traces: 200, stop_cost, seed: 6, ..Spec::default() });
+        let (docs, truth) = planted(&Spec { traces: 200, stop_cost, seed: 6, ..Spec::default() });
         let table = &truth["stopping"];
         for (trace, doc) in docs.iter().enumerate() {
             let (mut tokens, mut payoffs) = (0.0, Vec::new());
@@ -340,16 +340,16 @@ fn the_best_stop_is_the_first_of_the_highest_payoff() {
             }
             let best = payoffs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let first = payoffs.iter().position(|&p| p == best).unwrap();
-            assert_eq!(whole(table, "epoch")[trace] as usize, first + 1);
+            assert_eq!(numbers(table, "epoch")[trace] as usize, first + 1);
             assert_eq!(floats(table, "payoff")[trace], best);
-            assert_eq!(whole(table, "recorded")[trace] as usize, payoffs.len());
+            assert_eq!(numbers(table, "recorded")[trace] as usize, payoffs.len());
             assert_eq!(floats(table, "recorded_payoff")[trace], payoffs[payoffs.len() - 1]);
             early[which] += first + 1;
         }
     }
     assert!(early[1] < early[0], "a price on tokens stops earlier: {early:?}");
     // A lone agent neither decides nor aggregates.
-    let alone = made(&Spec { agents: 1, traces: 4, ..Spec::default() }).1;
+    let alone = planted(&Spec { agents: 1, traces: 4, ..Spec::default() }).1;
     assert_eq!(alone["stopping"].column_by_name("epoch").unwrap().null_count(), 4);
 }
 
@@ -359,7 +359,7 @@ fn forests_keep_depth_width_and_topology() {
     for depth in 1..=3 {
         for topology in [None, Some(Topology::Debate)] {
             let spec = Spec { traces: 64, agents: 16, depth, branching: 2, topology, ..Spec::default() };
-            let (docs, _) = made(&spec);
+            let (docs, _) = planted(&spec);
             let seen = docs.iter().map(|d| d["topology"].as_str().unwrap()).collect::<BTreeSet<_>>();
             assert_eq!(seen.len(), if topology.is_none() { 8 } else { 1 });
             assert!(topology.is_none() || seen.contains("debate"));
@@ -446,7 +446,7 @@ proptest! {
             traces: 7, seed, agents, events, depth, branching, outcome, group_size, branches, density,
             decisive, interaction, spread, effects, spawning, ..Spec::default()
         };
-        let (docs, truth) = made(&spec);
+        let (docs, truth) = planted(&spec);
         for (i, doc) in docs.iter().enumerate() {
             prop_assert_eq!(events_of(doc), spec.length_of(i as u64 / group_size));
         }

@@ -194,14 +194,14 @@ impl Columns {
         self.outcome.append_value(planting.outcome);
         self.noise.append_value(planting.noise);
         if let Some((state, spawned, without)) = planting.decision {
-            let own = &mut self.decision;
-            own.seq.append_value(0);
-            own.kind.append_value("spawn");
-            own.action.append_value(SPAWNING[usize::from(spawned)]);
-            own.state.append_value(u32::from(state.state));
-            own.p.append_value(f64::from(state.share) / 1000.0);
-            own.effect.append_value(state.effect);
-            own.without.append_value(without);
+            let decision = &mut self.decision;
+            decision.seq.append_value(0);
+            decision.kind.append_value("spawn");
+            decision.action.append_value(SPAWNING[usize::from(spawned)]);
+            decision.state.append_value(u32::from(state.state));
+            decision.p.append_value(f64::from(state.share) / 1000.0);
+            decision.effect.append_value(state.effect);
+            decision.without.append_value(without);
         }
         for (seq, part) in parts.events.iter().enumerate().filter(|(_, part)| part.strength != 0.0) {
             self.effect_seq.append_value(seq as u32);
@@ -218,8 +218,8 @@ impl Columns {
 
     /// Empties the columns into a batch per table.
     pub(super) fn finish(&mut self) -> Result<Vec<RecordBatch>> {
-        let own = &mut self.decision;
-        let said: [Vec<ArrayRef>; 8] = [
+        let decision = &mut self.decision;
+        let columns_of_table: [Vec<ArrayRef>; 8] = [
             vec![Arc::new(self.seq.finish()), Arc::new(self.contribution.finish())],
             vec![
                 Arc::new(self.agent.finish()),
@@ -243,13 +243,13 @@ impl Columns {
                 Arc::new(self.noise.finish()),
             ],
             vec![
-                Arc::new(own.seq.finish()),
-                Arc::new(own.kind.finish()),
-                Arc::new(own.action.finish()),
-                Arc::new(own.state.finish()),
-                Arc::new(own.p.finish()),
-                Arc::new(own.effect.finish()),
-                Arc::new(own.without.finish()),
+                Arc::new(decision.seq.finish()),
+                Arc::new(decision.kind.finish()),
+                Arc::new(decision.action.finish()),
+                Arc::new(decision.state.finish()),
+                Arc::new(decision.p.finish()),
+                Arc::new(decision.effect.finish()),
+                Arc::new(decision.without.finish()),
             ],
             vec![
                 Arc::new(self.effect_seq.finish()),
@@ -264,9 +264,11 @@ impl Columns {
             ],
         ];
         let mut batches = Vec::with_capacity(TABLES.len());
-        for (((numbers, ids), said), schema) in self.keys.iter_mut().zip(said).zip(SCHEMAS.iter()) {
+        for (((numbers, ids), columns_of_table), schema) in
+            self.keys.iter_mut().zip(columns_of_table).zip(SCHEMAS.iter())
+        {
             let mut columns: Vec<ArrayRef> = vec![Arc::new(numbers.finish()), Arc::new(ids.finish())];
-            columns.extend(said);
+            columns.extend(columns_of_table);
             batches.push(RecordBatch::try_new(Arc::clone(schema), columns)?);
         }
         Ok(batches)

@@ -90,9 +90,9 @@ impl<R: Rules> Run<R> {
         self.edge(call, at, EdgeType::Return);
         let faulty = self.task.has(Feature::Faults) && self.rng.bool(0.03);
         let ok = self.rng.bool(0.93);
-        let asked = &self.events[call as usize];
+        let call_event = &self.events[call as usize];
         let (tool, turn, began, subtask, ill) =
-            (asked.tool, asked.turn, asked.t, asked.subtask, asked.corrupted);
+            (call_event.tool, call_event.turn, call_event.t, call_event.subtask, call_event.corrupted);
         let event = &mut self.events[at as usize];
         event.tool = tool;
         event.turn = turn;

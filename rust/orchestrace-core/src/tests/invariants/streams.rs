@@ -19,10 +19,10 @@ pub(crate) fn tables_do_not_depend_on_the_cut(bytes: &[u8]) {
         let wanted = (from_stream(bytes, &options, 1), from_file(&file, &options, 1));
         for (block_size, threads) in cuts {
             let options = ReadOptions { block_size, ..options.clone() };
-            let found = (from_stream(bytes, &options, threads), from_file(&file, &options, threads));
+            let stores = (from_stream(bytes, &options, threads), from_file(&file, &options, threads));
             for table in TABLES {
                 let [a, b, c, d] =
-                    [&wanted.0, &found.0, &wanted.1, &found.1].map(|s| s.combined(table.name).unwrap());
+                    [&wanted.0, &stores.0, &wanted.1, &stores.1].map(|s| s.combined(table.name).unwrap());
                 assert_eq!(a, b, "{} of a stream in blocks of {block_size}", table.name);
                 assert_eq!(c, d, "{} of a file in blocks of {block_size}", table.name);
             }

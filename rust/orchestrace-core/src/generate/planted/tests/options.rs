@@ -29,7 +29,7 @@ fn values_stay_expected_outcomes_under_ties_and_varying_lengths() {
                 seed: 11,
                 ..Spec::default()
             };
-            let (docs, truth) = made(&spec);
+            let (docs, truth) = planted(&spec);
             let outcomes = floats(&truth["outcomes"], "outcome");
             for seq in [0, 3, 9, 15] {
                 let errors = docs.iter().zip(outcomes).map(|(doc, y)| {
@@ -48,11 +48,11 @@ fn tied_effects_can_be_read_off_the_recording() {
     for effects in TIES {
         let spec =
             Spec { traces: 200, effects, density: 1.0, decisive: 0.0, group_size: 1, ..Spec::default() };
-        let (docs, truth) = made(&spec);
+        let (docs, truth) = planted(&spec);
         let mut earned = floats(&truth["contributions"], "contribution").iter();
-        let mut found = BTreeMap::<String, (f64, f64, f64)>::new();
+        let mut cells = BTreeMap::<String, (f64, f64, f64)>::new();
         for event in docs.iter().flat_map(events) {
-            let own = *earned.next().unwrap();
+            let value = *earned.next().unwrap();
             let text = |key: &str| event.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
             let key = match effects {
                 Effects::Tool if event["type"] == "tool_call" => text("tool"),
@@ -60,12 +60,12 @@ fn tied_effects_can_be_read_off_the_recording() {
                 Effects::Role if event.get("action").is_some() => text("role") + &text("action"),
                 _ => continue,
             };
-            let cell = found.entry(key).or_default();
-            *cell = (cell.0 + 1.0, cell.1 + own, cell.2 + own * own);
+            let cell = cells.entry(key).or_default();
+            *cell = (cell.0 + 1.0, cell.1 + value, cell.2 + value * value);
         }
         // The share of the variance of effects that the tie explains: all of it but what centering adds.
-        let (n, sum, square) = found.values().fold((0.0, 0.0, 0.0), |s, c| (s.0 + c.0, s.1 + c.1, s.2 + c.2));
-        let between = found.values().map(|c| c.1 * c.1 / c.0).sum::<f64>() - sum * sum / n;
+        let (n, sum, square) = cells.values().fold((0.0, 0.0, 0.0), |s, c| (s.0 + c.0, s.1 + c.1, s.2 + c.2));
+        let between = cells.values().map(|c| c.1 * c.1 / c.0).sum::<f64>() - sum * sum / n;
         let share = between / (square - sum * sum / n);
         // A tool has one effect; an action is compared with the others of its context.
         assert!(share > if effects == Effects::Tool { 1.0 - 1e-12 } else { 0.5 }, "{effects:?}: {share}");
@@ -75,25 +75,25 @@ fn tied_effects_can_be_read_off_the_recording() {
 #[test]
 fn lengths_vary_between_tasks_only() {
     let spec = Spec { traces: 400, spread: 0.5, group_size: 4, ..Spec::default() };
-    let (docs, truth) = made(&spec);
+    let (docs, truth) = planted(&spec);
     let lengths = docs.iter().map(events_of).collect::<Vec<_>>();
     assert!(lengths.chunks(4).all(|group| group.iter().all(|&n| n == group[0])));
     let (least, most) = (lengths.iter().min().unwrap(), lengths.iter().max().unwrap());
     assert!((50..57).contains(least) && (143..=150).contains(most), "{least} {most}");
     assert_eq!(truth["contributions"].num_rows() as u64, lengths.iter().sum::<u64>());
-    let places = whole(&truth["contributions"], "seq").iter().filter(|&&seq| seq == 0).count();
+    let places = numbers(&truth["contributions"], "seq").iter().filter(|&&seq| seq == 0).count();
     assert_eq!(places, 400);
 }
 
 #[test]
 fn a_length_of_its_own_is_exact_whatever_the_team() {
     let spec = Spec { traces: 24, agents: 7, length: Some(100), ..Spec::default() };
-    let (docs, _) = made(&spec);
+    let (docs, _) = planted(&spec);
     assert!(docs.iter().all(|doc| events_of(doc) == 100));
     // Only the length counts: the same runs as with a team that divides it.
     let divided = Spec { agents: 5, events: 20, ..spec.clone() };
-    assert_eq!(made(&Spec { length: None, ..divided.clone() }), made(&divided));
-    let spread = made(&Spec { spread: 0.5, ..spec }).0.iter().map(events_of).collect::<Vec<_>>();
+    assert_eq!(planted(&Spec { length: None, ..divided.clone() }), planted(&divided));
+    let spread = planted(&Spec { spread: 0.5, ..spec }).0.iter().map(events_of).collect::<Vec<_>>();
     assert!(spread.iter().any(|&n| n != 100) && spread.iter().all(|n| (50..=150).contains(n)));
 }
 
@@ -113,10 +113,10 @@ fn the_decision_to_spawn_has_the_probability_and_the_effect_that_are_told() {
             spawning: Some(Spawning { effect: 1.5, overlap, confounding: 1.0 }),
             ..Spec::default()
         };
-        let (docs, truth) = made(&spec);
+        let (docs, truth) = planted(&spec);
         let (table, outcomes) = (&truth["decisions"], floats(&truth["outcomes"], "outcome"));
         assert_eq!(table.num_rows(), 6000);
-        let (states, p) = (whole(table, "state"), floats(table, "p"));
+        let (states, p) = (numbers(table, "state"), floats(table, "p"));
         let (effects, without) = (floats(table, "effect"), floats(table, "without"));
         let action = table.column_by_name("action").unwrap().as_string_view();
         let mut draws = vec![Vec::new(); 4];
@@ -156,7 +156,7 @@ fn the_decision_to_spawn_has_the_probability_and_the_effect_that_are_told() {
 fn rollouts_of_a_group_part_at_the_decision_to_spawn() {
     let spawning = Some(Spawning { effect: 1.0, overlap: 0.4, confounding: 0.0 });
     for branches in [1, 2] {
-        let (docs, _) = made(&Spec { traces: 160, spawning, branches, seed: 2, ..Spec::default() });
+        let (docs, _) = planted(&Spec { traces: 160, spawning, branches, seed: 2, ..Spec::default() });
         let key = |doc: &Value, at: usize| events(doc)[at]["prefix_key"].as_str().unwrap().to_owned();
         let mut both = 0;
         for group in docs.chunks(8) {
@@ -175,9 +175,9 @@ fn rollouts_of_a_group_part_at_the_decision_to_spawn() {
         assert!(both >= if branches == 1 { 15 } else { 5 }, "{both}");
     }
     // Who did not spawn works alone.
-    let (docs, truth) = made(&Spec { traces: 40, spawning, ..Spec::default() });
+    let (docs, truth) = planted(&Spec { traces: 40, spawning, ..Spec::default() });
     let alone = docs.iter().filter(|doc| !spawned(doc)).count();
-    let agents = whole(&truth["agents"], "trace");
+    let agents = numbers(&truth["agents"], "trace");
     let single = (0..40).filter(|t| agents.iter().filter(|&&trace| trace == *t).count() == 1).count();
     assert!(alone > 5 && alone == single);
 }
@@ -211,12 +211,12 @@ fn options_do_not_let_threads_show() {
     let spawning = Some(Spawning { effect: 1.0, overlap: 0.1, confounding: 0.5 });
     for effects in TIES {
         let spec = Spec { traces: 500, spread: 0.7, effects, spawning, branches: 2, ..Spec::default() };
-        let one = made_on(&spec, 1);
+        let single = made_on(&spec, 1);
         for threads in [2, 7] {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            assert!(pool.install(|| made_on(&spec, threads)) == one, "{effects:?} {threads}");
+            assert!(pool.install(|| made_on(&spec, threads)) == single, "{effects:?} {threads}");
         }
         let shorter = made_on(&Spec { traces: 100, ..spec }, 1);
-        assert!(one.0.starts_with(&shorter.0));
+        assert!(single.0.starts_with(&shorter.0));
     }
 }
