@@ -110,7 +110,7 @@ impl EventColumns {
     }
 
     /// The column of a field, as far as it has been written.
-    pub(crate) fn given(&self, field: EventField) -> &OptionalColumn {
+    pub(crate) fn column(&self, field: EventField) -> &OptionalColumn {
         &self.optional[field as usize - FIRST_OPTIONAL]
     }
 
@@ -118,8 +118,8 @@ impl EventColumns {
     pub(super) fn finish(&mut self, rows: usize, keep: Keep) -> Result<Vec<(usize, Finished)>> {
         let mut out = Vec::with_capacity(8);
         for (i, column) in self.optional.iter_mut().chain(&mut self.lifted).enumerate() {
-            let kept = EventField::ALL.get(FIRST_OPTIONAL + i).is_none_or(|field| keep.field(*field));
-            if !kept || !column.is_used() {
+            let wanted = EventField::ALL.get(FIRST_OPTIONAL + i).is_none_or(|field| keep.field(*field));
+            if !wanted || !column.is_used() {
                 // Rows before those of a rejected trace may have been padded.
                 column.truncate(0);
                 continue;

@@ -31,8 +31,8 @@ impl Projection {
         }
         for name in columns.unwrap_or_default() {
             let column = EVENTS.index(name).ok_or_else(|| {
-                let known: Vec<&str> = EVENTS.columns.iter().map(|c| c.name).collect();
-                Error::Parameter(unknown_name("column of events", name, &known))
+                let names: Vec<&str> = EVENTS.columns.iter().map(|c| c.name).collect();
+                Error::Parameter(unknown_name("column of events", name, &names))
             })?;
             chosen.columns |= 1 << column;
         }
@@ -91,8 +91,8 @@ impl Projection {
 /// Place of a table.
 fn table(name: &str) -> Result<usize> {
     TABLES.iter().position(|t| t.name == name).ok_or_else(|| {
-        let known: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
-        Error::Parameter(unknown_name("table", name, &known))
+        let names: Vec<&str> = TABLES.iter().map(|t| t.name).collect();
+        Error::Parameter(unknown_name("table", name, &names))
     })
 }
 

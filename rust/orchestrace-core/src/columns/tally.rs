@@ -64,9 +64,9 @@ fn bound(rows: &mut Vec<Tally>) {
     rows.extend(kinds);
     for row in rest {
         let kind = format!("{}.other", row.importer);
-        let known = rows.iter_mut().find(|r| r.kind.as_deref() == Some(&*kind));
-        match known {
-            Some(known) => known.count += row.count,
+        let same = rows.iter_mut().find(|r| r.kind.as_deref() == Some(&*kind));
+        match same {
+            Some(same) => same.count += row.count,
             None => rows.push(Tally { kind: Some(kind.into()), ..row }),
         }
     }

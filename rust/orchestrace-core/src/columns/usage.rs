@@ -44,9 +44,9 @@ impl Counts {
         self.counts[TOTAL]
     }
 
-    pub(crate) fn told(&self) -> impl Iterator<Item = (EventField, i64)> {
-        let told = EventField::TOKENS.into_iter().zip(self.counts);
-        told.filter_map(|(field, count)| Some((field, count?)))
+    pub(crate) fn stated(&self) -> impl Iterator<Item = (EventField, i64)> {
+        let counts = EventField::TOKENS.into_iter().zip(self.counts);
+        counts.filter_map(|(field, count)| Some((field, count?)))
     }
 
     /// Whether a count is there that would not follow from the others.
@@ -60,7 +60,7 @@ impl Counts {
 
     /// Tells what follows; whether the counts were at one. O(1).
     pub(crate) fn settle(&mut self) -> bool {
-        let told = *self;
+        let stated = *self;
         let c = &mut self.counts;
         let cache = sum(&c[CACHED..=WRITE]).unwrap_or(0);
         if let Some(all) = c[IN] {
@@ -73,25 +73,25 @@ impl Counts {
         {
             c[OUT] = Some(written.saturating_add(reasoning));
         }
-        let whole = c[IN].is_some() && c[OUT].is_some();
+        let is_split = c[IN].is_some() && c[OUT].is_some();
         let parts = sum(&c[FRESH..=OUT]);
         c[TOTAL] = match (c[TOTAL], parts) {
             // more than the parts that are known
-            (Some(total), Some(parts)) if !whole && total > parts => Some(total),
+            (Some(total), Some(parts)) if !is_split && total > parts => Some(total),
             (total, parts) => parts.or(total),
         };
-        self.counts.iter().zip(&told.counts).all(|(now, told)| told.is_none_or(|_| now == told))
+        self.counts.iter().zip(&stated.counts).all(|(now, stated)| stated.is_none_or(|_| now == stated))
     }
 }
 
 /// The contradiction in words.
-fn contradiction(told: &Counts, now: &Counts) -> String {
+fn contradiction(stated: &Counts, now: &Counts) -> String {
     let spell = |(at, field): (usize, &EventField)| {
-        let (told, now) = (told.counts[at]?, now.counts[at]?);
-        (told != now).then(|| format!("{} is {told}, but its parts sum to {now}", field.as_str()))
+        let (stated, now) = (stated.counts[at]?, now.counts[at]?);
+        (stated != now).then(|| format!("{} is {stated}, but its parts sum to {now}", field.as_str()))
     };
-    let odd: Vec<String> = EventField::TOKENS.iter().enumerate().filter_map(spell).collect();
-    format!("{}; the parts are used", odd.join(", "))
+    let differences: Vec<String> = EventField::TOKENS.iter().enumerate().filter_map(spell).collect();
+    format!("{}; the parts are used", differences.join(", "))
 }
 
 impl TraceWriter<'_> {
@@ -115,7 +115,7 @@ impl TraceWriter<'_> {
             return;
         };
         let columns = [all, fresh, cached, write, out, reasoning, total];
-        let mut odd: Vec<u32> = Vec::new();
+        let mut changed: Vec<u32> = Vec::new();
         let mut message = String::new();
         for eight in first / 8..n.div_ceil(8) {
             // A total alone contradicts nothing, and in many recordings events have no other count.
@@ -127,22 +127,22 @@ impl TraceWriter<'_> {
                 if row < first || row >= n {
                     continue;
                 }
-                let told = Counts::new(std::array::from_fn(|i| columns[i].get(row)));
-                let mut now = told;
+                let stated = Counts::new(std::array::from_fn(|i| columns[i].get(row)));
+                let mut now = stated;
                 if !now.settle() {
-                    if odd.is_empty() {
-                        message = contradiction(&told, &now);
+                    if changed.is_empty() {
+                        message = contradiction(&stated, &now);
                     }
-                    odd.push((row - first) as u32);
+                    changed.push((row - first) as u32);
                 }
-                for (i, (now, told)) in now.counts.iter().zip(told.counts).enumerate() {
-                    if let Some(now) = now.filter(|_| *now != told) {
+                for (i, (now, stated)) in now.counts.iter().zip(stated.counts).enumerate() {
+                    if let Some(now) = now.filter(|_| *now != stated) {
                         columns[i].set(row, now);
                     }
                 }
             }
         }
-        for seq in odd {
+        for seq in changed {
             self.finding(FindingCode::UsageConflict, Some(seq), || message.clone());
         }
     }
@@ -155,13 +155,13 @@ mod tests {
     use super::*;
 
     fn settled(counts: [Option<i64>; 7]) -> ([Option<i64>; 7], bool) {
-        let mut found = Counts::new(counts);
-        let agree = found.settle();
-        (found.counts, agree)
+        let mut settled = Counts::new(counts);
+        let agree = settled.settle();
+        (settled.counts, agree)
     }
 
     #[test]
-    fn parts_and_total_follow_from_what_is_told() {
+    fn parts_and_total_follow_from_what_is_stated() {
         let no = None;
         let s = Some;
         for (told, want) in [

@@ -166,10 +166,10 @@ mod tests {
             for (row, id) in chosen.iter().enumerate() {
                 ids.set(row, id);
             }
-            let mut known = IdMap { hasher: key.hasher.clone(), secret: key.secret, ..IdMap::default() };
-            assert_eq!(known.build(&ids, 0), Ok(()));
-            assert_eq!(known.mask, key.mask);
-            assert_eq!(probes(&known, &ids, &chosen), 1_000 * 1_001 / 2, "the ids are ill chosen");
+            let mut map = IdMap { hasher: key.hasher.clone(), secret: key.secret, ..IdMap::default() };
+            assert_eq!(map.build(&ids, 0), Ok(()));
+            assert_eq!(map.mask, key.mask);
+            assert_eq!(probes(&map, &ids, &chosen), 1_000 * 1_001 / 2, "the ids are ill chosen");
             let mut fresh = IdMap::default();
             assert_eq!(fresh.build(&ids, 0), Ok(()));
             assert!(probes(&fresh, &ids, &chosen) < 5_000, "{}", probes(&fresh, &ids, &chosen));

@@ -192,9 +192,9 @@ impl TraceWriter<'_> {
 
     /// Notes that a value was left out, since the store holds none of its kind.
     #[cold]
-    fn refuses(&mut self, seq: Option<u32>, what: &str, refusal: &str) {
+    fn refuses(&mut self, seq: Option<u32>, subject: &str, refusal: &str) {
         self.finding(FindingCode::ValueImpossible, seq, || {
-            format!("{what} {refusal}; the value was dropped")
+            format!("{subject} {refusal}; the value was dropped")
         });
     }
 
@@ -322,8 +322,8 @@ impl TraceWriter<'_> {
     pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
         let bound = Bound::of_measure(kind);
         if !bound.holds(value) {
-            let what = format!("the {} '{name}'", kind.as_str());
-            return self.refuses(None, &what, &bound.refusal(value));
+            let subject = format!("the {} '{name}'", kind.as_str());
+            return self.refuses(None, &subject, &bound.refusal(value));
         }
         let code = self.block.dicts[Dict::Measure as usize].code(name);
         self.block.measure_kinds.push(kind as u8);
@@ -341,26 +341,26 @@ impl TraceWriter<'_> {
         names.sort_unstable();
         let block = &mut *self.block;
         let dict = &block.dicts[Dict::Measure as usize];
-        let mut kept = self.first_measure;
+        let mut written = self.first_measure;
         for row in self.first_measure..block.measure_names.len() {
             let unknown = block.measure_kinds[row] == MeasureKind::Cost as u8
                 && block.measure_values[row] == 0.0
                 && names.binary_search_by(|n| n.as_str().cmp(dict.name(block.measure_names[row]))).is_ok();
             if !unknown {
-                block.measure_kinds[kept] = block.measure_kinds[row];
-                block.measure_names[kept] = block.measure_names[row];
-                block.measure_values[kept] = block.measure_values[row];
-                kept += 1;
+                block.measure_kinds[written] = block.measure_kinds[row];
+                block.measure_names[written] = block.measure_names[row];
+                block.measure_values[written] = block.measure_values[row];
+                written += 1;
             }
         }
-        block.measure_kinds.truncate(kept);
-        block.measure_names.truncate(kept);
-        block.measure_values.truncate(kept);
+        block.measure_kinds.truncate(written);
+        block.measure_names.truncate(written);
+        block.measure_values.truncate(written);
     }
 
     /// Adds what an annotator said about the trace.
-    pub fn label(&mut self, trace_id: &str, said: &Label<'_>) {
-        let Label { annotator, event_id, turn, agent, label, weight } = *said;
+    pub fn label(&mut self, trace_id: &str, stated: &Label<'_>) {
+        let Label { annotator, event_id, turn, agent, label, weight } = *stated;
         if let Some(odd) = weight.filter(|weight| !Bound::Finite.holds(*weight)) {
             self.refuses(None, &format!("the weight of the label '{label}'"), &Bound::Finite.refusal(odd));
         }
@@ -454,18 +454,18 @@ impl TraceWriter<'_> {
         let Carried { labels, findings } = std::mem::take(&mut self.carried);
         let trace = self.block.facts.len();
         for finding in findings {
-            let found = &mut self.block.findings;
+            let carried = &mut self.block.findings;
             let first = self.mark.findings;
-            let same = found[first..].iter().position(|(_, f)| f.is_row_of(&finding));
+            let same = carried[first..].iter().position(|(_, f)| f.is_row_of(&finding));
             match same {
-                Some(at) => found[first + at].1 = finding,
-                None => found.push((trace as u32, finding)),
+                Some(at) => carried[first + at].1 = finding,
+                None => carried.push((trace as u32, finding)),
             }
         }
         let view = self.block.trace_id.views(trace).first().map(|view| view.to_le_bytes());
         let id = view.map(|view| String::from_utf8_lossy(self.block.trace_id.bytes(&view)).into_owned());
         for row in labels {
-            let said = Label {
+            let label = Label {
                 annotator: &row.annotator,
                 event_id: row.event_id.as_deref(),
                 turn: row.turn,
@@ -473,7 +473,7 @@ impl TraceWriter<'_> {
                 label: &row.label,
                 weight: row.weight,
             };
-            self.label(id.as_deref().unwrap_or_default(), &said);
+            self.label(id.as_deref().unwrap_or_default(), &label);
         }
     }
 
@@ -487,8 +487,8 @@ impl TraceWriter<'_> {
         }
         let first_event = self.first_event;
         let events = &self.block.events;
-        let OptionalColumn::Text(column) = events.given(EventField::GroupId) else { return };
-        let given = || {
+        let OptionalColumn::Text(column) = events.column(EventField::GroupId) else { return };
+        let named = || {
             let views = column.views(first_event).iter().enumerate();
             views.filter(|(seq, _)| column.is_set(first_event + seq))
         };
@@ -496,12 +496,12 @@ impl TraceWriter<'_> {
         // Of equal times the first in the document is the minimum.
         let t = &events.t[first_event..];
         if let Some((_, first)) =
-            given().min_by(|(a, _), (b, _)| t[*a].partial_cmp(&t[*b]).unwrap_or(Ordering::Equal))
+            named().min_by(|(a, _), (b, _)| t[*a].partial_cmp(&t[*b]).unwrap_or(Ordering::Equal))
         {
             let group = text(first);
             let is_other = |view: &u128| column.bytes(&view.to_le_bytes()) != group.as_bytes();
             let others: Vec<(usize, String)> =
-                given().filter(|(_, view)| is_other(view)).map(|(seq, view)| (seq, text(view))).collect();
+                named().filter(|(_, view)| is_other(view)).map(|(seq, view)| (seq, text(view))).collect();
             self.block.group_id.set(row, &group);
             for (seq, other) in others {
                 self.finding(FindingCode::GroupConflict, Some(seq as u32), || {

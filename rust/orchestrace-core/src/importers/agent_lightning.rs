@@ -8,7 +8,7 @@
 use super::otel::attributes::{Attribute, Facts, Sort};
 use super::parsed::tell_replaced;
 use super::recording::Text;
-use super::spans::{Fate, Span, Spans};
+use super::spans::{Span, Spans, Unused};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
@@ -122,9 +122,9 @@ impl SpreadImporter for AgentLightning {
         spans.describe(
             &|one, other| all[one as usize].text == all[other as usize].text,
             &mut |item, fate| match fate {
-                Fate::Duplicate => items.duplicate(item as usize),
-                Fate::Ignored(_) if rewarding.contains(&item) => {}
-                Fate::Ignored(kind) => items.ignored(item as usize, kind),
+                Unused::Duplicate => items.duplicate(item as usize),
+                Unused::Ignored(_) if rewarding.contains(&item) => {}
+                Unused::Ignored(kind) => items.ignored(item as usize, kind),
             },
         );
         spans.recording.write(out);
@@ -188,15 +188,19 @@ impl Reward {
 /// size is too coarse.
 fn seconds(value: Value<'_>) -> Option<i64> {
     let text = value.raw();
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) {
+    if integer.is_empty() || !digits(integer) || !digits(fraction) {
         return None;
     }
     let nanos: i64 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
-    let whole: i64 = whole.parse().ok()?;
+    let integer: i64 = integer.parse().ok()?;
     // Some stores keep nanoseconds.
-    if whole > 1_000_000_000_000 { Some(whole) } else { whole.checked_mul(1_000_000_000)?.checked_add(nanos) }
+    if integer > 1_000_000_000_000 {
+        Some(integer)
+    } else {
+        integer.checked_mul(1_000_000_000)?.checked_add(nanos)
+    }
 }
 
 fn push(value: Value<'_>, item: u32, limits: Limits, spans: &mut Spans) {

@@ -23,7 +23,7 @@ mod injection;
 mod tests;
 mod wording;
 
-use injection::{Asked, Injected, Known, Read, is_memory};
+use injection::{CallWords, Explained, Injected, Read, is_memory};
 
 /// The importer.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl<'a> Ids<'a> {
         let text = |key: &str| run.get(key).some_str();
         let memory = run.get("messages").elements().any(|message| {
             message.get("role").str() == Some("user")
-                && said(message.get("content")).is_some_and(|text| is_memory(&text))
+                && text_of_message(message.get("content")).is_some_and(|text| is_memory(&text))
         });
         let injection_task = text("injection_task_id").unwrap_or("none").to_owned();
         Self {
@@ -117,7 +117,7 @@ impl<'a> Ids<'a> {
 }
 
 /// The text of a message: a text, or its blocks of text as the benchmark joins them; reasoning is none.
-fn said(content: Value<'_>) -> Option<std::borrow::Cow<'_, str>> {
+fn text_of_message(content: Value<'_>) -> Option<std::borrow::Cow<'_, str>> {
     if let Some(text) = content.str() {
         return Some(text.into());
     }
@@ -140,7 +140,7 @@ struct Describing<'r, 'v> {
     recording: &'r mut Recording,
     agent: Agent,
     /// What explains a call without an injected text.
-    known: Known,
+    explained: Explained,
     injections: Vec<Injected<'v>>,
     /// Whether there is one, or will be.
     attacked: bool,
@@ -175,7 +175,7 @@ fn describe(run: Value<'_>, recording: &mut Recording) {
     let mut describing = Describing {
         recording,
         agent,
-        known: Known::default(),
+        explained: Explained::default(),
         attacked: ids.memory || !injections.is_empty(),
         seen: vec![None; injections.len()],
         injections,
@@ -209,7 +209,7 @@ impl Describing<'_, '_> {
     }
 
     fn user(&mut self, index: usize, message: Value<'_>) {
-        let text = said(message.get("content")).unwrap_or_default();
+        let text = text_of_message(message.get("content")).unwrap_or_default();
         let memory = is_memory(&text);
         let from = if memory { Party::Named(self.recording.text("memory")) } else { Party::User };
         let incoming = Incoming {
@@ -227,7 +227,7 @@ impl Describing<'_, '_> {
             self.injections.push(Injected::memory(&text));
             self.seen.push(Some(entry));
         } else if self.attacked {
-            self.known.prompt(&text);
+            self.explained.prompt(&text);
         }
     }
 
@@ -261,7 +261,7 @@ impl Describing<'_, '_> {
             let follows = self.trace_back(entry, name, arguments);
             self.calls.push(Called { id, tool, answered: false, follows });
         }
-        let text = said(message.get("content")).filter(|text| !text.is_empty());
+        let text = text_of_message(message.get("content")).filter(|text| !text.is_empty());
         if text.is_some() || last && calls.is_empty() {
             let content = Some(hash(&text.unwrap_or_default()));
             self.recording.say(response, Saying { content, ..Saying::default() });
@@ -273,20 +273,20 @@ impl Describing<'_, '_> {
         let seen = self.seen.iter().zip(&self.injections);
         let mut read: Vec<_> = seen.filter_map(|(entry, injected)| Some(((*entry)?, injected))).collect();
         if read.is_empty() {
-            self.known.called(tool);
+            self.explained.called(tool);
             return false;
         }
-        let asked = Asked::new(tool, arguments, &self.known);
+        let call_words = CallWords::new(tool, arguments, &self.explained);
         read.sort_unstable_by_key(|(entry, _)| std::cmp::Reverse(*entry));
-        let found = read.into_iter().find(|(_, injected)| asked.follows(injected, &self.known));
-        if let Some((entry, _)) = found {
+        let followed = read.into_iter().find(|(_, injected)| call_words.follows(injected, &self.explained));
+        if let Some((entry, _)) = followed {
             self.recording.edge(entry, call, EdgeType::SafetyFlow);
         }
-        found.is_some()
+        followed.is_some()
     }
 
     fn tool(&mut self, index: usize, message: Value<'_>) {
-        let text = said(message.get("content")).unwrap_or_default();
+        let text = text_of_message(message.get("content")).unwrap_or_default();
         let named =
             message.first(&["tool_call_id"]).some_str().or(message.path(&["tool_call", "id"]).some_str());
         // Without an id a result answers the first call that has none yet.
@@ -334,7 +334,7 @@ impl Describing<'_, '_> {
         }
         // What the attacker's call returned explains nothing.
         if !follows {
-            self.known.read(read.rest());
+            self.explained.read(read.rest());
         }
     }
 

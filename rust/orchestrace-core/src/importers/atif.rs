@@ -44,8 +44,9 @@ impl SpreadImporter for Atif {
             return Confidence::Yes;
         }
         let step = record.get("steps").at(0);
-        let told = record.get("agent").get("name").str().is_some() && step.get("source").str().is_some();
-        if told && step.get("step_id").exists() { Confidence::Maybe } else { Confidence::No }
+        let names_both =
+            record.get("agent").get("name").str().is_some() && step.get("source").str().is_some();
+        if names_both && step.get("step_id").exists() { Confidence::Maybe } else { Confidence::No }
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
@@ -206,8 +207,8 @@ fn references(step: Value<'_>) -> impl Iterator<Item = Value<'_>> {
 
 /// A list of references; older documents have one alone.
 fn references_of(list: Value<'_>) -> impl Iterator<Item = Value<'_>> {
-    let one = list.members().next().is_some().then_some(list);
-    list.elements().chain(one)
+    let single = list.members().next().is_some().then_some(list);
+    list.elements().chain(single)
 }
 
 /// Text of a message or result: a string, or the texts of a list of parts.

@@ -140,7 +140,7 @@ impl SpreadImporter for ClaudeCode {
         }
         let inner = head.inner.as_deref().unwrap_or_default();
         let subtype = head.subtype.as_deref().unwrap_or_default();
-        let told = match kind {
+        let is_used = match kind {
             "user" | "assistant" => {
                 let Some(key) = key else {
                     let message = "found nothing, expected a string";
@@ -173,14 +173,14 @@ impl SpreadImporter for ClaudeCode {
         };
         let run = if matches!(kind, "started" | "result") { run_of(record.path) } else { None };
         match kind {
-            _ if !told => unread.clear(),
+            _ if !is_used => unread.clear(),
             // Two that have one id and message are one, wherever else they differ.
             "user" | "assistant" if head.uuid.as_deref().is_some_and(|id| !id.is_empty()) => {}
             _ => unread.hash_only(),
         }
         out.leave(unread);
         match key {
-            Some(key) if told => out.item(key, record.text, run.unwrap_or_default()),
+            Some(key) if is_used => out.item(key, record.text, run.unwrap_or_default()),
             key => aside(&head, key, &kind_of(kind, subtype, inner), out),
         }
         Ok(())
@@ -199,7 +199,7 @@ impl SpreadImporter for ClaudeCode {
             line.abandoned = abandoned;
         }
         let streams = Streams::of(items, &records);
-        session::tell(items, &records, streams, cycle, &mut recording);
+        session::describe(items, &records, streams, cycle, &mut recording);
         recording.beside(items);
         recording.write(out);
     }
@@ -240,12 +240,12 @@ fn kind_of(kind: &str, subtype: &str, inner: &str) -> String {
 
 /// The session of a line: what it says; what its path says where it has none, or names its own stream.
 fn session<'a>(head: &'a Head<'_>, path: &'a str) -> Option<&'a str> {
-    let said = head.session.as_deref().filter(|session| !session.is_empty());
+    let stated = head.session.as_deref().filter(|session| !session.is_empty());
     // A search for a word is set up anew for each line.
-    let marked = said.filter(|said| said.contains('#')).and_then(|said| said.split_once("#agent-"));
-    match marked.map(|(session, _)| session).or(said) {
+    let marked = stated.filter(|stated| stated.contains('#')).and_then(|stated| stated.split_once("#agent-"));
+    match marked.map(|(session, _)| session).or(stated) {
         Some(session) if !session.starts_with("agent-") => Some(session),
-        said => session_of(path).or(said),
+        stated => session_of(path).or(stated),
     }
 }
 

@@ -74,7 +74,7 @@ impl SpreadImporter for Codex {
         }
         if let Some(meta) = meta_of(root) {
             let ids = threads::Ids::of(meta);
-            if let Some(id) = ids.own {
+            if let Some(id) = ids.id {
                 if matches!(file, Key::Path(_)) {
                     out.together(&key, id);
                 }

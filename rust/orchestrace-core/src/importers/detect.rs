@@ -40,15 +40,15 @@ pub(crate) fn detect_sure<'a>(records: impl Iterator<Item = &'a [u8]>, path: &st
         // A line that a writer left unfinished may begin with zeros.
         let record = &record[record.iter().take_while(|byte| **byte == 0).count()..];
         let short = if record.len() > LONG { Cow::Owned(shortened(record)) } else { Cow::Borrowed(record) };
-        let found = match simdutf8::basic::from_utf8(&short) {
+        let detected = match simdutf8::basic::from_utf8(&short) {
             Ok(text) => of_record(text, path),
             Err(_) => of_record(&String::from_utf8_lossy(&short), path),
         };
-        let Some(found) = found else { continue };
-        if sure.iter().any(|format| format.info().name == found.info().name) {
-            return Some(found);
+        let Some(detected) = detected else { continue };
+        if sure.iter().any(|format| format.info().name == detected.info().name) {
+            return Some(detected);
         }
-        sure.push(found);
+        sure.push(detected);
     }
     sure.first().copied()
 }
@@ -232,7 +232,7 @@ fn unknown_message(keys: &[&str]) -> String {
     const SHOWN: usize = 6;
     let listed: Vec<String> = keys.iter().take(SHOWN).map(|k| format!("'{}'", k.escape_debug())).collect();
     let more = if keys.len() > SHOWN { ", …" } else { "" };
-    let found = capped(format!("{}{more}", listed.join(", ")));
+    let key_list = capped(format!("{}{more}", listed.join(", ")));
     let (mut best, mut nearest) = (0.0, None);
     for format in IMPORTERS {
         let info = format.info();
@@ -267,7 +267,7 @@ fn unknown_message(keys: &[&str]) -> String {
             format!("looks most like {name}: has {}{then}", quoted(true))
         },
     );
-    format!("{nearest}; found the keys {found}")
+    format!("{nearest}; found the keys {key_list}")
 }
 
 #[cfg(test)]
@@ -360,7 +360,8 @@ mod tests {
         assert!(column(&store, "quarantine", "importer").iter().all(|name| name == "unknown"));
         let rows = column(&store, "record_counts", "importer");
         let fates = column(&store, "record_counts", "status");
-        let told: Vec<_> = rows.iter().zip(&fates).map(|(row, fate)| format!("{row} {fate}")).collect();
-        assert_eq!(told, ["native used", "unknown quarantined"]);
+        let row_and_use: Vec<_> =
+            rows.iter().zip(&fates).map(|(row, fate)| format!("{row} {fate}")).collect();
+        assert_eq!(row_and_use, ["native used", "unknown quarantined"]);
     }
 }

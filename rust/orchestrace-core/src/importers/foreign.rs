@@ -7,7 +7,7 @@ use crate::json::tree::Value;
 #[derive(Debug)]
 pub(super) struct Foreign {
     /// What wrote the record, and what the record is.
-    what: &'static str,
+    name: &'static str,
     /// Whether a record is of it.
     is: fn(Value<'_>) -> bool,
 }
@@ -18,7 +18,7 @@ impl Foreign {
 
     /// Why a record is refused, and what can be done.
     pub(super) fn message(&self) -> String {
-        format!("this is {}, which {}", self.what, Self::INSTEAD)
+        format!("this is {}, which {}", self.name, Self::INSTEAD)
     }
 }
 
@@ -27,8 +27,8 @@ pub(super) fn of_record(record: Value<'_>) -> Option<&'static Unread> {
     FOREIGN.iter().find(|input| input.tool.as_ref().is_some_and(|tool| (tool.is)(record)))
 }
 
-const fn tool(what: &'static str, is: fn(Value<'_>) -> bool) -> Unread {
-    Unread { tool: Some(Foreign { what, is }) }
+const fn tool(name: &'static str, is: fn(Value<'_>) -> bool) -> Unread {
+    Unread { tool: Some(Foreign { name, is }) }
 }
 
 fn has(record: Value<'_>, keys: &[&str]) -> bool {
@@ -91,9 +91,9 @@ static FOREIGN: &[Unread] = &[
 ];
 
 fn is_gemini(record: Value<'_>) -> bool {
-    let whole = has(record, &["sessionId", "projectHash", "startTime"]);
+    let is_session = has(record, &["sessionId", "projectHash", "startTime"]);
     let first = record.get("history").at(0);
-    whole || (has(first, &["role", "parts"]) && has(record, &["history", "meta"]))
+    is_session || (has(first, &["role", "parts"]) && has(record, &["history", "meta"]))
 }
 
 /// A session in one file, or in its store: a file for the session, each message and each part.
@@ -118,16 +118,16 @@ mod tests {
     use crate::json::Limits;
     use crate::json::tree::Tree;
 
-    fn what(record: &str) -> Option<&'static str> {
+    fn tool_of(record: &str) -> Option<&'static str> {
         let tree = Tree::head(record, Limits { depth: 64, string: usize::MAX, lenient: true });
-        of_record(tree.root()).and_then(|input| Some(input.tool.as_ref()?.what))
+        of_record(tree.root()).and_then(|input| Some(input.tool.as_ref()?.name))
     }
 
     #[test]
     fn tools_are_known_by_their_records() {
         let of = |tool: &str, records: &[&str]| {
             for record in records {
-                assert!(what(record).is_some_and(|what| what.contains(tool)), "{tool}: {record}");
+                assert!(tool_of(record).is_some_and(|name| name.contains(tool)), "{tool}: {record}");
             }
         };
         of(
@@ -203,7 +203,7 @@ mod tests {
             r#"{"session":"s","messages":[]}"#,
             r#"{"kind":"Event"}"#,
         ] {
-            assert_eq!(what(record), None, "{record}");
+            assert_eq!(tool_of(record), None, "{record}");
         }
     }
 }

@@ -62,8 +62,8 @@ impl SpreadImporter for Inspect {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let found = Found::in_record(record.text, out.limits()).map_err(Fault::into_reject)?;
-        found.put(record, out)
+        let parts = LogParts::in_record(record.text, out.limits()).map_err(Fault::into_reject)?;
+        parts.put(record, out)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
@@ -94,7 +94,7 @@ impl SpreadImporter for Inspect {
 
 /// What a record turned out to hold; texts are slices of it.
 #[derive(Debug, Default)]
-struct Found<'a> {
+struct LogParts<'a> {
     kind: Option<Kind>,
     eval: Option<&'a str>,
     samples: Option<Vec<(&'a str, Self)>>,
@@ -104,15 +104,15 @@ struct Found<'a> {
     has_events: bool,
 }
 
-impl<'a> Found<'a> {
+impl<'a> LogParts<'a> {
     /// Looks through a record without building it: logs of a gigabyte are one record.
     fn in_record(text: &'a str, limits: Limits) -> Parsed<Self> {
-        let mut found = Self::default();
+        let mut parts = Self::default();
         let mut cursor = Cursor::new(text, limits);
         cursor.ws();
-        found.value(&mut cursor)?;
+        parts.value(&mut cursor)?;
         cursor.end()?;
-        Ok(found)
+        Ok(parts)
     }
 
     fn value(&mut self, cursor: &mut Cursor<'a>) -> Parsed<()> {
@@ -184,14 +184,14 @@ impl<'a> Found<'a> {
 }
 
 /// The elements of an array, and what they hold.
-fn elements<'a>(cursor: &mut Cursor<'a>) -> Parsed<Vec<(&'a str, Found<'a>)>> {
+fn elements<'a>(cursor: &mut Cursor<'a>) -> Parsed<Vec<(&'a str, LogParts<'a>)>> {
     let mut out = Vec::new();
     let mut more = cursor.open_array()?;
     while more {
         let start = cursor.pos();
-        let mut found = Found::default();
-        found.value(cursor)?;
-        out.push((cursor.slice(start, cursor.pos()), found));
+        let mut parts = LogParts::default();
+        parts.value(cursor)?;
+        out.push((cursor.slice(start, cursor.pos()), parts));
         more = cursor.more_array()?;
     }
     Ok(out)
@@ -230,7 +230,7 @@ impl Eval {
     }
 
     /// Puts one sample.
-    fn sample(&self, text: &str, sample: &Found<'_>, out: &mut Items<'_>) {
+    fn sample(&self, text: &str, sample: &LogParts<'_>, out: &mut Items<'_>) {
         if sample.kind != Some(Kind::Object) {
             return out.reject(text, not_object());
         }
@@ -243,12 +243,12 @@ impl Eval {
         };
         let tree = Tree::parse(id, out.limits());
         let id = tree.as_ref().ok().and_then(|tree| tree.root().str()).unwrap_or(id);
-        let own;
+        let made_id;
         let prefix = if let Some(prefix) = &self.prefix {
             prefix
         } else {
-            own = format!("{SAMPLE}{:016x}", identity(text));
-            &own
+            made_id = format!("{SAMPLE}{:016x}", identity(text));
+            &made_id
         };
         out.item(&format!("{prefix}/{id}/{epoch}"), text, &self.context);
     }

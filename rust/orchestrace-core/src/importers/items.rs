@@ -307,7 +307,7 @@ impl<'w> Items<'w> {
             Err(fault) => fault,
         };
         // Whatever it says about the rest: the record is rejected for where it breaks.
-        let _said = cut(Tree::head(text, self.limits).root(), self);
+        let _answer = cut(Tree::head(text, self.limits).root(), self);
         Err(broken.into_reject())
     }
 
@@ -514,15 +514,15 @@ impl<'w> Items<'w> {
 
     /// Where a slice of the record lies in the input; the record itself where it is no slice of it.
     fn place(&mut self, text: &str) -> Position {
-        let whole = self.record.text;
-        let start = (text.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        if self.record.replaced || start > whole.len() || text.len() > whole.len() - start {
+        let record_text = self.record.text;
+        let start = (text.as_ptr() as usize).wrapping_sub(record_text.as_ptr() as usize);
+        if self.record.replaced || start > record_text.len() || text.len() > record_text.len() - start {
             return self.position;
         }
         if start == 0 {
             return Position { length: text.len() as u64, ..self.position };
         }
-        let ends = self.line_ends.get_or_insert_with(|| memchr_iter(b'\n', whole.as_bytes()).collect());
+        let ends = self.line_ends.get_or_insert_with(|| memchr_iter(b'\n', record_text.as_bytes()).collect());
         let lines = ends.partition_point(|end| *end < start);
         Position {
             line: self.position.line + lines as u64,
@@ -633,7 +633,7 @@ struct Fates {
 
 /// What became of one item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate<'a> {
+pub(crate) enum ItemUse<'a> {
     Used,
     Duplicate,
     Ignored(&'a str),
@@ -798,8 +798,8 @@ impl<'a> TraceItems<'a> {
     /// Counts an item as one without meaning, by a short dotted word such as `otel.http`.
     pub fn ignored(&self, i: usize, kind: &str) {
         self.set(i, |kinds| {
-            let known = kinds.iter().position(|k| **k == *kind);
-            known.unwrap_or_else(|| {
+            let position = kinds.iter().position(|k| **k == *kind);
+            position.unwrap_or_else(|| {
                 kinds.push(kind.into());
                 kinds.len() - 1
             }) as u32
@@ -807,34 +807,38 @@ impl<'a> TraceItems<'a> {
         });
     }
 
-    fn set(&self, i: usize, fate: impl FnOnce(&mut Vec<Box<str>>) -> u32) {
+    fn set(&self, i: usize, code_of: impl FnOnce(&mut Vec<Box<str>>) -> u32) {
         let mut fates = self.fates.borrow_mut();
         if fates.of.is_empty() {
             fates.of = vec![0; self.items.len()];
         }
-        let code = fate(&mut fates.kinds);
+        let code = code_of(&mut fates.kinds);
         fates.of[i] = code;
     }
 
     /// Tells how many items of each input met which fate; `input` says of which one an item is.
-    pub(crate) fn settle(&self, input: impl Fn(usize) -> usize, mut told: impl FnMut(usize, Fate<'_>, u64)) {
+    pub(crate) fn settle(
+        &self,
+        input: impl Fn(usize) -> usize,
+        mut report: impl FnMut(usize, ItemUse<'_>, u64),
+    ) {
         let fates = self.fates.borrow();
         let mut counts: Vec<(usize, u32, u64)> = Vec::new();
         for i in 0..self.items.len() {
             let (input, code) = (input(i), fates.of.get(i).copied().unwrap_or(0));
             // Items lie in order of their inputs: what is looked for is near the end.
-            match counts.iter_mut().rev().find(|(of, fate, _)| (*of, *fate) == (input, code)) {
+            match counts.iter_mut().rev().find(|(of, known_code, _)| (*of, *known_code) == (input, code)) {
                 Some((.., n)) => *n += 1,
                 None => counts.push((input, code, 1)),
             }
         }
         for (input, code, n) in counts {
-            let fate = match code {
-                0 => Fate::Used,
-                1 => Fate::Duplicate,
-                kind => Fate::Ignored(&fates.kinds[kind as usize - 2]),
+            let item_use = match code {
+                0 => ItemUse::Used,
+                1 => ItemUse::Duplicate,
+                kind => ItemUse::Ignored(&fates.kinds[kind as usize - 2]),
             };
-            told(input, fate, n);
+            report(input, item_use, n);
         }
     }
 }

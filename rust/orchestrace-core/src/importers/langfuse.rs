@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::object_text::ObjectText;
 use super::parsed::ParsedItems;
 use super::recording::{AgentInfo, Label, Recording, Saying, Text, Usage, hash};
-use super::spans::{Fate, Spans};
+use super::spans::{Spans, Unused};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
@@ -36,7 +36,7 @@ static INFO: ImporterInfo = ImporterInfo {
 
 /// What a record, or a part of one, is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum RecordKind {
     Trace,
     Observation,
     Score,
@@ -64,34 +64,34 @@ fn trace_of(value: Value<'_>) -> Option<&str> {
     value.first(&["traceId", "trace_id"]).some_str()
 }
 
-fn what(value: Value<'_>) -> Option<What> {
+fn kind_of(value: Value<'_>) -> Option<RecordKind> {
     let has = |key: &str| !value.get(key).is_absent();
     let typed = value.get("type").str().is_some_and(|kind| TYPES.contains(&kind));
     if typed && (has("startTime") || has("start_time")) && (has("traceId") || has("trace_id")) {
-        return Some(What::Observation);
+        return Some(RecordKind::Observation);
     }
     if (has("traceId") || has("trace_id"))
         && has("name")
         && (has("dataType") || has("data_type") || (has("value") && has("source")))
     {
-        return Some(What::Score);
+        return Some(RecordKind::Score);
     }
     let listed = has("observations") || has("scores");
     if value.get("trace").kind() == Some(Kind::Object)
         && (listed || value.path(&["trace", "observations"]).exists())
     {
-        return Some(What::Export);
+        return Some(RecordKind::Export);
     }
     let owned = has("projectId") || has("project_id");
     let timed = has("timestamp") && value.get("id").some_str().is_some();
     if listed && owned
         || timed && (owned || has("htmlPath")) && (has("userId") || has("user_id") || has("tags"))
     {
-        return Some(What::Trace);
+        return Some(RecordKind::Trace);
     }
     let first = value.get("data").at(0);
-    (first.kind() == Some(Kind::Object) && value.get("meta").exists() && what(first).is_some())
-        .then_some(What::Page)
+    (first.kind() == Some(Kind::Object) && value.get("meta").exists() && kind_of(first).is_some())
+        .then_some(RecordKind::Page)
 }
 
 impl SpreadImporter for Langfuse {
@@ -100,7 +100,7 @@ impl SpreadImporter for Langfuse {
     }
 
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
-        if what(record).is_some() { Confidence::Yes } else { Confidence::No }
+        if kind_of(record).is_some() { Confidence::Yes } else { Confidence::No }
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
@@ -132,22 +132,23 @@ impl SpreadImporter for Langfuse {
         let observations: Vec<(u32, Value<'_>)> =
             parts.observations.iter().filter_map(|i| Some((*i, value(*i)?))).collect();
         let scores: Vec<Value<'_>> = parts.scores.iter().filter_map(|i| value(*i)).collect();
-        spans.whole = whole(&traces);
-        let told = observation::push_all(&observations, trace, &scores, items.limits(), &mut spans);
+        spans.whole = usage_of_traces(&traces);
+        let described = observation::push_all(&observations, trace, &scores, items.limits(), &mut spans);
         spans.describe(&|_, _| false, &mut |item, fate| match fate {
-            Fate::Duplicate => items.duplicate(item as usize),
-            Fate::Ignored(_) if told.contains(&item) => {}
-            Fate::Ignored(kind) => items.ignored(item as usize, kind),
+            Unused::Duplicate => items.duplicate(item as usize),
+            Unused::Ignored(_) if described.contains(&item) => {}
+            Unused::Ignored(kind) => items.ignored(item as usize, kind),
         });
         for (item, trace) in &traces {
             let id = trace.get("id").str();
-            let own = |value: Value<'_>| trace_of(value).map_or(traces.len() == 1, |of| Some(of) == id);
-            if !observations.iter().any(|(_, observation)| own(*observation)) {
+            let is_of_trace =
+                |value: Value<'_>| trace_of(value).map_or(traces.len() == 1, |of| Some(of) == id);
+            if !observations.iter().any(|(_, observation)| is_of_trace(*observation)) {
                 alone(*item, *trace, &mut spans.recording);
             }
             let listed = trace.get("observations").elements().filter_map(Value::str);
-            let known = |id: &str| observations.iter().any(|(_, o)| o.get("id").str() == Some(id));
-            spans.recording.trace.partial |= listed.into_iter().any(|id| !known(id));
+            let is_there = |id: &str| observations.iter().any(|(_, o)| o.get("id").str() == Some(id));
+            spans.recording.trace.partial |= listed.into_iter().any(|id| !is_there(id));
         }
         let latency = trace.filter(|_| traces.len() == 1 && observations.is_empty());
         let latency = latency.and_then(|trace| trace.get("latency").number_like());
@@ -163,16 +164,16 @@ impl SpreadImporter for Langfuse {
 
 /// Puts a record or a part of one; whether it was anything. `above` is the trace that it lies in.
 fn put(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) -> bool {
-    match what(value) {
-        Some(What::Page) => value.get("data").elements().for_each(|part| each(part, None, out)),
-        Some(What::Export) => {
+    match kind_of(value) {
+        Some(RecordKind::Page) => value.get("data").elements().for_each(|part| each(part, None, out)),
+        Some(RecordKind::Export) => {
             let trace = value.get("trace");
             let id = trace.get("id").some_str();
             put_trace(trace, out);
             inside(value, id, out);
         }
-        Some(What::Trace) => put_trace(value, out),
-        Some(What::Observation | What::Score) => each(value, above, out),
+        Some(RecordKind::Trace) => put_trace(value, out),
+        Some(RecordKind::Observation | RecordKind::Score) => each(value, above, out),
         None => return false,
     }
     true
@@ -209,12 +210,12 @@ fn inside(value: Value<'_>, trace: Option<&str>, out: &mut Items<'_>) {
 
 /// Puts an observation or a score, or a trace of a page.
 fn each(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) {
-    if above.is_none() && what(value) == Some(What::Trace) {
+    if above.is_none() && kind_of(value) == Some(RecordKind::Trace) {
         return put_trace(value, out);
     }
     let (trace, id) = (trace_of(value).or(above), value.get("id").some_str());
-    let missing = |path, what: &str| {
-        Reject::new(RejectCode::FieldMissing, path, format!("found nothing, expected {what}"))
+    let missing = |path, expected: &str| {
+        Reject::new(RejectCode::FieldMissing, path, format!("found nothing, expected {expected}"))
     };
     match (trace, id) {
         (Some(trace), Some(_)) => out.item(trace, value.raw(), ""),
@@ -283,7 +284,7 @@ fn class_of(value: Value<'_>) -> u8 {
 }
 
 /// What the traces state of themselves; nothing unless each does. A price of 0 stands where none is known.
-fn whole(traces: &[(u32, Value<'_>)]) -> Usage {
+fn usage_of_traces(traces: &[(u32, Value<'_>)]) -> Usage {
     let cost =
         |trace: Value<'_>| trace.first(&["totalCost", "total_cost"]).number_like().filter(|c| *c > 0.0);
     let costs: Option<Vec<f64>> = traces.iter().map(|(_, trace)| cost(*trace)).collect();

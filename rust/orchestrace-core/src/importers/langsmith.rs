@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use super::object_text::ObjectText;
 use super::parsed::ParsedItems;
 use super::recording::{Label, Text};
-use super::spans::{Fate, Spans};
+use super::spans::{Spans, Unused};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
@@ -109,8 +109,8 @@ impl SpreadImporter for LangSmith {
             run::push(run, graph.parent(&runs, i), graph.sort(&runs, i), service, limits, &mut spans);
         }
         spans.describe(&|_, _| false, &mut |item, fate| match fate {
-            Fate::Duplicate => items.duplicate(item as usize),
-            Fate::Ignored(kind) => {
+            Unused::Duplicate => items.duplicate(item as usize),
+            Unused::Ignored(kind) => {
                 // A run that is spread over several records gives nothing in any of them.
                 let run = runs.iter().find(|run| run.item() == item);
                 run.iter().flat_map(|run| run.items()).for_each(|item| items.ignored(item as usize, kind));
@@ -131,8 +131,8 @@ fn trace_of(value: Value<'_>) -> Option<&str> {
 /// Puts a run without its children, and its children; or a feedback.
 fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut Items<'_>) {
     let id = value.get("id").some_str();
-    let own = || id.filter(|_| value.get("parent_run_id").some_str().is_none());
-    let trace = trace_of(value).or(trace).or_else(own);
+    let own_id = || id.filter(|_| value.get("parent_run_id").some_str().is_none());
+    let trace = trace_of(value).or(trace).or_else(own_id);
     let missing = |path| Reject::new(RejectCode::FieldMissing, path, "found nothing, expected an id");
     let (Some(trace), Some(id)) = (trace, id) else {
         match trace {
@@ -145,13 +145,13 @@ fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
     let thread = metadata.first(&["session_id", "conversation_id", "thread_id"]);
     let thread = thread.str().unwrap_or_default();
     let children = value.get("child_runs");
-    let given = value.get("parent_run_id").some_str().is_some();
-    if given || parent.is_some() {
+    let names_parent = value.get("parent_run_id").some_str().is_some();
+    if names_parent || parent.is_some() {
         out.conversation_within(trace, thread);
     } else {
         out.conversation(trace, thread);
     }
-    if children.is_empty() && (given || parent.is_none()) {
+    if children.is_empty() && (names_parent || parent.is_none()) {
         out.item(trace, value.raw(), "");
         return;
     }
@@ -159,7 +159,7 @@ fn put(value: Value<'_>, trace: Option<&str>, parent: Option<&str>, out: &mut It
     for (key, member) in value.members().filter(|(key, _)| *key != "child_runs") {
         text.raw(key, member.raw());
     }
-    if let Some(parent) = parent.filter(|_| !given) {
+    if let Some(parent) = parent.filter(|_| !names_parent) {
         text.text("parent_run_id", parent);
     }
     out.item(trace, &text.finish(), "");
@@ -188,13 +188,13 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
             run.get("parent_run_id").some_str().is_none() && run::ancestors_of(run).next().is_none()
         })
     };
-    let mut told: Vec<Feedback<'_>> = Vec::new();
+    let mut collected: Vec<Feedback<'_>> = Vec::new();
     for (_, value) in feedback {
         let text = |key: &str| value.get(key).some_str();
         let score = value.get("score");
         let score = score.number_like().or_else(|| score.bool().map(f64::from));
         let who = value.path(&["feedback_source", "type"]).some_str().unwrap_or("langsmith");
-        told.push(Feedback {
+        collected.push(Feedback {
             run: text("run_id").unwrap_or_default(),
             key: text("key").unwrap_or_default(),
             who,
@@ -204,14 +204,14 @@ fn judge(runs: &[Run<'_>], feedback: &[(u32, Value<'_>)], spans: &mut Spans) {
     }
     for run in runs {
         for (key, stats) in run.get("feedback_stats").members() {
-            if !told.iter().any(|known| known.run == run.id() && known.key == key) {
+            if !collected.iter().any(|listed| listed.run == run.id() && listed.key == key) {
                 let score = stats.get("avg").number_like();
-                told.push(Feedback { run: run.id(), key, who: "langsmith", value: None, score });
+                collected.push(Feedback { run: run.id(), key, who: "langsmith", value: None, score });
             }
         }
     }
-    told.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
-    for Feedback { run: id, key, who, value, score } in told {
+    collected.sort_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal));
+    for Feedback { run: id, key, who, value, score } in collected {
         if let Some(score) = score.filter(|score| root(id) && score.is_finite() && !metrics.contains_key(key))
         {
             metrics.insert(key.to_owned(), score);

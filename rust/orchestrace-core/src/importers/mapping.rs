@@ -24,7 +24,7 @@ mod tests;
 mod trace_steps;
 
 pub(crate) use counts::{Counts, Totals};
-use source::{Found, Pointer, Scope, Slot, Slots, digits, spell};
+use source::{FieldValue, Pointer, Scope, Slot, Slots, digits, spell};
 use spec::{Field, Key, Spec, StepKind};
 
 /// Name of the format, whatever the mapping.
@@ -64,14 +64,14 @@ impl Mapping {
     /// );
     /// ```
     pub fn named(text: &str, file: &str) -> Result<&'static Self> {
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = known.iter().find(|mapping| *mapping.text == *text) {
+        let mut mappings = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = mappings.iter().find(|mapping| *mapping.text == *text) {
             return Ok(same);
         }
-        let made: &'static Self =
+        let mapping_of_text: &'static Self =
             Box::leak(Box::new(Self { text: text.into(), spec: Spec::parse(text, file)? }));
-        known.push(made);
-        Ok(made)
+        mappings.push(mapping_of_text);
+        Ok(mapping_of_text)
     }
 
     /// What a reading found of each key, and which fields none reads.
@@ -190,9 +190,9 @@ enum Sort<'t> {
     Ignored(std::borrow::Cow<'t, str>),
 }
 
-fn missing(field: &Field, found: &Found<'_>, expected: &str) -> Reject {
-    let code = if found.exists() { RejectCode::FieldType } else { RejectCode::FieldMissing };
-    Reject::new(code, field.place.as_str(), format!("found {}, expected {expected}", found.shown()))
+fn missing(field: &Field, value: &FieldValue<'_>, expected: &str) -> Reject {
+    let code = if value.exists() { RejectCode::FieldType } else { RejectCode::FieldMissing };
+    Reject::new(code, field.place.as_str(), format!("found {}, expected {expected}", value.shown()))
 }
 
 fn sort<'t>(spec: &Spec, scope: Scope<'_, 't>) -> std::result::Result<Sort<'t>, Reject> {
@@ -208,9 +208,9 @@ fn sort<'t>(spec: &Spec, scope: Scope<'_, 't>) -> std::result::Result<Sort<'t>, 
 /// Where a step stands among those of its trace.
 type Rank = (f64, i64);
 
-fn rank(found: &Found<'_>) -> Option<Rank> {
-    let whole = found.i64().or_else(|| found.time(None));
-    whole.map(|n| (n as f64, n)).or_else(|| found.f64().map(|n| (n, 0)))
+fn rank(value: &FieldValue<'_>) -> Option<Rank> {
+    let integer = value.i64().or_else(|| value.time(None));
+    integer.map(|n| (n as f64, n)).or_else(|| value.f64().map(|n| (n, 0)))
 }
 
 fn items(
@@ -240,7 +240,7 @@ fn cut(
 ) -> std::result::Result<(), Reject> {
     let listed = spec.steps.as_ref().is_some_and(|steps| steps.0.is_empty());
     if root.kind() != Some(Kind::Object) && !(listed && root.kind() == Some(Kind::Array)) {
-        let message = format!("found {}, expected an object", Found::Json(root).shown());
+        let message = format!("found {}, expected an object", FieldValue::Json(root).shown());
         return Err(Reject::new(RejectCode::RecordNotObject, "", message));
     }
     if let Some(counts) = counts {
@@ -270,7 +270,7 @@ fn cut(
     for up in ups {
         let list = last.map_or(up, |last| Pointer(vec![last.clone()]).of(up));
         if let Some((counts, way)) = counts.zip(spec.steps_way) {
-            counts.note(way, counts.place(), &Found::Json(list));
+            counts.note(way, counts.place(), &FieldValue::Json(list));
         }
         let key = match cut.key(up, out) {
             Ok(key) if list.kind() == Some(Kind::Array) => key,
@@ -303,7 +303,7 @@ fn cut(
 fn no_list(spec: &Spec, list: Value<'_>) -> Reject {
     let code = if list.exists() { RejectCode::FieldType } else { RejectCode::FieldMissing };
     let path = spec.steps.iter().flat_map(|steps| &steps.0).fold(String::new(), |path, key| path + "/" + key);
-    Reject::new(code, path, format!("found {}, expected a list of steps", Found::Json(list).shown()))
+    Reject::new(code, path, format!("found {}, expected a list of steps", FieldValue::Json(list).shown()))
 }
 
 /// A record while it is cut into steps.
@@ -332,17 +332,17 @@ impl<'a, 't> Cut<'a, 't> {
             offset: self.offset,
         };
         let place = self.counts.map_or(0, Counts::place);
-        Scope { here: step, step, slots, known: &self.spec.slots, counts: self.counts, place }
+        Scope { here: step, step, slots, named_slots: &self.spec.slots, counts: self.counts, place }
     }
 
     fn key(&self, up: Value<'t>, out: &Items<'_>) -> std::result::Result<String, Reject> {
         let Some(field) = self.spec.trace.get(Key::Id) else { return Ok(String::new()) };
-        let found = field.find(self.scope(up, self.root));
-        match found.word() {
+        let located = field.find(self.scope(up, self.root));
+        match located.word() {
             // Where a record lies says nothing outside of its file.
             Some(key) if !self.place.is_empty() && key.contains(self.place) => Ok(out.in_file(&key)),
             Some(key) => Ok(key.into_owned()),
-            None => Err(missing(field, &found, "the id of a trace")),
+            None => Err(missing(field, &located, "the id of a trace")),
         }
     }
 
@@ -358,8 +358,8 @@ impl<'a, 't> Cut<'a, 't> {
         let scope = self.scope(up, self.root);
         for (at, slot) in self.spec.slots.iter().enumerate() {
             self.beside.push(if at == 0 { b'[' } else { b',' });
-            let found = if self.spec.is_beside(slot) { scope.slot(at) } else { Found::Nothing };
-            spell(&found, &mut self.beside);
+            let located = if self.spec.is_beside(slot) { scope.slot(at) } else { FieldValue::Nothing };
+            spell(&located, &mut self.beside);
         }
         self.beside.push(b']');
     }
@@ -388,19 +388,19 @@ impl<'a, 't> Cut<'a, 't> {
             return Ok(sort);
         }
         if let Some(field) = fields.get(Key::Order) {
-            let found = field.find(scope);
-            if rank(&found).is_none() {
-                return Err(missing(field, &found, "a number or a time to sort by"));
+            let located = field.find(scope);
+            if rank(&located).is_none() {
+                return Err(missing(field, &located, "a number or a time to sort by"));
             }
         }
         if let Sort::Kind(kind) = &sort
             && kind.needs_other()
         {
             // For a step that stays it is counted during its conversion.
-            let found = fields.find(Key::To, scope.uncounted());
-            if found.word().is_none() {
-                let found = fields.find(Key::To, scope);
-                let message = format!("found {}, expected the agent concerned", found.shown());
+            let located = fields.find(Key::To, scope.uncounted());
+            if located.word().is_none() {
+                let located = fields.find(Key::To, scope);
+                let message = format!("found {}, expected the agent concerned", located.shown());
                 let path = fields.get(Key::To).map_or("", |field| field.place.as_str());
                 return Err(Reject::new(RejectCode::FieldMissing, path, message));
             }
@@ -437,7 +437,7 @@ fn trace(spec: &Spec, counts: Option<&Counts>, items: &TraceItems<'_>, out: &mut
         let (step, list) = (steps[at].root(), beside[which[at]].root());
         let slots = if spec.steps.is_some() { Slots::Beside(list) } else { Slots::Own(list) };
         let place = first.wrapping_add(at as u32);
-        Scope { here: step, step, slots, known: &spec.slots, counts, place }
+        Scope { here: step, step, slots, named_slots: &spec.slots, counts, place }
     };
     let mut order: Vec<usize> = (0..steps.len()).collect();
     if let Some(field) = spec.step.get(Key::Order) {
@@ -447,7 +447,7 @@ fn trace(spec: &Spec, counts: Option<&Counts>, items: &TraceItems<'_>, out: &mut
     }
     let mut telling = trace_steps::Telling::new(spec, &mut recording);
     let scopes: Vec<_> = order.iter().map(|at| (which[*at], *at as u32, scope(*at))).collect();
-    telling.tell(&scopes);
+    telling.describe(&scopes);
     telling.end(items.key(), items.is_partial());
     recording.write(out);
 }

@@ -248,9 +248,9 @@ impl Recorded {
 /// The format of a name.
 pub fn find(name: &str) -> Result<Format> {
     IMPORTERS.iter().find(|i| i.info().name == name).copied().ok_or_else(|| {
-        let known: Vec<&str> =
+        let names: Vec<&str> =
             std::iter::once("auto").chain(IMPORTERS.iter().map(|i| i.info().name)).collect();
-        Error::Parameter(unknown_name("format", name, &known))
+        Error::Parameter(unknown_name("format", name, &names))
     })
 }
 

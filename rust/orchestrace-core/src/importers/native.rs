@@ -46,11 +46,11 @@ impl Importer for Native {
     }
 
     fn sniff(&self, keys: &[&str]) -> Confidence {
-        let found = INFO.evidence.iter().filter(|k| keys.contains(*k)).count();
-        match found {
+        let n_keys = INFO.evidence.iter().filter(|k| keys.contains(*k)).count();
+        match n_keys {
             4 => Confidence::Yes,
             // A trace id alone is nothing: rows of spans have one, and records of many other tools.
-            _ if found >= 2 || (keys.contains(&"trace_id") && keys.iter().all(|k| is_own(k))) => {
+            _ if n_keys >= 2 || (keys.contains(&"trace_id") && keys.iter().all(|k| is_own(k))) => {
                 Confidence::Maybe
             }
             _ => Confidence::No,

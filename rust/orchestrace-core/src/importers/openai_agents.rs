@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use super::otel::attributes::{Facts, Sort};
 use super::parsed::ParsedItems;
 use super::recording::{Text, Usage, call_hash_of_text, hash};
-use super::spans::{AgentWork, Fate, Span, Spans, ToolKind, ToolUse, Who, Work};
+use super::spans::{AgentWork, Span, Spans, ToolKind, ToolUse, Unused, Who, Work};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems, usage};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
@@ -83,8 +83,8 @@ impl SpreadImporter for OpenAiAgents {
         spans.describe(
             &|one, other| all[one as usize].text == all[other as usize].text,
             &mut |item, fate| match fate {
-                Fate::Duplicate => items.duplicate(item as usize),
-                Fate::Ignored(kind) => items.ignored(item as usize, kind),
+                Unused::Duplicate => items.duplicate(item as usize),
+                Unused::Ignored(kind) => items.ignored(item as usize, kind),
             },
         );
         spans.recording.write(out);
@@ -246,8 +246,8 @@ fn push(value: Value<'_>, reading: Reading<'_>, spans: &mut Spans) {
             (span.work, span.kind) = match kind {
                 Some("custom") => {
                     // Tasks and turns are the SDK's own; their usage is a sum.
-                    let own = data.path(&["data", "sdk_span_type"]).exists();
-                    let name = if own { Text::default() } else { keep(data.get("name")) };
+                    let of_sdk = data.path(&["data", "sdk_span_type"]).exists();
+                    let name = if of_sdk { Text::default() } else { keep(data.get("name")) };
                     (Work::Chain(name), "openai_agents.custom")
                 }
                 Some("mcp_tools") => (Work::Nothing, "openai_agents.mcp_tools"),

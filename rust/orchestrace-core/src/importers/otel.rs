@@ -7,7 +7,7 @@
 
 use super::items::request_identity;
 use super::recording::{Label, Text};
-use super::spans::{Fate, Spans};
+use super::spans::{Spans, Unused};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
@@ -65,8 +65,8 @@ fn container(root: Value<'_>) -> Option<Container> {
         (rows::is, Container::Rows),
         (trail::is, Container::Labels),
     ];
-    let found = tests.iter().find(|(is, _)| is(root)).map(|(_, container)| *container);
-    found.or_else(|| trail::counterfactual(root).map(Container::Counterfactual))
+    let container_test = tests.iter().find(|(is, _)| is(root)).map(|(_, container)| *container);
+    container_test.or_else(|| trail::counterfactual(root).map(Container::Counterfactual))
 }
 
 impl SpreadImporter for Otel {
@@ -107,20 +107,20 @@ impl SpreadImporter for Otel {
                 _ => otlp::span(value, &reading, &mut spans),
             }
             if tree.is_replaced() {
-                let told = "a surrogate without its other half was replaced by U+FFFD";
-                spans.recording.finding(FindingCode::Utf8Replaced, None, told);
+                let message = "a surrogate without its other half was replaced by U+FFFD";
+                spans.recording.finding(FindingCode::Utf8Replaced, None, message);
             }
         }
         spans.recording.trace.trace_id = spans.recording.text(items.key());
         let all = items.as_slice();
-        let same = |one: u32, other: u32| {
-            let (one, other) = (&all[one as usize], &all[other as usize]);
-            one.text == other.text && one.context == other.context
+        let same = |first: u32, second: u32| {
+            let (first, second) = (&all[first as usize], &all[second as usize]);
+            first.text == second.text && first.context == second.context
         };
         spans.leave_usage_to(&|request| items.owner_by_request(request));
         spans.describe(&same, &mut |item, fate| match fate {
-            Fate::Duplicate => items.duplicate(item as usize),
-            Fate::Ignored(kind) => items.ignored(item as usize, kind),
+            Unused::Duplicate => items.duplicate(item as usize),
+            Unused::Ignored(kind) => items.ignored(item as usize, kind),
         });
         for i in labels {
             if let Ok(tree) = Tree::parse(all[i].text, limits) {

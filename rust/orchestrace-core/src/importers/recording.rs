@@ -363,7 +363,7 @@ pub struct Label {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum What {
+enum Act {
     Response(Response),
     Call {
         call: Call,
@@ -388,7 +388,7 @@ enum What {
 #[derive(Debug, Clone, Copy)]
 struct Described {
     agent: Agent,
-    what: What,
+    act: Act,
     /// The item that it was read from.
     item: u32,
 }
@@ -508,11 +508,11 @@ impl Recording {
         self.texts.push(':');
         if memmem::find(json.as_bytes(), b"\\u").is_some() && Tree::parse(json, STRICT).is_err() {
             // Half of a surrogate pair, which lenient formats are forgiven and JSON does not have.
-            let mut whole = Vec::new();
+            let mut bytes = Vec::new();
             if let Ok(tree) = Tree::parse(json, LENIENT) {
-                canonical(tree.root(), &mut whole);
+                canonical(tree.root(), &mut bytes);
             }
-            self.texts.push_str(&String::from_utf8_lossy(&whole));
+            self.texts.push_str(&String::from_utf8_lossy(&bytes));
         } else {
             self.texts.push_str(json);
         }
@@ -558,21 +558,21 @@ impl Recording {
     }
 
     #[allow(clippy::large_types_passed_by_value)] // moved into the list
-    fn push(&mut self, agent: Agent, what: What) -> Entry {
-        self.entries.push(Described { agent, what, item: self.item });
+    fn push(&mut self, agent: Agent, act: Act) -> Entry {
+        self.entries.push(Described { agent, act, item: self.item });
         Entry(self.entries.len() as u32 - 1)
     }
 
     /// An answer of a model. Its calls and its text follow as entries of their own, at any time before anything else of
     /// the same stream.
     pub fn response(&mut self, agent: Agent, response: Response) -> Entry {
-        self.push(agent, What::Response(response))
+        self.push(agent, Act::Response(response))
     }
 
     /// The response, to correct what a later record knows better.
     pub fn response_mut(&mut self, entry: Entry) -> Option<&mut Response> {
-        match &mut self.entries[entry.0 as usize].what {
-            What::Response(response) => Some(response),
+        match &mut self.entries[entry.0 as usize].act {
+            Act::Response(response) => Some(response),
             _ => None,
         }
     }
@@ -580,78 +580,78 @@ impl Recording {
     /// A call of a response, which may be described later than other entries of the stream.
     pub fn call(&mut self, response: Entry, call: Call) -> Entry {
         let agent = self.entries[response.0 as usize].agent;
-        self.push(agent, What::Call { call, of: Some(response) })
+        self.push(agent, Act::Call { call, of: Some(response) })
     }
 
     /// The call, to correct what a later record knows better.
     pub fn call_mut(&mut self, entry: Entry) -> Option<&mut Call> {
-        match &mut self.entries[entry.0 as usize].what {
-            What::Call { call, .. } => Some(call),
+        match &mut self.entries[entry.0 as usize].act {
+            Act::Call { call, .. } => Some(call),
             _ => None,
         }
     }
 
     /// A call that belongs to no recorded response.
     pub fn lone_call(&mut self, agent: Agent, call: Call) -> Entry {
-        self.push(agent, What::Call { call, of: None })
+        self.push(agent, Act::Call { call, of: None })
     }
 
     /// The text of a response; there is one.
     pub fn say(&mut self, response: Entry, saying: Saying) -> Entry {
         let agent = self.entries[response.0 as usize].agent;
-        self.push(agent, What::Saying { saying, of: Some(response) })
+        self.push(agent, Act::Saying { saying, of: Some(response) })
     }
 
     /// The text, to correct what a later record knows better.
     pub fn saying_mut(&mut self, entry: Entry) -> Option<&mut Saying> {
-        match &mut self.entries[entry.0 as usize].what {
-            What::Saying { saying, .. } => Some(saying),
+        match &mut self.entries[entry.0 as usize].act {
+            Act::Saying { saying, .. } => Some(saying),
             _ => None,
         }
     }
 
     /// A text that belongs to no recorded response.
     pub fn lone_saying(&mut self, agent: Agent, saying: Saying) -> Entry {
-        self.push(agent, What::Saying { saying, of: None })
+        self.push(agent, Act::Saying { saying, of: None })
     }
 
     /// What a call of this agent gave back.
     pub fn result(&mut self, agent: Agent, result: CallResult) -> Entry {
-        self.push(agent, What::Result(result))
+        self.push(agent, Act::Result(result))
     }
 
     /// The result, to correct what a later record knows better.
     pub fn result_mut(&mut self, entry: Entry) -> Option<&mut CallResult> {
-        match &mut self.entries[entry.0 as usize].what {
-            What::Result(result) => Some(result),
+        match &mut self.entries[entry.0 as usize].act {
+            Act::Result(result) => Some(result),
             _ => None,
         }
     }
 
     /// Something said to this agent.
     pub fn incoming(&mut self, agent: Agent, incoming: Incoming) -> Entry {
-        self.push(agent, What::Incoming(incoming))
+        self.push(agent, Act::Incoming(incoming))
     }
 
     /// An event of a type that no rule derives. A `spawn` is how its agent began, as that of a call is.
     pub fn mark(&mut self, agent: Agent, mark: Mark) -> Entry {
-        self.push(agent, What::Mark(mark))
+        self.push(agent, Act::Mark(mark))
     }
 
     /// The answer of a child that works in the background reaches its parent.
     pub fn delivery(&mut self, parent: Agent, child: Agent) -> Entry {
-        self.push(parent, What::Delivery { child, time: None })
+        self.push(parent, Act::Delivery { child, time: None })
     }
 
     /// The same at a time: what the child said last before it. There may be several: the last answer is its return,
     /// those before are messages to the parent.
     pub fn delivery_at(&mut self, parent: Agent, child: Agent, time: Option<i64>) -> Entry {
-        self.push(parent, What::Delivery { child, time })
+        self.push(parent, Act::Delivery { child, time })
     }
 
     /// The context of an agent is compacted: what it read before no longer flows on.
     pub fn compaction(&mut self, agent: Agent) -> Entry {
-        self.push(agent, What::Compaction)
+        self.push(agent, Act::Compaction)
     }
 
     /// What a file beside the recording says of the run: its task, rewards and price, and what stopped it. A reward that
@@ -698,11 +698,11 @@ impl Recording {
     }
 
     /// Says what stopped the run; nothing did if it is empty.
-    pub(crate) fn stopped_by(&mut self, what: &str) {
-        if !what.is_empty() {
+    pub(crate) fn stopped_by(&mut self, reason: &str) {
+        if !reason.is_empty() {
             self.trace.partial = true;
-            self.stopped_by = self.text(what);
-            self.finding(FindingCode::TracePartial, None, format!("the run was stopped by {what}"));
+            self.stopped_by = self.text(reason);
+            self.finding(FindingCode::TracePartial, None, format!("the run was stopped by {reason}"));
         }
     }
 

@@ -19,17 +19,17 @@ pub(super) fn expect_object(record: Value<'_>, path: &str) -> Result<(), Reject>
     if record.kind() == Some(Kind::Object) {
         return Ok(());
     }
-    let found = record.kind().map_or("nothing", Kind::as_str);
-    Err(Reject::new(RejectCode::RecordNotObject, path, format!("found {found}, expected an object")))
+    let kind = record.kind().map_or("nothing", Kind::as_str);
+    Err(Reject::new(RejectCode::RecordNotObject, path, format!("found {kind}, expected an object")))
 }
 
 /// Rejects a record without a member of this key, and one whose member is not of this kind.
 pub(super) fn expect_member(record: Value<'_>, key: &str, kind: Kind) -> Result<(), Reject> {
     let code = match record.get(key).kind() {
-        Some(found) if found == kind => return Ok(()),
+        Some(kind_of_value) if kind_of_value == kind => return Ok(()),
         Some(_) => RejectCode::FieldType,
         None => RejectCode::FieldMissing,
     };
-    let found = record.get(key).kind().map_or("nothing", Kind::as_str);
-    Err(Reject::new(code, format!("/{key}"), format!("found {found}, expected {}", kind.as_str())))
+    let kind_of_value = record.get(key).kind().map_or("nothing", Kind::as_str);
+    Err(Reject::new(code, format!("/{key}"), format!("found {kind_of_value}, expected {}", kind.as_str())))
 }

@@ -161,9 +161,9 @@ pub struct Declared {
     pub hands_to: Text,
 }
 
-/// The fate of a span's record that was not used.
+/// Why the record of a span was not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum Unused {
     /// It repeats another one.
     Duplicate,
     /// It gives nothing; the [`Span::kind`].
@@ -249,19 +249,19 @@ impl Spans {
 
     /// Describes the trace. `same` says whether two records are equal, `fate` receives what becomes of records that
     /// give nothing. O(n log n) in spans.
-    pub fn describe(&mut self, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) {
-        activities::describe(self, same, fate);
+    pub fn describe(&mut self, same: &dyn Fn(u32, u32) -> bool, note_unused: &mut dyn FnMut(u32, Unused)) {
+        activities::describe(self, same, note_unused);
     }
 
     /// Id of the entry that a span begins with, once the trace is described; none if it gives no event.
     #[must_use]
     pub fn entry_of(&self, span_id: &str) -> Text {
-        let found = self
+        let span_and_entry = self
             .spans
             .iter()
             .zip(&self.entries)
             .find(|(span, entry)| !entry.is_none() && self.recording.read(span.id) == span_id);
-        found.map_or(Text::default(), |(_, entry)| *entry)
+        span_and_entry.map_or(Text::default(), |(_, entry)| *entry)
     }
 
     fn declared(&self, span: u32) -> std::ops::Range<usize> {

@@ -237,8 +237,8 @@ impl<'r> Run<'r> {
             let response = self.out.response(self.agent, source);
             let action = step.get("action").str().unwrap_or_default();
             let tool = action.split_whitespace().next().unwrap_or_default();
-            let said = step.first(&["thought", "response"]);
-            if let Some(content) = content_hash(said) {
+            let thought = step.first(&["thought", "response"]);
+            if let Some(content) = content_hash(thought) {
                 self.out.say(response, Saying { content: Some(content), ..Saying::default() });
             }
             let observation = step.get("observation");
@@ -294,8 +294,8 @@ impl<'r> Run<'r> {
                     self.label(extra.get("exit_status").str());
                 }
                 Some(_) => {
-                    let asked = self.answered(*message);
-                    let Some((call, tool)) = asked else {
+                    let answered_call = self.answered(*message);
+                    let Some((call, tool)) = answered_call else {
                         let id = self.out.text(&id);
                         self.hear(id, time, message.get("content"));
                         continue;
@@ -504,11 +504,11 @@ fn usage(usage: Value<'_>, cost: Value<'_>) -> Usage {
 
 /// Seconds since the epoch as nanoseconds: taken from the digits, of which a float has not enough.
 fn nanoseconds(seconds: Value<'_>) -> Option<i64> {
-    let whole = seconds.f64()?;
+    let as_float = seconds.f64()?;
     let exact = |text: &str| {
-        let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+        let (integer, part) = text.split_once('.').unwrap_or((text, ""));
         let nanos: i64 = format!("{part:0<9}").get(..9)?.parse().ok()?;
-        whole.parse::<i64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
+        integer.parse::<i64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
     };
-    exact(seconds.raw()).or(Some((whole * 1e9) as i64)).filter(|t| *t > 0)
+    exact(seconds.raw()).or(Some((as_float * 1e9) as i64)).filter(|t| *t > 0)
 }

@@ -222,7 +222,7 @@ fn trajectory(run: Value<'_>, names: &Names<'_>, items: &TraceItems<'_>, recordi
             Some("system") => {}
             Some("tool") => result(index, message, speakers, recording),
             Some(role @ ("user" | "assistant")) => {
-                said(index, message, speakers.by_role(role), speakers, items.limits(), recording);
+                describe_turn(index, message, speakers.by_role(role), speakers, items.limits(), recording);
             }
             _ => unknown(index, message, recording),
         }
@@ -242,7 +242,7 @@ fn trajectory(run: Value<'_>, names: &Names<'_>, items: &TraceItems<'_>, recordi
     expected(run, items.limits(), recording);
 }
 
-fn said(
+fn describe_turn(
     index: usize,
     message: Value<'_>,
     speaker: Agent,
@@ -305,17 +305,17 @@ fn expected(run: Value<'_>, limits: Limits, recording: &mut Recording) {
     if actions.kind() != Some(Kind::Array) {
         return;
     }
-    let mut made = Vec::new();
+    let mut hashes = Vec::new();
     for call in run.get("traj").elements().flat_map(|message| message.get("tool_calls").elements()) {
         let function = call.get("function");
         let name = function.get("name").str().unwrap_or_default();
-        made.push(call_hash_of_text(name, function.get("arguments").str().unwrap_or_default(), limits));
+        hashes.push(call_hash_of_text(name, function.get("arguments").str().unwrap_or_default(), limits));
     }
     let mut met = 0.0;
     for action in actions.elements() {
         let wanted = call_hash(action.get("name").str().unwrap_or_default(), action.get("kwargs"));
-        if let Some(at) = made.iter().position(|hash| *hash == wanted) {
-            made.swap_remove(at);
+        if let Some(at) = hashes.iter().position(|hash| *hash == wanted) {
+            hashes.swap_remove(at);
             met += 1.0;
         }
     }

@@ -234,8 +234,8 @@ mod tests {
         let left_out = r#"{"input_tokens":2,"cache_read_input_tokens":3,"output_tokens":7,"total_tokens":9}"#;
         assert_eq!(read(left_out), (Some(5), Some(7), Some(3), None, Some(12), Some(9)));
         // More than input: beside, whatever it is called.
-        let odd = r#"{"inputTokens":2,"cacheReadTokens":3,"outputTokens":7}"#;
-        assert_eq!(read(odd), (Some(5), Some(7), Some(3), None, Some(12), None));
+        let too_much = r#"{"inputTokens":2,"cacheReadTokens":3,"outputTokens":7}"#;
+        assert_eq!(read(too_much), (Some(5), Some(7), Some(3), None, Some(12), None));
         assert_eq!(read(r#"{"total_tokens":4}"#), (None, None, None, None, Some(4), None));
         assert_eq!(read("{}"), (None, None, None, None, None, None));
     }

@@ -106,8 +106,8 @@ fn document(cursor: &mut Cursor<'_>, out: &mut TraceWriter<'_>, scratch: &mut Sc
     let mut more = cursor.open_object()?;
     while more {
         let key = cursor.key()?;
-        let known = KEYS.iter().position(|k| *k == key.text(&mut scratch.key));
-        if let Some(which) = known {
+        let position = KEYS.iter().position(|k| *k == key.text(&mut scratch.key));
+        if let Some(which) = position {
             let name = KEYS[which];
             if seen & (1 << which) != 0 {
                 return Err(duplicate(name));
@@ -223,8 +223,8 @@ fn entry(
     let mut more = cursor.open_object()?;
     while more {
         let key = cursor.key()?;
-        let known = KEYS.iter().position(|k| *k == key.text(&mut scratch.key));
-        let Some(which) = known else {
+        let position = KEYS.iter().position(|k| *k == key.text(&mut scratch.key));
+        let Some(which) = position else {
             cursor.skip()?;
             more = cursor.more_object()?;
             continue;
@@ -241,7 +241,7 @@ fn entry(
             let text = cursor.string().map_err(|f| f.under(key))?;
             let text = unescaped(text, scratch, out);
             match which {
-                0 => turn = Some(said(text)),
+                0 => turn = Some(turn_of_text(text)),
                 _ if text.is_empty() => return Err(empty_string().under(key)),
                 1 => name = Some(words.code(text)),
                 _ => role = Some(words.code(text)),
@@ -269,7 +269,7 @@ fn unescaped<'s>(text: Str<'s>, scratch: &'s mut Scratch, out: &mut TraceWriter<
 }
 
 /// What the mapping asks of a text.
-fn said(content: &str) -> Turn {
+fn turn_of_text(content: &str) -> Turn {
     let exit = content.strip_prefix("exitcode:").map(str::trim_start);
     Turn {
         name: None,
@@ -307,7 +307,7 @@ fn write(run: &Run, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Parsed<()
         let event =
             run.blamed_turn.filter(|turn| (*turn as usize) < run.turns.len()).map(|turn| format!("{turn}:0"));
         let agent = run.blamed.as_deref();
-        let said = Label {
+        let label = Label {
             annotator: INFO.name,
             event_id: event.as_deref(),
             turn: run.blamed_turn,
@@ -315,7 +315,7 @@ fn write(run: &Run, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Parsed<()
             label: "mistake",
             weight: None,
         };
-        out.label(&trace_id, &said);
+        out.label(&trace_id, &label);
     }
     Ok(())
 }

@@ -95,7 +95,7 @@ enum Entries {
 }
 
 /// An entry that can be read, or what is wrong with it.
-struct Found {
+struct OpenedEntry {
     name: String,
     body: Result<Decoded, Reject>,
 }
@@ -121,11 +121,11 @@ impl Entries {
         if zip {
             return Ok(Self::Zip(ZipEntries::open(file, shared.clone())?));
         }
-        let whole = Range { file: Arc::clone(file), at: 0, end: u64::MAX };
-        Ok(Self::Tar(TarEntries::new(Decoded::new(Box::new(whole), shared.limit)?)))
+        let all_bytes = Range { file: Arc::clone(file), at: 0, end: u64::MAX };
+        Ok(Self::Tar(TarEntries::new(Decoded::new(Box::new(all_bytes), shared.limit)?)))
     }
 
-    fn next(&mut self) -> io::Result<Option<Found>> {
+    fn next(&mut self) -> io::Result<Option<OpenedEntry>> {
         match self {
             Self::Zip(entries) => entries.next(),
             Self::Tar(entries) => entries.next(),
@@ -185,12 +185,12 @@ impl Archive {
             if let Some((stream, entry)) = &mut self.current {
                 if let Some(block) = stream.next(run)? {
                     let entry = Arc::clone(entry);
-                    return Ok(Some(self.given(block, entry, None)));
+                    return Ok(Some(self.numbered(block, entry, None)));
                 }
                 self.before += stream.offset();
                 self.current = None;
             }
-            let Some(Found { name, body }) = self.entries.next()? else {
+            let Some(OpenedEntry { name, body }) = self.entries.next()? else {
                 return Ok(self.skipped.pop_first().map(|(code, count)| {
                     let entry = self.entry("");
                     self.given_skipped(entry, Skipped { code, count })
@@ -202,14 +202,15 @@ impl Archive {
                 Err(reject) => {
                     let broken = Broken { offset: 0, length: 0, lines_before: 0, reject, head: Vec::new() };
                     let block = Block { broken: Some(broken), line: Some(1), ..Block::default() };
-                    return Ok(Some(self.given(block, entry, None)));
+                    return Ok(Some(self.numbered(block, entry, None)));
                 }
             };
             let mut stream = BlockStream::of(decoded, &self.options);
-            let found = look_on(&mut stream.beginning(run), self.options.max_record, |head, whole| {
-                contents(&name, head, whole)
-            })?;
-            match found {
+            let contents_of_head =
+                look_on(&mut stream.beginning(run), self.options.max_record, |head, is_whole| {
+                    contents(&name, head, is_whole)
+                })?;
+            match contents_of_head {
                 Contents::Records(framing) => stream.set_framing(framing),
                 Contents::Refused(reject) => stream.refuse(reject),
                 // What is damaged may have been anything: reading it says so.
@@ -235,10 +236,10 @@ impl Archive {
 
     /// A block that counts entries that are not read.
     fn given_skipped(&mut self, entry: Arc<Entry>, skipped: Skipped) -> EntryBlock {
-        self.given(Block { line: Some(1), ..Block::default() }, entry, Some(skipped))
+        self.numbered(Block { line: Some(1), ..Block::default() }, entry, Some(skipped))
     }
 
-    fn given(&mut self, block: Block, entry: Arc<Entry>, skipped: Option<Skipped>) -> EntryBlock {
+    fn numbered(&mut self, block: Block, entry: Arc<Entry>, skipped: Option<Skipped>) -> EntryBlock {
         let block = Block { index: self.blocks, ..block };
         self.blocks += 1;
         EntryBlock { block, entry, skipped }
@@ -254,8 +255,8 @@ fn look(
     options: &ReadOptions,
     run: &Run,
 ) -> io::Result<(String, Option<Format>)> {
-    let sure = |text: &[u8], whole: bool, entry: &str| {
-        let (framing, clear) = framing(text, whole);
+    let sure = |text: &[u8], is_whole: bool, entry: &str| {
+        let (framing, clear) = framing(text, is_whole);
         let records = head_records(text, framing);
         let enough = records.len() == RECORDS;
         let format = importers::detect_sure(records.into_iter(), &format!("{name}/{entry}"));
@@ -278,12 +279,14 @@ fn look(
         // Of one that is damaged, too, the beginning shows the format.
         let mut stream = BlockStream::of(shared.unpacked(decoded)?, options);
         let (longest, entry) = (options.max_record, &found.name);
-        let held = look_on(&mut stream.beginning(run), longest, |head, whole| contents(entry, head, whole));
+        let held =
+            look_on(&mut stream.beginning(run), longest, |head, is_whole| contents(entry, head, is_whole));
         if !matches!(held, Ok(Contents::Records(_))) {
             continue;
         }
-        let told = look_on(&mut stream.beginning(run), longest, |head, whole| sure(head, whole, entry));
-        if let Ok(Some(format)) = told {
+        let format_of_entry =
+            look_on(&mut stream.beginning(run), longest, |head, is_whole| sure(head, is_whole, entry));
+        if let Ok(Some(format)) = format_of_entry {
             return Ok((String::new(), Some(format)));
         }
         looked_at += 1;

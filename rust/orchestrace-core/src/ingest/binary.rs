@@ -77,29 +77,31 @@ mod tests {
     use crate::importers::{IMPORTERS, unknown};
     use crate::ingest::ReadOptions;
 
-    fn said(head: &[u8], recognized: bool) -> String {
+    fn message_of(head: &[u8], recognized: bool) -> String {
         refusal(head, recognized).map(|reject| reject.message).unwrap_or_default()
     }
 
     #[test]
     fn binary_files_are_told_from_text() {
         assert!(
-            said(b"PAR1\x15\x04\x15\0", false)
+            message_of(b"PAR1\x15\x04\x15\0", false)
                 .starts_with("found a Parquet file, expected recordings as JSON: ")
         );
         assert!(
-            said(b"PAR1\x15\x04\x15\0", true).contains("Corpus.from_arrow"),
+            message_of(b"PAR1\x15\x04\x15\0", true).contains("Corpus.from_arrow"),
             "with a format that is named"
         );
-        assert_eq!(said(b"PAR1 is how they begin\n{}", false), "");
-        assert!(said(b"\xff\xfe{\0}\0", false).contains("UTF-16"));
-        assert_eq!(said(b"\xff\xfe{\"a\": 1}\n{}", false), "", "a damaged line of many");
-        assert!(said(b"BZh91AY&SY\xfc", false).contains("bzip2"));
-        assert!(said(b"\x7fELF\x02\x01\x01\0", false).starts_with("found a binary file"));
-        assert_eq!(said(b"{\"a\": \"\0\"}\n{}", true), "", "one record of many");
-        assert_eq!(said("{\"a\": \"\u{e4}\"}".as_bytes(), false), "");
-        let longest =
-            KINDS.iter().map(|(magic, ..)| said(&[magic, b"\0".as_slice()].concat(), false).len()).max();
+        assert_eq!(message_of(b"PAR1 is how they begin\n{}", false), "");
+        assert!(message_of(b"\xff\xfe{\0}\0", false).contains("UTF-16"));
+        assert_eq!(message_of(b"\xff\xfe{\"a\": 1}\n{}", false), "", "a damaged line of many");
+        assert!(message_of(b"BZh91AY&SY\xfc", false).contains("bzip2"));
+        assert!(message_of(b"\x7fELF\x02\x01\x01\0", false).starts_with("found a binary file"));
+        assert_eq!(message_of(b"{\"a\": \"\0\"}\n{}", true), "", "one record of many");
+        assert_eq!(message_of("{\"a\": \"\u{e4}\"}".as_bytes(), false), "");
+        let longest = KINDS
+            .iter()
+            .map(|(magic, ..)| message_of(&[magic, b"\0".as_slice()].concat(), false).len())
+            .max();
         assert!(longest < Some(400), "messages are cut beyond that");
     }
 

@@ -96,8 +96,8 @@ pub(crate) fn decompressed<R: Read + Send + 'static>(
     Ok(match compression {
         Compression::None | Compression::Archive => Box::new(inner),
         Compression::Gzip => {
-            let whole = io::BufReader::with_capacity(128 << 10, inner);
-            Box::new(GzipMembers { decoder: Some(GzDecoder::new(whole)) })
+            let buffered = io::BufReader::with_capacity(128 << 10, inner);
+            Box::new(GzipMembers { decoder: Some(GzDecoder::new(buffered)) })
         }
         Compression::Zstd => Box::new(zstd::stream::read::Decoder::new(inner)?),
     })
@@ -225,9 +225,9 @@ mod tests {
     #[test]
     fn an_interrupted_read_loses_no_member() {
         let packed = [member(b"one"), vec![0; 5], member(b""), member(b"two")].concat();
-        let whole = io::BufReader::with_capacity(4, Nervous(&packed, false));
+        let buffered = io::BufReader::with_capacity(4, Nervous(&packed, false));
         let mut text = String::new();
-        GzipMembers { decoder: Some(GzDecoder::new(whole)) }.read_to_string(&mut text).unwrap();
+        GzipMembers { decoder: Some(GzDecoder::new(buffered)) }.read_to_string(&mut text).unwrap();
         assert_eq!(text, "onetwo");
     }
 

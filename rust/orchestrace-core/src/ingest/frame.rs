@@ -53,10 +53,10 @@ pub(crate) fn look_on<T>(
     let mut size = HEAD;
     loop {
         let head = beginning.head(size)?;
-        let whole = head.len() < size;
-        let (found, sure) = look(head, whole);
-        if sure || whole || size == longest {
-            return Ok(found);
+        let is_whole = head.len() < size;
+        let (answer, sure) = look(head, is_whole);
+        if sure || is_whole || size == longest {
+            return Ok(answer);
         }
         size = size.saturating_mul(2).min(longest);
     }
@@ -81,11 +81,11 @@ pub(crate) fn is_space(byte: u8) -> bool {
 /// `{` is one document over several lines if its first line does not close the object, the next one goes on inside it
 /// (with a key or a closing brace) and no line is a record that follows another; else it is one record a line, so that
 /// a broken first line costs itself alone.
-pub(crate) fn framing(head: &[u8], whole: bool) -> (Framing, bool) {
+pub(crate) fn framing(head: &[u8], is_whole: bool) -> (Framing, bool) {
     let head = &head[bom(head)..];
-    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return (Framing::Line, whole) };
+    let Some(start) = head.iter().position(|b| !is_space(*b)) else { return (Framing::Line, is_whole) };
     match head[start] {
-        b'[' => bracketed(&head[start..], whole),
+        b'[' => bracketed(&head[start..], is_whole),
         b'{' => {
             let Some(line_end) = memchr(b'\n', &head[start..]).map(|i| start + i) else {
                 return (Framing::Line, true);
@@ -110,7 +110,7 @@ pub(crate) fn framing(head: &[u8], whole: bool) -> (Framing, bool) {
 /// If the first line closes the array, it is a record among lines where more of the others are objects than elements
 /// of it are. If it does not, elements of an array have commas between them: it is a broken record among lines where more lines are objects
 /// that another object, or the end of the input, follows without one than lines end with a comma after a bracket.
-fn bracketed(text: &[u8], whole: bool) -> (Framing, bool) {
+fn bracketed(text: &[u8], is_whole: bool) -> (Framing, bool) {
     let Some(line_end) = memchr(b'\n', text) else { return (Framing::Array, true) };
     let first = &text[..line_end];
     let lines = text[line_end..].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
@@ -120,9 +120,9 @@ fn bracketed(text: &[u8], whole: bool) -> (Framing, bool) {
         let is_object = |text: &&[u8]| text.trim_ascii_start().starts_with(b"{");
         let inside = head_records(first, Framing::Array).into_iter().filter(is_object).count();
         let mut seen = 0;
-        let found = looked_at.inspect(|_| seen += 1).filter(is_object).count();
-        let framing = if found > inside { Framing::Line } else { Framing::Array };
-        return (framing, whole || found > inside || seen == LOOKED_AT);
+        let objects = looked_at.inspect(|_| seen += 1).filter(is_object).count();
+        let framing = if objects > inside { Framing::Line } else { Framing::Array };
+        return (framing, is_whole || objects > inside || seen == LOOKED_AT);
     }
     let (mut seen, mut closed) = (0, false);
     let (mut alone, mut joined) = (0, usize::from(first.trim_ascii_end().ends_with(b",")));
@@ -132,9 +132,9 @@ fn bracketed(text: &[u8], whole: bool) -> (Framing, bool) {
         joined += usize::from(line.ends_with(b"},") || line.ends_with(b"],"));
         closed = line.starts_with(b"{") && Structure::default().value_end(line) == Some(line.len());
     }
-    let at_end = whole && closed && lines.next().is_none();
+    let at_end = is_whole && closed && lines.next().is_none();
     let framing = if alone + usize::from(at_end) > joined { Framing::Line } else { Framing::Array };
-    (framing, whole || alone > 0 || joined > 0 || seen == LOOKED_AT)
+    (framing, is_whole || alone > 0 || joined > 0 || seen == LOOKED_AT)
 }
 
 /// Whether an object of one line follows on another that ends a line, which no document has inside it: a comma
@@ -306,11 +306,15 @@ mod tests {
             [(1, 1 << 20), ((1 << 20) + 1, 2 << 20), (3 << 20, 4 << 20), (6 << 20, 4 << 20)]
         {
             let mut beginning = KeptBeginning { reader: &text[..], bytes: Vec::new() };
-            let found = look_on(&mut beginning, 4 << 20, |head, _| (head.len(), head.len() >= from)).unwrap();
-            assert_eq!((found, beginning.bytes.len()), (expected, expected));
+            let length =
+                look_on(&mut beginning, 4 << 20, |head, _| (head.len(), head.len() >= from)).unwrap();
+            assert_eq!((length, beginning.bytes.len()), (expected, expected));
         }
         let mut short = KeptBeginning { reader: &text[..100], bytes: Vec::new() };
-        assert_eq!(look_on(&mut short, 1, |head, whole| ((head.len(), whole), false)).unwrap(), (100, true));
+        assert_eq!(
+            look_on(&mut short, 1, |head, is_whole| ((head.len(), is_whole), false)).unwrap(),
+            (100, true)
+        );
     }
 
     #[test]
@@ -355,12 +359,12 @@ mod tests {
     #[test]
     fn pieces_give_the_same_end() {
         let text = br#"{"a":"}\"]","b":[{"c":"\\"}]},"#;
-        let whole = Structure::default().value_end(text);
+        let end = Structure::default().value_end(text);
         for cut in 0..text.len() {
             let mut scan = Structure::default();
             let split =
                 scan.value_end(&text[..cut]).or_else(|| scan.value_end(&text[cut..]).map(|e| e + cut));
-            assert_eq!(split, whole, "{cut}");
+            assert_eq!(split, end, "{cut}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //! appearance, and returns items trace by trace.
 //!
 //! Beyond its budget the text goes to a temporary file, and from there once more, cut into buckets of consecutive
-//! traces that fit the memory. What is held whatever the size is a hash and a number for each trace. Nothing that
-//! comes out depends on the budget, on threads or on where blocks are cut.
+//! traces that fit the memory. In memory stay one hash and one number for each trace, whatever the size of the inputs. No
+//! result depends on the budget, on threads or on where blocks are cut.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -219,7 +219,7 @@ pub(super) struct Gathered {
 }
 
 /// What a group of traces became.
-struct Made {
+struct GroupOutput {
     chunk: Option<RawChunk>,
     tallies: Tallies,
     quarantine: Vec<(u32, QuarantineRow)>,
@@ -325,7 +325,7 @@ impl Collecting {
 struct Codes {
     traces: Vec<u32>,
     /// The traces that items would be of if no other recording of the same run were used.
-    own: Vec<u32>,
+    own_traces: Vec<u32>,
     source: u32,
     /// Records and lines before the block.
     records: u64,
@@ -335,7 +335,7 @@ struct Codes {
 impl Codes {
     fn apply(self, piece: &mut Piece) {
         for row in &mut piece.rows {
-            row.own = self.own[row.trace as usize];
+            row.own = self.own_traces[row.trace as usize];
             row.trace = self.traces[row.trace as usize];
             row.source = self.source;
             row.record += self.records;
@@ -348,8 +348,9 @@ impl Codes {
 /// from: the command `codes` explains it by that.
 fn has_named_kind(tally: &Tally) -> bool {
     let Some(kind) = &tally.kind else { return true };
-    let known = |name: &str| name == tally.importer || IMPORTERS.iter().any(|one| one.info().name == name);
-    kind.split_once('.').is_some_and(|(name, word)| known(name) && !word.is_empty())
+    let is_importer =
+        |name: &str| name == tally.importer || IMPORTERS.iter().any(|importer| importer.info().name == name);
+    kind.split_once('.').is_some_and(|(name, word)| is_importer(name) && !word.is_empty())
 }
 
 /// The place of each source in the order of their names.
@@ -383,8 +384,9 @@ impl Gathered {
         let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
         let mut results: HashMap<Box<str>, RunResult> = HashMap::new();
         for block in blocks.iter_mut().map(|collected| &mut collected.block) {
-            let told = block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
-            results.extend(told);
+            let results_of_block =
+                block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
+            results.extend(results_of_block);
         }
         self.copies = copies(blocks, spill, &results, run)?;
         for collected in blocks.iter_mut() {
@@ -398,8 +400,8 @@ impl Gathered {
                 self.sources.push((Arc::clone(path), input));
             }
             let name = importer.info().name;
-            let known = self.importers.iter().position(|i| i.info().name == name);
-            let importer = known.unwrap_or_else(|| {
+            let position = self.importers.iter().position(|i| i.info().name == name);
+            let importer = position.unwrap_or_else(|| {
                 self.importers.push(*importer);
                 self.importers.len() - 1
             }) as u32;
@@ -441,15 +443,15 @@ impl Gathered {
                 self.quarantine.entry(source).or_default().push(row);
             }
             claims.push(std::mem::take(&mut block.columns.claims));
-            maps.push(Codes { traces, own: Vec::new(), source, records, lines: before });
+            maps.push(Codes { traces, own_traces: Vec::new(), source, records, lines: before });
             records += block.records;
         }
         self.places = places(&self.sources);
         let first = self.join(first, &mut maps);
         (self.set_aside, self.rivals) = self.choose(&first);
-        let own = blocks.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
-        let own: Vec<_> = own.map(|(collected, map)| (&*collected.path, map)).collect();
-        self.settle_results(&results, own.into_iter());
+        let originals = blocks.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
+        let originals: Vec<_> = originals.map(|(collected, map)| (&*collected.path, map)).collect();
+        self.settle_results(&results, originals.into_iter());
         let claims = claims.iter().zip(&maps).flat_map(|(claims, map)| {
             claims.iter().map(|claim| Claim { trace: map.traces[claim.trace as usize], ..*claim })
         });
@@ -542,13 +544,13 @@ impl Gathered {
     }
 
     /// Ids of the source that lead to a trace beside its own.
-    fn other_ids(&self, number: u32, own: &str) -> BTreeSet<&str> {
+    fn other_ids(&self, number: u32, trace_id: &str) -> BTreeSet<&str> {
         let keys = self.joined.get(&number).into_iter().flatten();
         let id = |key: &u32| {
             let importer = self.importers[self.planned[*key as usize].importer as usize];
             importer.session(self.key(*key)).map(|(id, _)| id)
         };
-        keys.filter_map(id).filter(|id| *id != own && !id.contains("team:")).collect()
+        keys.filter_map(id).filter(|id| *id != trace_id && !id.contains("team:")).collect()
     }
 
     /// Key of a trace.
@@ -584,16 +586,16 @@ impl Gathered {
             // At least two blocks of text for each thread. Tables seldom take more room than the text that they are of.
             let most = (2 * threads * block).max((limit - held) as u64 / 4);
             let groups = self.groups(&mut ordered, block, threads, most);
-            let made = self.made(&ordered, &groups, source, &options, &idle, run)?;
-            for (made, group) in made.into_iter().zip(groups) {
+            let outputs = self.make_groups(&ordered, &groups, source, &options, &idle, run)?;
+            for (output, group) in outputs.into_iter().zip(groups) {
                 let begin = self.looked_at;
                 self.looked_at += group.len() as u64;
-                self.totals.merge(made.totals);
-                self.tallies.merge(made.tallies);
-                for (source, row) in made.quarantine {
+                self.totals.merge(output.totals);
+                self.tallies.merge(output.tallies);
+                for (source, row) in output.quarantine {
                     self.quarantine.entry(source).or_default().push(row);
                 }
-                if let Some(mut chunk) = made.chunk {
+                if let Some(mut chunk) = output.chunk {
                     chunk.segments.iter_mut().for_each(|segment| segment.index = self.chunks);
                     self.chunks += 1;
                     self.held_back.put(begin, chunk, limit, &mut out);
@@ -697,7 +699,7 @@ impl Gathered {
     }
 
     /// Makes the tables of groups of traces, each by the next thread that is free.
-    fn made(
+    fn make_groups(
         &self,
         ordered: &Ordered,
         groups: &[Range<usize>],
@@ -705,10 +707,10 @@ impl Gathered {
         options: &ReadOptions,
         idle: &Mutex<Vec<BlockWriter>>,
         run: &Run,
-    ) -> Result<Vec<Made>> {
+    ) -> Result<Vec<GroupOutput>> {
         let locked = || idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut made: Vec<Option<Made>> = groups.iter().map(|_| None).collect();
-        run.share(groups.iter().zip(&mut made).collect(), |(group, slot)| {
+        let mut outputs: Vec<Option<GroupOutput>> = groups.iter().map(|_| None).collect();
+        run.share(groups.iter().zip(&mut outputs).collect(), |(group, slot)| {
             run.check()?;
             let writer = locked().pop();
             let mut writer = writer.unwrap_or_else(|| BlockWriter::new(&options.records));
@@ -716,7 +718,7 @@ impl Gathered {
             locked().push(writer);
             Ok(())
         })?;
-        Ok(made.into_iter().flatten().collect())
+        Ok(outputs.into_iter().flatten().collect())
     }
 
     /// Makes the tables of some traces of a bucket.
@@ -727,8 +729,8 @@ impl Gathered {
         source: usize,
         options: &ReadOptions,
         writer: &mut BlockWriter,
-    ) -> Result<Made> {
-        let mut made = Made {
+    ) -> Result<GroupOutput> {
+        let mut output = GroupOutput {
             chunk: None,
             tallies: Tallies::default(),
             quarantine: Vec::new(),
@@ -746,16 +748,16 @@ impl Gathered {
             }
             let trace = Spread { gathered: self, ordered, rows, number, place: number };
             names.clear();
-            trace.make(options, writer, &mut scratch, &mut made, &mut names);
+            trace.make(options, writer, &mut scratch, &mut output, &mut names);
             files.extend(names.iter().map(|file| writer.dicts[Dict::File as usize].code(file)));
         }
-        made.totals.add(&mut scratch.counts);
+        output.totals.add(&mut scratch.counts);
         if !writer.facts.is_empty() || !writer.labels.is_empty() {
             // Its records are counted where they lie.
             let segment = Segment { traces: writer.facts.len(), ..Segment::of_counts(source, Vec::new()) };
-            made.chunk = Some(RawChunk { files: Some(files), ..writer.finish(vec![segment])? });
+            output.chunk = Some(RawChunk { files: Some(files), ..writer.finish(vec![segment])? });
         }
-        Ok(made)
+        Ok(output)
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) enum Body {
 pub(super) struct Opened {
     stream: Stream,
     /// Bytes on disk that were reported as progress.
-    pub told: u64,
+    pub progress: u64,
 }
 
 enum Stream {
@@ -68,7 +68,7 @@ pub(super) enum Raw {
 }
 
 /// A block, and facts for its records.
-pub(super) struct Given {
+pub(super) struct SourceBlock {
     pub block: Block,
     pub format: Format,
     /// Of an archive.
@@ -138,18 +138,19 @@ fn file_body(
     options: &ReadOptions,
     forced: Option<Format>,
 ) -> std::io::Result<Body> {
-    let whole = Body::Whole { path: path.to_owned(), from };
+    let body = Body::Whole { path: path.to_owned(), from };
     if !meta.is_file() || meta.len() <= options.block_size as u64 {
-        return Ok(whole);
+        return Ok(body);
     }
     let mut beginning = KeptBeginning { reader: File::open(path)?, bytes: Vec::new() };
     let head = beginning.head(HEAD)?;
     if compression(head) != Compression::None || is_zip(head) || is_tar(head) {
-        return Ok(whole);
+        return Ok(body);
     }
-    let Told { framing: Framing::Line, format, refused: None } = told(&mut beginning, options, forced, name)?
+    let HeadFacts { framing: Framing::Line, format, refused: None } =
+        look_at_head(&mut beginning, options, forced, name)?
     else {
-        return Ok(whole);
+        return Ok(body);
     };
     Ok(Body::Ranges { path: path.to_owned(), len: meta.len(), format, next: from.offset, index: 0 })
 }
@@ -167,7 +168,7 @@ impl Opened {
         run: &Run,
     ) -> std::io::Result<Self> {
         let stream = Self::stream(raw, options, forced, name, spare, run)?;
-        let mut opened = Self { stream, told: 0 };
+        let mut opened = Self { stream, progress: 0 };
         for _ in 0..from.blocks {
             opened.next(run)?;
         }
@@ -192,7 +193,8 @@ impl Opened {
     ) -> std::io::Result<Stream> {
         let folder = options.spill_folder.as_deref();
         let archive = |file, zip| {
-            Archive::open(file, zip, name, options, forced, run).map(|made| Stream::Many(Box::new(made)))
+            Archive::open(file, zip, name, options, forced, run)
+                .map(|archive| Stream::Many(Box::new(archive)))
         };
         let mut magic = Vec::with_capacity(4);
         let (raw, again): (Box<dyn Read + Send>, Again) = match raw {
@@ -200,9 +202,9 @@ impl Opened {
                 if let Some(bytes) = spare
                     && let Some(bytes) = small(&mut file, bytes, options)?
                 {
-                    let mut stream = BlockStream::whole(bytes, options);
-                    let told = told(&mut stream.beginning(run), options, forced, name)?;
-                    return Ok(Self::settled(stream, told));
+                    let mut stream = BlockStream::of_file(bytes, options);
+                    let head_facts = look_at_head(&mut stream.beginning(run), options, forced, name)?;
+                    return Ok(Self::settled(stream, head_facts));
                 }
                 (&mut file).take(4).read_to_end(&mut magic)?;
                 if is_zip(&magic) {
@@ -213,11 +215,11 @@ impl Opened {
             }
             Raw::Stream(mut stream) => {
                 stream.by_ref().take(4).read_to_end(&mut magic)?;
-                let whole = std::io::Cursor::new(magic.clone()).chain(stream);
+                let rejoined = std::io::Cursor::new(magic.clone()).chain(stream);
                 if is_zip(&magic) {
-                    return archive(spill::copied(whole, folder, run)?, true);
+                    return archive(spill::copied(rejoined, folder, run)?, true);
                 }
-                let noted = Noted::new(Box::new(whole));
+                let noted = Noted::new(Box::new(rejoined));
                 (Box::new(noted.clone()), Again::Stream(noted))
             }
         };
@@ -232,30 +234,27 @@ impl Opened {
         if let Again::Stream(noted) = again {
             noted.forget();
         }
-        let told = told(&mut stream.beginning(run), options, forced, name)?;
-        Ok(Self::settled(stream, told))
+        let head_facts = look_at_head(&mut stream.beginning(run), options, forced, name)?;
+        Ok(Self::settled(stream, head_facts))
     }
 
-    fn settled(mut stream: BlockStream, told: Told) -> Stream {
-        stream.set_framing(told.framing);
-        if let Some(reject) = told.refused {
+    fn settled(mut stream: BlockStream, head: HeadFacts) -> Stream {
+        stream.set_framing(head.framing);
+        if let Some(reject) = head.refused {
             stream.refuse(reject);
         }
-        Stream::One(stream, told.format)
+        Stream::One(stream, head.format)
     }
 
     /// The next block, if there is one.
-    pub(super) fn next(&mut self, run: &Run) -> std::io::Result<Option<Given>> {
+    pub(super) fn next(&mut self, run: &Run) -> std::io::Result<Option<SourceBlock>> {
         Ok(match &mut self.stream {
             Stream::One(stream, format) => {
                 let format = *format;
-                stream.next(run)?.map(|block| Given { block, format, entry: None, skipped: None })
+                stream.next(run)?.map(|block| SourceBlock { block, format, entry: None, skipped: None })
             }
-            Stream::Many(archive) => archive.next(run)?.map(|EntryBlock { block, entry, skipped }| Given {
-                block,
-                format: archive.format,
-                entry: Some(entry),
-                skipped,
+            Stream::Many(archive) => archive.next(run)?.map(|EntryBlock { block, entry, skipped }| {
+                SourceBlock { block, format: archive.format, entry: Some(entry), skipped }
             }),
         })
     }
@@ -300,7 +299,7 @@ impl Opened {
 }
 
 /// What the head of a stream says of it.
-struct Told {
+struct HeadFacts {
     framing: Framing,
     format: Format,
     /// Why nothing of it is read, if it is no text.
@@ -309,20 +308,20 @@ struct Told {
 
 /// Looks at the beginning of an input: the first mebibyte, and where a record of it is so long that nothing in it
 /// decides the framing or the format, on up to the length that a record may have.
-fn told(
+fn look_at_head(
     beginning: &mut impl Beginning,
     options: &ReadOptions,
     forced: Option<Format>,
     name: &str,
-) -> io::Result<Told> {
-    look_on(beginning, options.max_record, |head, whole| {
-        let (framing, clear) = framing(head, whole);
+) -> io::Result<HeadFacts> {
+    look_on(beginning, options.max_record, |head, is_whole| {
+        let (framing, clear) = framing(head, is_whole);
         let records = if forced.is_none() { head_records(head, framing) } else { Vec::new() };
         let enough = records.len() == LOOKED_AT;
         let format = forced.unwrap_or_else(|| importers::detect(records.into_iter(), name));
         let refused = refusal(head, !format.is_unknown());
         let sure = refused.is_some() || (clear && (enough || !format.is_unknown()));
-        (Told { framing, format, refused }, sure)
+        (HeadFacts { framing, format, refused }, sure)
     })
 }
 
@@ -392,7 +391,7 @@ fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io:
 /// cannot be inspected without reading them and are refused.
 pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<Vec<Format>> {
     let forced = forced(options)?;
-    let one = |input: Input| {
+    let format_of = |input: Input| {
         let (name, path) = match input {
             Input::Path(path) => (path.to_string_lossy().into_owned(), path),
             Input::Named { name, path } => (name, path),
@@ -407,7 +406,7 @@ pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<V
         let opened = Opened::new(Raw::File(file), ReadPosition::default(), options, forced, &name, None, run);
         opened.map(|opened| opened.format()).map_err(io_error(&name))
     };
-    run.pool().install(|| inputs.into_par_iter().map(one).collect())
+    run.pool().install(|| inputs.into_par_iter().map(format_of).collect())
 }
 
 /// The format that the options name; none for `auto`.

@@ -27,12 +27,12 @@ pub(crate) struct LongRecord {
     end: u64,
     /// Line ends before it.
     pub lead_lines: u64,
-    pub kept: Vec<u8>,
+    pub excerpt_bytes: Vec<u8>,
 }
 
 impl LongRecord {
     pub(crate) fn new(limit: u64, excerpt: usize) -> Self {
-        Self { limit, excerpt, mark: 0, start: None, end: 0, lead_lines: 0, kept: Vec::new() }
+        Self { limit, excerpt, mark: 0, start: None, end: 0, lead_lines: 0, excerpt_bytes: Vec::new() }
     }
 
     /// Takes the bytes that stand at `at` in the stream. A mark at its start is left out, also one in pieces.
@@ -52,9 +52,9 @@ impl LongRecord {
 
     /// What only began like a mark belongs to the record.
     fn settle_mark(&mut self) {
-        let found = std::mem::replace(&mut self.mark, BOM.len());
-        if found < BOM.len() {
-            self.take(&BOM[..found], 0);
+        let matched = std::mem::replace(&mut self.mark, BOM.len());
+        if matched < BOM.len() {
+            self.take(&BOM[..matched], 0);
         }
     }
 
@@ -73,14 +73,14 @@ impl LongRecord {
             self.end = at + last as u64 + 1;
         }
         if self.fits() {
-            let room = usize::try_from(self.limit - self.kept.len() as u64).unwrap_or(usize::MAX);
-            self.kept.extend_from_slice(&piece[..piece.len().min(room)]);
+            let room = usize::try_from(self.limit - self.excerpt_bytes.len() as u64).unwrap_or(usize::MAX);
+            self.excerpt_bytes.extend_from_slice(&piece[..piece.len().min(room)]);
         } else {
-            if self.kept.len() < self.excerpt {
-                self.kept.extend_from_slice(&piece[..piece.len().min(self.excerpt)]);
+            if self.excerpt_bytes.len() < self.excerpt {
+                self.excerpt_bytes.extend_from_slice(&piece[..piece.len().min(self.excerpt)]);
             }
-            self.kept.truncate(self.excerpt);
-            self.kept.shrink_to_fit();
+            self.excerpt_bytes.truncate(self.excerpt);
+            self.excerpt_bytes.shrink_to_fit();
         }
     }
 
@@ -98,11 +98,16 @@ impl LongRecord {
         let block = Block { index, line, offset: self.start.unwrap_or(0), ..Block::default() };
         let Some(start) = self.start else { return Block { extra_lines: 1, ..block } };
         if self.fits() {
-            return Block { bytes: self.kept, open_end, ..block };
+            return Block { bytes: self.excerpt_bytes, open_end, ..block };
         }
         let reject = too_large(self.length(), self.limit);
-        let broken =
-            Broken { offset: start, length: self.length(), lines_before: 0, reject, head: self.kept };
+        let broken = Broken {
+            offset: start,
+            length: self.length(),
+            lines_before: 0,
+            reject,
+            head: self.excerpt_bytes,
+        };
         Block { broken: Some(broken), extra_lines: 1, ..block }
     }
 }
@@ -126,8 +131,8 @@ mod tests {
                     record.feed(piece, (i * size) as u64);
                 }
                 let block = record.into_block(0, None, true);
-                let found = block.broken.map_or((0, block.bytes.len() as u64), |b| (b.offset, b.length));
-                assert_eq!(found, (start, length), "{text:?} in pieces of {size}");
+                let place = block.broken.map_or((0, block.bytes.len() as u64), |b| (b.offset, b.length));
+                assert_eq!(place, (start, length), "{text:?} in pieces of {size}");
             }
         }
         let mut cut = LongRecord::new(9, 9);

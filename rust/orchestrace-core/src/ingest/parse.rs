@@ -93,7 +93,7 @@ impl RecordSink for Traces<'_> {
         if outcome.is_err() {
             out.rollback();
         } else if let Some(sought) = sought {
-            sought.found_in(
+            sought.note_parts(
                 record.text,
                 self.importer.events(record, parser.options.records.limits),
                 parser.path,
@@ -111,8 +111,8 @@ impl RecordSink for Traces<'_> {
         if self.writer.digests.len() < self.writer.facts.len() {
             // What bytes say takes as long to find out as reading them does.
             let has_ids = self.importer.has_ids();
-            let said = if has_ids { xxh3_64(text.as_bytes()) } else { identity(text) };
-            self.writer.digests.push(content_hash(said, has_ids));
+            let hash_of_text = if has_ids { xxh3_64(text.as_bytes()) } else { identity(text) };
+            self.writer.digests.push(content_hash(hash_of_text, has_ids));
         }
     }
 
@@ -378,11 +378,11 @@ impl BlockParser<'_> {
         let text = String::from_utf8_lossy(bytes);
         let mut parts = torn::parts(&text, self.options.records.limits, &|text| sink.knows(self, text));
         let is_all = |part: &torn::Part| (part.from, part.to) == (0, text.len());
-        if !parts.iter().any(|part| part.whole) || parts.iter().any(is_all) {
+        if !parts.iter().any(|part| part.is_whole) || parts.iter().any(is_all) {
             return None;
         }
         // A format that is strict takes no record for whole that other text follows, unless a record begins there.
-        let follows = |pair: &[torn::Part]| pair[0].whole && !text[pair[1].from..].starts_with('{');
+        let follows = |pair: &[torn::Part]| pair[0].is_whole && !text[pair[1].from..].starts_with('{');
         if !self.lenient && parts.windows(2).any(follows) {
             return None;
         }
@@ -428,10 +428,10 @@ pub(super) fn quarantine_row(
 
 /// A JSON pointer up to the first key that is not of a schema.
 fn public_path(path: &str) -> String {
-    let known = |key: &str| {
+    let is_public = |key: &str| {
         key.bytes().all(|b| b.is_ascii_digit()) || PUBLIC_KEYS.contains(&key) || EVENT_FIELDS.contains(&key)
     };
-    path.split('/').skip(1).take_while(|key| known(key)).fold(String::new(), |out, key| out + "/" + key)
+    path.split('/').skip(1).take_while(|key| is_public(key)).fold(String::new(), |out, key| out + "/" + key)
 }
 
 /// Keys of the formats' own schemas beside the fields of events.

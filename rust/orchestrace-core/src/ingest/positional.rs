@@ -106,7 +106,7 @@ mod system {
 mod tests {
     use super::*;
 
-    fn made(name: &str) -> File {
+    fn new_file(name: &str) -> File {
         let path =
             std::env::temp_dir().join(format!(".orchestrace-positional-{}-{name}.tmp", std::process::id()));
         let file = nameless(&path).unwrap();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn bytes_come_back_from_where_they_were_put() {
-        let file = made("places");
+        let file = new_file("places");
         write_all_at(&file, b"later", 1000).unwrap();
         write_all_at(&file, b"first", 0).unwrap();
         let mut five = [0; 5];
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_file_is_no_error_unless_bytes_are_due() {
-        let file = made("end");
+        let file = new_file("end");
         write_all_at(&file, b"0123456789", 0).unwrap();
         let mut buffer = [b'x'; 8];
         assert_eq!(read_full_at(&file, &mut buffer, 7).unwrap(), 3);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::gather::{Budget, Collecting, Gathered};
 use super::index::{IndexRow, TraceIndex};
 use super::input::{Body, ReadPosition, Source, forced};
-use super::work::{Made, Work};
+use super::work::{BatchOutput, Work};
 use super::{Input, MAX_RECORD, ReadOptions};
 use crate::assembly::assemble;
 use crate::columns::chunk::RawChunk;
@@ -117,12 +117,12 @@ impl TraceReader {
             }
         }
         if options.max_record > MAX_RECORD {
-            let found = options.max_record;
-            return Err(Error::Parameter(format!("max_record is {found}, expected at most {MAX_RECORD}")));
+            let value = options.max_record;
+            return Err(Error::Parameter(format!("max_record is {value}, expected at most {MAX_RECORD}")));
         }
         if options.records.limits.depth > MAX_DEPTH {
-            let found = options.records.limits.depth;
-            return Err(Error::Parameter(format!("max_depth is {found}, expected at most {MAX_DEPTH}")));
+            let value = options.records.limits.depth;
+            return Err(Error::Parameter(format!("max_depth is {value}, expected at most {MAX_DEPTH}")));
         }
         let parts =
             inputs.iter().map(|(_, position, _)| SourcePart { position: *position, ..SourcePart::default() });
@@ -217,10 +217,10 @@ impl TraceReader {
                         } += tally.count;
                     }
                 } else {
-                    let kept = |keep: &Vec<bool>| keep[traces.clone()].iter().filter(|k| **k).count();
-                    let kept = chunk.keep.as_ref().map_or(segment.traces, kept);
-                    part.used += kept as u64;
-                    part.duplicates += (segment.traces - kept) as u64;
+                    let n_kept = |keep: &Vec<bool>| keep[traces.clone()].iter().filter(|k| **k).count();
+                    let n_kept = chunk.keep.as_ref().map_or(segment.traces, n_kept);
+                    part.used += n_kept as u64;
+                    part.duplicates += (segment.traces - n_kept) as u64;
                     part.quarantined += segment.quarantined as u64;
                 }
             }
@@ -265,10 +265,10 @@ impl TraceReader {
         let ahead = std::mem::take(&mut self.ahead);
         let collecting = std::mem::take(&mut self.collecting);
         let work = Work::new(&mut self.sources, &self.options, (ahead, collecting), limit, run);
-        let Made { mut chunks, collecting, budget } = work.done()?;
+        let BatchOutput { mut chunks, collecting, budget } = work.done()?;
         let open = self.frontier();
-        let whole = chunks.partition_point(|c| c.place().0 <= open);
-        self.ahead = chunks.split_off(whole);
+        let n_complete = chunks.partition_point(|c| c.place().0 <= open);
+        self.ahead = chunks.split_off(n_complete);
         self.collecting = collecting;
         self.spread.extend(self.collecting.sources());
         if open == self.sources.len() {

@@ -64,7 +64,7 @@ impl Sought {
     }
 
     /// Notes the records that the events were made of, in order.
-    pub(super) fn found<'a>(&self, records: impl Iterator<Item = (&'a str, Position)>) {
+    pub(super) fn note<'a>(&self, records: impl Iterator<Item = (&'a str, Position)>) {
         let place = |(path, position): (&str, Position)| EventPlace {
             file: path.to_owned(),
             line: position.line,
@@ -75,9 +75,9 @@ impl Sought {
     }
 
     /// Notes the events of a record that is a whole trace: parts of it, or all of them the whole.
-    pub(super) fn found_in(&self, text: &str, events: Vec<Range<usize>>, path: &str, position: Position) {
+    pub(super) fn note_parts(&self, text: &str, events: Vec<Range<usize>>, path: &str, position: Position) {
         // Who reads a range of a file does not know its lines; who asks does.
-        let whole = Position { line: self.line, ..position };
+        let record_position = Position { line: self.line, ..position };
         let (mut line, mut counted) = (self.line, 0);
         let parts = events.into_iter().map(|part| {
             line += memchr_iter(b'\n', &text.as_bytes()[counted..part.start]).count() as u64;
@@ -86,9 +86,9 @@ impl Sought {
         });
         let parts: Vec<_> = parts.collect();
         if parts.is_empty() {
-            self.found(std::iter::once((path, whole)));
+            self.note(std::iter::once((path, record_position)));
         } else {
-            self.found(parts.into_iter());
+            self.note(parts.into_iter());
         }
     }
 }
@@ -124,9 +124,11 @@ pub fn record_bytes(
     let mut opened = Opened::new(raw, ReadPosition::default(), options, format, name, None, run)
         .map_err(io_error(name))?;
     while let Some(given) = opened.next(run).map_err(io_error(name))? {
-        let own = given.entry.as_ref().map_or(name, |entry| entry.path.as_str());
+        let path_of_input = given.entry.as_ref().map_or(name, |entry| entry.path.as_str());
         let (block, end) = (&given.block, place.offset + place.length);
-        if own == place.file && block.offset <= place.offset && end <= block.offset + block.bytes.len() as u64
+        if path_of_input == place.file
+            && block.offset <= place.offset
+            && end <= block.offset + block.bytes.len() as u64
         {
             let from = (place.offset - block.offset) as usize;
             return Ok(Some(block.bytes[from..from + place.length as usize].to_vec()));

@@ -113,7 +113,7 @@ pub(crate) struct BlockStream {
     state: State,
     broken: bool,
     /// Whether all there is has been read ahead.
-    whole: bool,
+    is_whole: bool,
     /// Why nothing of it is read, if it is no text.
     refused: Option<Reject>,
 }
@@ -135,15 +135,15 @@ impl Decoded {
         raw.by_ref().take(MAGIC as u64).read_to_end(&mut magic)?;
         let compression = compression(&magic);
         let failed = Arc::new(AtomicBool::new(false));
-        let whole = Counted {
+        let counted = Counted {
             inner: Cursor::new(magic).chain(raw),
             count: Arc::clone(&consumed),
             failed: Arc::clone(&failed),
         };
         let reader: Box<dyn Read + Send> = match compression {
-            Compression::None | Compression::Archive => Box::new(whole),
+            Compression::None | Compression::Archive => Box::new(counted),
             packed => {
-                Box::new(Expanding::new(decompressed(packed, whole)?, Arc::clone(&consumed), expansion))
+                Box::new(Expanding::new(decompressed(packed, counted)?, Arc::clone(&consumed), expansion))
             }
         };
         Ok(Self { reader, compression, consumed, failed })
@@ -208,20 +208,20 @@ impl BlockStream {
             index: 0,
             state: State::Start,
             broken: false,
-            whole: false,
+            is_whole: false,
             refused: None,
         }
     }
 
     /// A plain file that was read whole.
-    pub(crate) fn whole(bytes: Vec<u8>, options: &super::ReadOptions) -> Self {
+    pub(crate) fn of_file(bytes: Vec<u8>, options: &super::ReadOptions) -> Self {
         let decoded = Decoded {
             reader: Box::new(io::empty()),
             compression: Compression::None,
             consumed: Arc::new(AtomicU64::new(bytes.len() as u64)),
             failed: Arc::default(),
         };
-        Self { ahead: bytes, whole: true, ..Self::of(decoded, options) }
+        Self { ahead: bytes, is_whole: true, ..Self::of(decoded, options) }
     }
 
     /// Whether the head could not be read whole.
@@ -273,7 +273,7 @@ impl BlockStream {
 
     /// Appends decoded bytes until `buffer` holds `size` bytes.
     fn fill(&mut self, run: &Run, buffer: &mut Vec<u8>, size: usize) -> io::Result<Filled> {
-        if self.whole {
+        if self.is_whole {
             return Ok(if buffer.len() < size { Filled::End } else { Filled::More });
         }
         while buffer.len() < size {
@@ -343,11 +343,11 @@ impl BlockStream {
         let mut searched = 0;
         loop {
             let filled = self.fill(run, &mut bytes, size)?;
-            let whole = memrchr(b'\n', &bytes[searched..]).map_or(0, |i| searched + i + 1);
+            let complete = memrchr(b'\n', &bytes[searched..]).map_or(0, |i| searched + i + 1);
             searched = bytes.len();
             match filled {
-                Filled::More if whole > 0 => {
-                    self.ahead = bytes.split_off(whole);
+                Filled::More if complete > 0 => {
+                    self.ahead = bytes.split_off(complete);
                     break;
                 }
                 // One record fills the block: read on, up to the limit.
@@ -357,14 +357,14 @@ impl BlockStream {
                 Filled::More => return self.long_line(run, &bytes),
                 Filled::End => {
                     self.state = State::Done;
-                    block.open_end = whole < bytes.len();
+                    block.open_end = complete < bytes.len();
                     break;
                 }
                 Filled::Failed(reject) => {
                     self.state = State::Done;
-                    let rest = bytes.split_off(whole);
+                    let rest = bytes.split_off(complete);
                     block.broken = Some(Broken {
-                        offset: self.offset + whole as u64,
+                        offset: self.offset + complete as u64,
                         length: rest.len() as u64,
                         lines_before: memchr_iter(b'\n', &bytes).count() as u64,
                         reject,
@@ -595,7 +595,7 @@ impl BlockStream {
             length: rest.length(),
             lines_before: rest.lead_lines,
             reject,
-            head: rest.kept,
+            head: rest.excerpt_bytes,
         });
         Ok(block)
     }

@@ -9,7 +9,7 @@ use crate::json::{Cursor, Limits};
 pub(super) struct Part {
     pub from: usize,
     pub to: usize,
-    pub whole: bool,
+    pub is_whole: bool,
 }
 
 /// How often a line is parsed again at most: each time one more place is tried as the start of a record.
@@ -29,10 +29,10 @@ pub(super) fn parts(text: &str, limits: Limits, knows: &dyn Fn(&str) -> bool) ->
     let mut parts = Vec::new();
     let (mut at, mut attempts) = (line.beyond_filler(0), 0);
     while at < text.len() {
-        let whole = line.record_at(at);
-        let end = whole.unwrap_or_else(|| line.next_record(at, &mut attempts));
-        parts.push(if whole.is_some() {
-            Part { from: at, to: end, whole: true }
+        let record_end = line.record_at(at);
+        let end = record_end.unwrap_or_else(|| line.next_record(at, &mut attempts));
+        parts.push(if record_end.is_some() {
+            Part { from: at, to: end, is_whole: true }
         } else {
             line.fragment(at, end)
         });
@@ -86,7 +86,7 @@ impl Inside {
 impl Line<'_> {
     /// Where the record ends that begins here, if it is whole.
     fn record_at(&self, at: usize) -> Option<usize> {
-        let end = self.whole(at)?;
+        let end = self.object_end(at)?;
         self.may_end(end).then_some(end)
     }
 
@@ -114,7 +114,7 @@ impl Line<'_> {
                 if begins {
                     return at;
                 }
-                if let Some(end) = self.whole(at).filter(|_| is_value) {
+                if let Some(end) = self.object_end(at).filter(|_| is_value) {
                     inside.last = b'}';
                     at = end;
                     continue;
@@ -131,11 +131,11 @@ impl Line<'_> {
     }
 
     fn fragment(&self, from: usize, to: usize) -> Part {
-        Part { from, to: self.text[..to].trim_end_matches(is_filler).len(), whole: false }
+        Part { from, to: self.text[..to].trim_end_matches(is_filler).len(), is_whole: false }
     }
 
     /// Where the object ends that begins here, if it is whole.
-    fn whole(&self, from: usize) -> Option<usize> {
+    fn object_end(&self, from: usize) -> Option<usize> {
         let text = &self.text[from..];
         text.starts_with('{')
             .then(|| Cursor::new(text, self.limits).skip().ok().map(|(_, end)| from + end))?
@@ -196,7 +196,7 @@ mod tests {
     fn cut(line: &str) -> Vec<String> {
         let knows = |text: &str| [r#"{"type""#, r#"{"id""#].iter().any(|head| text.starts_with(head));
         let text = |part: &Part| {
-            if part.whole {
+            if part.is_whole {
                 line[part.from..part.to].to_owned()
             } else {
                 format!("({})", &line[part.from..part.to])
@@ -219,16 +219,16 @@ mod tests {
 
     #[test]
     fn wherever_a_record_is_cut_the_next_one_is_read() {
-        for whole in [A, B] {
+        for complete_record in [A, B] {
             for end in 1..A.len() {
                 let fragment = &A[..end];
-                let found = cut(&format!("{fragment}{whole}"));
+                let pieces = cut(&format!("{fragment}{complete_record}"));
                 // Where the next could be a value of the cut one, its first key decides.
                 let value = fragment.ends_with([':', '[']) || fragment.ends_with("1,");
-                if value && whole == B {
-                    assert_eq!(found, [format!("({fragment}{whole})")], "{fragment}");
+                if value && complete_record == B {
+                    assert_eq!(pieces, [format!("({fragment}{complete_record})")], "{fragment}");
                 } else {
-                    assert_eq!(found, [format!("({fragment})"), whole.to_owned()], "{fragment}");
+                    assert_eq!(pieces, [format!("({fragment})"), complete_record.to_owned()], "{fragment}");
                 }
             }
         }
@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn places_are_those_of_the_bytes() {
         let bytes = [b"{\"id\":\"\xc3".as_slice(), A.as_bytes(), b"\xff\xfe", B.as_bytes()].concat();
-        let mut found =
+        let mut pieces =
             parts(&String::from_utf8_lossy(&bytes), LIMITS, &|text| text.starts_with(r#"{"type""#));
-        in_bytes(&mut found, &bytes);
-        let texts: Vec<&[u8]> = found.iter().map(|part| &bytes[part.from..part.to]).collect();
+        in_bytes(&mut pieces, &bytes);
+        let texts: Vec<&[u8]> = pieces.iter().map(|part| &bytes[part.from..part.to]).collect();
         let expected: [&[u8]; 4] = [b"{\"id\":\"\xc3", A.as_bytes(), b"\xff\xfe", B.as_bytes()];
         assert_eq!(texts, expected);
     }

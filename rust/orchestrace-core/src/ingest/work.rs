@@ -11,7 +11,7 @@ use rayon::Scope;
 
 use super::ReadOptions;
 use super::gather::{Budget, Collecting, ItemBlock};
-use super::input::{Body, Given, Opened, Raw, ReadPosition, Source, io_error};
+use super::input::{Body, Opened, Raw, ReadPosition, Source, SourceBlock, io_error};
 use super::parse::BlockParser;
 use super::source::read_range;
 use crate::columns::block::BlockWriter;
@@ -40,18 +40,18 @@ enum Task {
 /// the same records cost in one file.
 #[derive(Default)]
 struct Parcel {
-    blocks: Vec<(usize, Given)>,
+    blocks: Vec<(usize, SourceBlock)>,
     bytes: usize,
 }
 
 impl Parcel {
-    fn put(&mut self, source: usize, mut given: Given) {
-        let bytes = &mut given.block.bytes;
+    fn put(&mut self, source: usize, mut block_of_source: SourceBlock) {
+        let bytes = &mut block_of_source.block.bytes;
         if bytes.capacity() > 2 * bytes.len() && !self.blocks.is_empty() {
             bytes.shrink_to_fit();
         }
-        self.bytes += bytes.len() + size_of::<(usize, Given)>();
-        self.blocks.push((source, given));
+        self.bytes += bytes.len() + size_of::<(usize, SourceBlock)>();
+        self.blocks.push((source, block_of_source));
     }
 }
 
@@ -73,7 +73,7 @@ struct Queue<'a> {
     /// Whether a worker went away because too much is parsed ahead of such a stream.
     gated: bool,
     /// Bytes of tables by input, and the input that [`Queue::ahead`] is counted beyond.
-    made: BTreeMap<usize, usize>,
+    table_bytes: BTreeMap<usize, usize>,
     beyond: usize,
     /// Bytes of tables beyond the first stream that is being read; none where there is no stream.
     ahead: usize,
@@ -81,8 +81,8 @@ struct Queue<'a> {
 
 impl Queue<'_> {
     /// Counts tables of an input.
-    fn made(&mut self, source: usize, nbytes: usize) {
-        *self.made.entry(source).or_default() += nbytes;
+    fn add_tables(&mut self, source: usize, nbytes: usize) {
+        *self.table_bytes.entry(source).or_default() += nbytes;
         if source > self.beyond {
             self.ahead += nbytes;
         }
@@ -93,7 +93,7 @@ impl Queue<'_> {
     fn recount(&mut self) {
         let first = self.active.first().copied().unwrap_or(usize::MAX);
         let (low, high) = (first.min(self.beyond), first.max(self.beyond));
-        let between = self.made.range((Bound::Excluded(low), Bound::Included(high)));
+        let between = self.table_bytes.range((Bound::Excluded(low), Bound::Included(high)));
         let between: usize = between.map(|(_, nbytes)| nbytes).sum();
         if first > self.beyond {
             self.ahead -= between;
@@ -128,7 +128,7 @@ pub(super) struct Work<'a> {
 }
 
 /// What the workers of one batch made.
-pub(super) struct Made {
+pub(super) struct BatchOutput {
     /// In input order.
     pub chunks: Vec<RawChunk>,
     pub collecting: Collecting,
@@ -156,12 +156,12 @@ impl<'a> Work<'a> {
             unclaimed,
             active: BTreeSet::new(),
             gated: false,
-            made: BTreeMap::new(),
+            table_bytes: BTreeMap::new(),
             beyond: usize::MAX,
             ahead: 0,
         };
         for chunk in &chunks {
-            queue.made(chunk.place().0, chunk.nbytes());
+            queue.add_tables(chunk.place().0, chunk.nbytes());
         }
         Self {
             names: queue.sources.iter().map(|s| (s.name.clone(), s.stem.clone())).collect(),
@@ -170,7 +170,7 @@ impl<'a> Work<'a> {
             run,
             limit,
             claimed: AtomicUsize::new(0),
-            held: AtomicUsize::new(queue.made.values().sum()),
+            held: AtomicUsize::new(queue.table_bytes.values().sum()),
             queue: Mutex::new(queue),
             in_flight: AtomicUsize::new(0),
             writers: (0..run.pool().current_num_threads()).map(|_| Mutex::new(None)).collect(),
@@ -182,7 +182,7 @@ impl<'a> Work<'a> {
     }
 
     /// Does it, on all threads.
-    pub(super) fn done(self) -> Result<Made> {
+    pub(super) fn done(self) -> Result<BatchOutput> {
         self.run.pool().scope(|scope| {
             for _ in 0..self.writers.len() {
                 scope.spawn(|scope| self.work(scope));
@@ -196,7 +196,7 @@ impl<'a> Work<'a> {
         let mut chunks = chunks.into_inner().unwrap_or_else(PoisonError::into_inner);
         chunks.sort_by_key(RawChunk::place);
         let collecting = gather.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(Made { chunks, collecting, budget })
+        Ok(BatchOutput { chunks, collecting, budget })
     }
 
     fn work<'s>(&'s self, scope: &Scope<'s>)
@@ -307,7 +307,7 @@ impl<'a> Work<'a> {
             .map_err(io_error(name))?;
         let mut parcel = Parcel::default();
         for block in [Some(block), long].into_iter().flatten() {
-            parcel.put(source, Given { block, format, entry: None, skipped: None });
+            parcel.put(source, SourceBlock { block, format, entry: None, skipped: None });
         }
         self.parse(parcel)?;
         self.run.advance(end - start);
@@ -428,8 +428,8 @@ impl<'a> Work<'a> {
                 }
             }
             let consumed = opened.consumed();
-            self.run.advance(consumed - opened.told);
-            opened.told = consumed;
+            self.run.advance(consumed - opened.progress);
+            opened.progress = consumed;
             goes_on = self.may_go_on(first);
         }
         if parcel.bytes >= self.options.block_size / 2 {
@@ -459,7 +459,7 @@ impl<'a> Work<'a> {
         if let Some(chunk) = chunk {
             let nbytes = chunk.nbytes();
             self.held.fetch_add(nbytes, Ordering::Relaxed);
-            locked(&self.queue).made(place, nbytes);
+            locked(&self.queue).add_tables(place, nbytes);
             locked(&self.chunks).push(chunk);
         }
         let buffers = parcel.blocks.into_iter().map(|(_, given)| given.block.bytes);
@@ -476,8 +476,13 @@ impl<'a> Work<'a> {
     }
 
     /// Adds a block to the tables of a chunk, or to the parts of traces; what it is in the chunk.
-    fn segment(&self, source: usize, given: &Given, writer: &mut BlockWriter) -> Result<Option<Segment>> {
-        let Given { block, format, entry, skipped } = given;
+    fn segment(
+        &self,
+        source: usize,
+        source_block: &SourceBlock,
+        writer: &mut BlockWriter,
+    ) -> Result<Option<Segment>> {
+        let SourceBlock { block, format, entry, skipped } = source_block;
         let info = format.info();
         let lenient = info.lenient;
         let adjusted = lenient.then(|| {

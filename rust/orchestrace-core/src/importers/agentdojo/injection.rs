@@ -17,8 +17,8 @@ fn folded(text: &str) -> String {
 }
 
 fn fold(c: char) -> impl Iterator<Item = char> {
-    let kept = !(c.is_whitespace() || matches!(c, '\\' | '\'' | '"' | MARK));
-    kept.then(|| c.to_lowercase()).into_iter().flatten()
+    let stays = !(c.is_whitespace() || matches!(c, '\\' | '\'' | '"' | MARK));
+    stays.then(|| c.to_lowercase()).into_iter().flatten()
 }
 
 /// Whether a message in the user's name is a memory that was put there. A defence may put a sentence or a tag
@@ -84,12 +84,12 @@ impl<'t> Read<'t> {
         let (wanted, before) = (&injected.folded, self.taken.len());
         if !wanted.is_empty() {
             let place = |byte: usize| self.places.partition_point(|(own, _)| *own < byte);
-            let found = self.folded.match_indices(wanted).map(|(at, _)| {
+            let ranges = self.folded.match_indices(wanted).map(|(at, _)| {
                 let last = self.places[place(at + wanted.len()) - 1].1;
                 let end = last + self.text[last..].chars().next().map_or(0, char::len_utf8);
                 self.places[place(at)].1..end
             });
-            self.taken.extend(found);
+            self.taken.extend(ranges);
         }
         self.taken.len() > before
     }
@@ -110,7 +110,7 @@ impl<'t> Read<'t> {
 
 /// What is known of a run when the agent calls a tool: what explains the call without an injected text.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct Explained {
     /// What the user said, message by message.
     prompts: Vec<Wording>,
     /// What tools returned, but for injected texts and for what came of calls that follow one.
@@ -119,7 +119,7 @@ pub(super) struct Known {
     called: HashSet<String>,
 }
 
-impl Known {
+impl Explained {
     /// The user says something.
     pub(super) fn prompt(&mut self, text: &str) {
         self.prompts.push(Wording::new(text));
@@ -140,36 +140,36 @@ impl Known {
 
 /// A call, while it is asked which text it follows.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CallWords {
     /// The name of its tool, if that is evidence.
     tool: Option<Wording>,
     values: Vec<Sought>,
 }
 
-impl Asked {
-    pub(super) fn new(tool: &str, arguments: Value<'_>, known: &Known) -> Self {
+impl CallWords {
+    pub(super) fn new(tool: &str, arguments: Value<'_>, explained: &Explained) -> Self {
         let name = Wording::new(tool);
-        let own = known.called.contains(tool) || name.is_spelt_by(&known.prompts);
+        let explains_itself = explained.called.contains(tool) || name.is_spelt_by(&explained.prompts);
         let mut values = Vec::new();
         leaves(arguments, &mut |value| values.push(Sought::new(value)));
-        Self { tool: (!own).then_some(name), values }
+        Self { tool: (!explains_itself).then_some(name), values }
     }
 
     /// Whether the injected text asks for it and nothing else explains it: it names the tool, or has a value of it.
-    pub(super) fn follows(&self, injected: &Injected<'_>, known: &Known) -> bool {
+    pub(super) fn follows(&self, injected: &Injected<'_>, explained: &Explained) -> bool {
         let text = &injected.wording;
         self.tool.as_ref().is_some_and(|tool| text.names(tool))
-            || self.values.iter().any(|value| value.is_only_in(text, &known.prompts, &known.others))
+            || self.values.iter().any(|value| value.is_only_in(text, &explained.prompts, &explained.others))
     }
 }
 
 /// Texts and numbers of a value, at any depth.
-fn leaves(value: Value<'_>, found: &mut impl FnMut(&str)) {
+fn leaves(value: Value<'_>, visit: &mut impl FnMut(&str)) {
     match value.kind() {
-        Some(Kind::Object) => value.members().for_each(|(_, value)| leaves(value, found)),
-        Some(Kind::Array) => value.elements().for_each(|value| leaves(value, found)),
-        Some(Kind::String) => found(value.str().unwrap_or_default()),
-        Some(Kind::Number) => found(value.raw()),
+        Some(Kind::Object) => value.members().for_each(|(_, value)| leaves(value, visit)),
+        Some(Kind::Array) => value.elements().for_each(|value| leaves(value, visit)),
+        Some(Kind::String) => visit(value.str().unwrap_or_default()),
+        Some(Kind::Number) => visit(value.raw()),
         _ => {}
     }
 }

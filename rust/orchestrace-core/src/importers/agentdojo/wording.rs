@@ -45,15 +45,15 @@ impl Wording {
 
     /// Whether a value stands in it: as words, or, a long one, however it is spaced.
     pub(super) fn has(&self, value: &Wording) -> bool {
-        let mut own = value.spaced.as_str();
+        let mut tail = value.spaced.as_str();
         // The same address is written with and without these.
         while let Some(rest) = [" http ", " https ", " mailto ", " www "]
             .iter()
-            .find_map(|scheme| own.strip_prefix(scheme).map(|_| &own[scheme.len() - 1..]))
+            .find_map(|scheme| tail.strip_prefix(scheme).map(|_| &tail[scheme.len() - 1..]))
         {
-            own = rest;
+            tail = rest;
         }
-        own.len() > 1 && self.spaced.contains(own)
+        tail.len() > 1 && self.spaced.contains(tail)
             || value.solid.chars().count() >= LONG && self.solid.contains(&value.solid)
     }
 
@@ -98,11 +98,17 @@ impl Wording {
                 self.spaced.split_whitespace().map(|word| (word, solid(word).chars().count())).collect();
             let run = |start: usize| {
                 let mut length = 0;
-                let own = words[start..].iter().position(|(_, letters)| {
+                let n_words = words[start..].iter().position(|(_, letters)| {
                     length += letters;
                     length >= LONG
                 })?;
-                Some(words[start..=start + own].iter().map(|(word, _)| *word).collect::<Vec<_>>().join(" "))
+                Some(
+                    words[start..=start + n_words]
+                        .iter()
+                        .map(|(word, _)| *word)
+                        .collect::<Vec<_>>()
+                        .join(" "),
+                )
             };
             (0..words.len()).filter_map(run).collect()
         })
@@ -140,8 +146,9 @@ impl Sought {
             text.quotable().contains(run)
                 && !prompts.iter().chain(others).any(|other| other.quotable().contains(run))
         };
-        let whole = self.values.first().filter(|_| self.prose);
-        self.values.iter().any(alone) || whole.is_some_and(|whole| whole.quotable().iter().any(quoted))
+        let prose_value = self.values.first().filter(|_| self.prose);
+        self.values.iter().any(alone)
+            || prose_value.is_some_and(|prose_value| prose_value.quotable().iter().any(quoted))
     }
 }
 
@@ -181,10 +188,11 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let mut chars = text.chars().peekable();
     let mut word = String::new();
     let cut = |word: &mut String| {
-        let own = word.trim_end_matches(['-', '_', '@']).trim_start_matches('_');
-        let own = (!own.is_empty()).then(|| amount(own).unwrap_or_else(|| own.to_lowercase()));
+        let word_part = word.trim_end_matches(['-', '_', '@']).trim_start_matches('_');
+        let word_part =
+            (!word_part.is_empty()).then(|| amount(word_part).unwrap_or_else(|| word_part.to_lowercase()));
         word.clear();
-        own
+        word_part
     };
     std::iter::from_fn(move || {
         loop {
@@ -197,8 +205,8 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
             };
             if goes_on {
                 word.push(c);
-            } else if let Some(own) = cut(&mut word) {
-                return Some(own);
+            } else if let Some(word_part) = cut(&mut word) {
+                return Some(word_part);
             }
         }
     })
@@ -206,19 +214,19 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
 
 /// The one spelling of a plain amount: 5 for 5.0, 1200 for 1,200.00.
 fn amount(word: &str) -> Option<String> {
-    let (whole, part) = word.split_once('.').unwrap_or((word, "0"));
+    let (integer, part) = word.split_once('.').unwrap_or((word, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let mut groups = whole.split(',');
+    let mut groups = integer.split(',');
     let first = groups.next().filter(|first| digits(first))?;
     let grouped = groups.all(|group| group.len() == 3 && digits(group));
-    let leading = first == "0" && whole == "0"
-        || !first.starts_with('0') && (first.len() == whole.len() || first.len() <= 3);
+    let leading = first == "0" && integer == "0"
+        || !first.starts_with('0') && (first.len() == integer.len() || first.len() <= 3);
     let few = word.bytes().filter(u8::is_ascii_digit).count() <= AMOUNT_DIGITS;
     (grouped && leading && few && digits(part)).then(|| {
-        let whole = whole.replace(',', "");
+        let integer = integer.replace(',', "");
         match part.trim_end_matches('0') {
-            "" => whole,
-            part => format!("{whole}.{part}"),
+            "" => integer,
+            part => format!("{integer}.{part}"),
         }
     })
 }

@@ -72,8 +72,8 @@ fn what_names_no_step_is_quarantined() {
 
 #[test]
 fn a_copy_is_one_annotation() {
-    let one = labeled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1)).to_string();
-    let store = read_texts(&AgentRx, &[("a.json", &one), ("b.json", &one), ("c.json", "\n")]);
+    let annotation = labeled(json!("q"), json!([failure(json!(1), json!(2), "A")]), json!(1)).to_string();
+    let store = read_texts(&AgentRx, &[("a.json", &annotation), ("b.json", &annotation), ("c.json", "\n")]);
     assert_eq!(labels(&store).len(), 2);
 }
 

@@ -64,12 +64,12 @@ pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
     let children = telling.children();
     let root = (0..documents.len()).find(|i| !children.contains(i)).unwrap_or(0);
     telling.name_trace(root);
-    let told: Vec<_> =
+    let counted: Vec<_> =
         (0..documents.len()).map(|index| telling.document(index, children.contains(&index))).collect();
-    let all = told.iter().fold((0_i64, 0_i64), |sum, stream| {
+    let all = counted.iter().fold((0_i64, 0_i64), |sum, stream| {
         (sum.0.saturating_add(stream.sum.0), sum.1.saturating_add(stream.sum.1))
     });
-    for (index, stream) in told.iter().enumerate() {
+    for (index, stream) in counted.iter().enumerate() {
         telling.totals(
             documents[index].tree.root().get("final_metrics"),
             stream,
@@ -126,8 +126,8 @@ impl<'t> Telling<'t, '_, '_> {
         for document in self.documents {
             let (run, part) = document.run();
             let name = document.get("name").unwrap_or(AGENT);
-            let known = of_run.get(&(run, name)).filter(|_| part > 0).copied();
-            let agent = known.unwrap_or_else(|| {
+            let existing = of_run.get(&(run, name)).filter(|_| part > 0).copied();
+            let agent = existing.unwrap_or_else(|| {
                 let info = AgentInfo {
                     name: self.recording.text(name),
                     source_id: self.recording.text(run),
@@ -171,8 +171,9 @@ impl<'t> Telling<'t, '_, '_> {
     fn holders(&self) -> impl Iterator<Item = (usize, usize)> {
         self.documents.iter().enumerate().filter_map(|(d, document)| {
             let (around, _) = document.get("within")?.rsplit_once('/')?;
-            let holds = |one: &Document<'_>| {
-                one.get("file") == document.get("file") && one.get("within").unwrap_or_default() == around
+            let holds = |candidate: &Document<'_>| {
+                candidate.get("file") == document.get("file")
+                    && candidate.get("within").unwrap_or_default() == around
             };
             Some((d, self.documents.iter().position(holds)?))
         })
@@ -247,7 +248,7 @@ impl<'t> Telling<'t, '_, '_> {
                 let id = self.recording.text(&id);
                 let content = Some(hash(&text));
                 let (trusted, extras) = (Some(true), Text::default());
-                let said = Incoming {
+                let prompt = Incoming {
                     id,
                     from: Party::User,
                     time,
@@ -257,7 +258,7 @@ impl<'t> Telling<'t, '_, '_> {
                     decides: Text::default(),
                     extras,
                 };
-                self.recording.incoming(stream.agent, said);
+                self.recording.incoming(stream.agent, prompt);
             }
             Some("agent") => self.answer(stream, &id, time, step, next),
             _ if compacts => drop(self.recording.compaction(stream.agent)),
@@ -392,13 +393,14 @@ impl<'t> Telling<'t, '_, '_> {
             if call.is_none() && !references.is_empty() && !content.exists() {
                 continue;
             }
-            let told = result.get("is_error").bool().or_else(|| result.get("extra").get("is_error").bool());
+            let error_flag =
+                result.get("is_error").bool().or_else(|| result.get("extra").get("is_error").bool());
             let answer = CallResult {
                 call: call.map_or(Text::default(), |call| self.recording.text(call)),
                 id,
                 time,
                 content: content.exists().then(|| hash(&text_of(content))),
-                ok: told.map(|error| !error),
+                ok: error_flag.map(|error| !error),
                 trusted: Some(!references.is_empty()),
                 ..CallResult::default()
             };
@@ -424,12 +426,13 @@ impl<'t> Telling<'t, '_, '_> {
     fn totals(&mut self, totals: Value<'_>, stream: &Stream<'_>, all: Option<(i64, i64)>) {
         let root = all.is_some();
         let of = |key: &str| totals.get(key).i64();
-        let told = of("total_prompt_tokens").zip(of("total_completion_tokens"));
+        let stated = of("total_prompt_tokens").zip(of("total_completion_tokens"));
         let cost = totals.get("total_cost_usd").f64();
         if root && let Some(cost) = cost.filter(|_| !stream.priced) {
             self.recording.measure(MeasureKind::Cost, "cost_usd", cost);
         }
-        let Some((read, written)) = told.filter(|told| *told != stream.sum && Some(*told) != all) else {
+        let Some((read, written)) = stated.filter(|stated| *stated != stream.sum && Some(*stated) != all)
+        else {
             return;
         };
         let total = read.saturating_add(written);
@@ -457,10 +460,10 @@ impl<'t> Telling<'t, '_, '_> {
 fn spawned_by<'v>(step: Value<'v>, call: Value<'v>, k: usize, calls: usize) -> Option<Value<'v>> {
     let results = step.path(&["observation", "results"]);
     let id = call.get("tool_call_id").some_str();
-    let mut own =
+    let mut of_call =
         results.elements().filter(|result| id.is_some() && result.get("source_call_id").str() == id);
-    let first = own.next()?;
-    let result = match own.next() {
+    let first = of_call.next()?;
+    let result = match of_call.next() {
         // Ids that are not distinct: by place.
         Some(_) if results.len() == calls => results.at(k),
         _ => first,

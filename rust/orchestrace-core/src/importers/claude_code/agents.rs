@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::super::recording::{Agent, AgentInfo, Entry, Mark, Party, Saying, Text};
-use super::record::{Act, Block, Code, LEADS, Line, Use, What};
+use super::record::{Act, Block, Code, LEADS, Line, LineContent, Use};
 use super::session::Teller;
 use crate::schema::EventType;
 
@@ -17,8 +17,8 @@ impl Teller<'_> {
     }
 
     fn uses(&self, line: &Line) -> impl Iterator<Item = (u32, Use)> + '_ {
-        let range = match &line.what {
-            What::Assistant(assistant) => assistant.blocks,
+        let range = match &line.content {
+            LineContent::Assistant(assistant) => assistant.blocks,
             _ => (0, 0),
         };
         let numbered = (range.0..range.1).zip(self.records.blocks(range));
@@ -34,7 +34,10 @@ impl Teller<'_> {
         let main = self.recording.agent(AgentInfo { name, ..AgentInfo::default() });
         self.agents.push(main);
         let conversation = |line: &u32| {
-            matches!(self.records.lines[*line as usize].what, What::Assistant(_) | What::User(_))
+            matches!(
+                self.records.lines[*line as usize].content,
+                LineContent::Assistant(_) | LineContent::User(_)
+            )
         };
         let has_main = self.streams.list[0].lines.iter().any(conversation);
         let blocks = &self.records.blocks;
@@ -61,14 +64,14 @@ impl Teller<'_> {
                 (stream.id, stream.call, stream.run != 0 || stream.is_member)
             };
             let meta = self.records.metas.iter().find(|meta| id != 0 && meta.agent == id);
-            let told = self.streams.list[at].lines.iter().find_map(|line| {
-                let What::Assistant(assistant) = &self.records.lines[*line as usize].what else {
+            let recorded_type = self.streams.list[at].lines.iter().find_map(|line| {
+                let LineContent::Assistant(assistant) = &self.records.lines[*line as usize].content else {
                     return None;
                 };
                 Some(assistant.agent_type).filter(|kind| *kind != 0)
             });
-            let others =
-                [types.get(&id).copied(), meta.map(|meta| meta.kind), told].map(Option::unwrap_or_default);
+            let others = [types.get(&id).copied(), meta.map(|meta| meta.kind), recorded_type]
+                .map(Option::unwrap_or_default);
             let agent = self.agent(id, call, others);
             if call.is_none() {
                 let began = self.streams.list[at].began;
@@ -176,8 +179,11 @@ impl Teller<'_> {
         for entry in self.records.journal.iter().filter(|entry| entry.run == run && entry.agent != 0) {
             if !self.by_id.contains_key(&entry.agent) {
                 let child = self.agent(entry.agent, None, [0; 3]);
-                let told = self.records.journal.iter().find(|e| e.agent == entry.agent && e.result.is_some());
-                match told.and_then(|told| Some((told.item, told.result?))) {
+                let outcome_entry =
+                    self.records.journal.iter().find(|e| e.agent == entry.agent && e.result.is_some());
+                match outcome_entry
+                    .and_then(|outcome_entry| Some((outcome_entry.item, outcome_entry.result?)))
+                {
                     Some((item, content)) => {
                         let id = self.name(entry.agent);
                         let id = [self.recording.read(id).to_owned(), ":return".to_owned()].concat();

@@ -3,7 +3,7 @@
 
 use hashbrown::HashSet;
 
-use super::record::{Block, Code, Line, Records, What};
+use super::record::{Block, Code, Line, LineContent, Records};
 use crate::importers::TraceItems;
 
 /// What a line is to a branch.
@@ -20,11 +20,11 @@ enum Weight {
 }
 
 fn weight(records: &Records, line: &Line) -> Weight {
-    match &line.what {
-        What::Assistant(assistant) if !assistant.synthetic => Weight::Response(assistant.response),
-        What::User(user) if !user.meta => {
+    match &line.content {
+        LineContent::Assistant(assistant) if !assistant.synthetic => Weight::Response(assistant.response),
+        LineContent::User(user) if !user.meta => {
             let results = records.blocks(user.blocks).iter().any(|b| matches!(b, Block::Outcome(_)));
-            match (results, user.said.prompt) {
+            match (results, user.text.prompt) {
                 (true, _) => Weight::Result,
                 (false, Some(_)) => Weight::Prompt,
                 (false, None) => Weight::None,
@@ -49,8 +49,8 @@ pub(super) fn abandoned(items: &TraceItems<'_>, records: &Records) -> (Vec<bool>
         let inline = line.sidechain && line.agent == 0;
         let place = &mut line_of[line.uuid as usize];
         let older = |other: &Line| {
-            let said = || other.digest(items) < line.digest(items);
-            other.time < line.time || (other.time == line.time && said())
+            let by_digest = || other.digest(items) < line.digest(items);
+            other.time < line.time || (other.time == line.time && by_digest())
         };
         if line.uuid != 0 && !inline && records.lines.get(*place as usize).is_none_or(older) {
             *place = at as u32;
@@ -69,11 +69,12 @@ pub(super) fn abandoned(items: &TraceItems<'_>, records: &Records) -> (Vec<bool>
     let mut newest: Vec<Option<(i64, u32)>> = vec![None; n];
     let mut leads: Vec<Code> = vec![0; n];
     for &node in order.iter().rev() {
-        let own = line_of[node as usize];
-        if let Some(line) = records.lines.get(own as usize)
+        let own_line = line_of[node as usize];
+        if let Some(line) = records.lines.get(own_line as usize)
             && weight(records, line) != Weight::None
         {
-            newest[node as usize] = newest[node as usize].max(Some((line.time.unwrap_or(i64::MIN), own)));
+            newest[node as usize] =
+                newest[node as usize].max(Some((line.time.unwrap_or(i64::MIN), own_line)));
         }
         let parent = parents[node as usize] as usize;
         if parent != 0 && newest[node as usize].is_some() && newest[node as usize] > newest[parent] {
@@ -94,15 +95,15 @@ pub(super) fn abandoned(items: &TraceItems<'_>, records: &Records) -> (Vec<bool>
         }
     }
     // From the leaves up: whether a branch has what makes it one of its own.
-    let mut own = vec![false; n];
+    let mut stands_alone = vec![false; n];
     for &node in order.iter().rev().filter(|node| !lives[**node as usize]) {
-        own[node as usize] |= match weigh(node) {
+        stands_alone[node as usize] |= match weigh(node) {
             Weight::Prompt => true,
             Weight::Response(response) => !living.contains(&response),
             Weight::Result | Weight::None => false,
         };
         let parent = parents[node as usize] as usize;
-        own[parent] |= own[node as usize] && !lives[parent];
+        stands_alone[parent] |= stands_alone[node as usize] && !lives[parent];
     }
     // And down: what hangs on such a branch belongs to it, results of living calls excepted.
     for &node in &order {
@@ -110,9 +111,9 @@ pub(super) fn abandoned(items: &TraceItems<'_>, records: &Records) -> (Vec<bool>
         if lives[node as usize] {
             continue;
         }
-        let above = parent != 0 && !lives[parent] && own[parent];
-        own[node as usize] |= above;
-        if own[node as usize]
+        let above = parent != 0 && !lives[parent] && stands_alone[parent];
+        stands_alone[node as usize] |= above;
+        if stands_alone[node as usize]
             && !matches!(weigh(node), Weight::Response(response) if living.contains(&response))
             && let Some(flag) = given_up.get_mut(line_of[node as usize] as usize)
         {

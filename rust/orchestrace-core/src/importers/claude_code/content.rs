@@ -7,7 +7,7 @@ use sha2::Digest;
 
 use super::super::recording::{Hash, call_hash, hash};
 use super::copies::identity;
-use super::record::{Act, Assistant, Block, Ends, Fields, Outcome, Reader, Records, Said, Use, User};
+use super::record::{Act, Assistant, Block, Ends, Fields, Outcome, Reader, Records, Use, User, UserText};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::json::Kind;
@@ -91,7 +91,7 @@ impl Reader<'_> {
                     records.blocks.push(Block::Outcome(Box::new(outcome)));
                 }
                 Some(_) => {}
-                None => self.odd(block),
+                None => self.note_misfit(block),
             }
         }
         let response = records.code(&response);
@@ -121,17 +121,17 @@ impl Reader<'_> {
         let is_result = |block: &Value<'_>| block.get("type").str() == Some("tool_result");
         let results = content.elements().filter(is_result).count();
         // What the program keeps of a result belongs to the one result of its line.
-        let kept = if results == 1 { record.result } else { content.absent() };
+        let result_record = if results == 1 { record.result } else { content.absent() };
         for block in content.elements().filter(is_result) {
-            let outcome = self.outcome(records, block, kept);
+            let outcome = self.outcome(records, block, result_record);
             records.blocks.push(Block::Outcome(Box::new(outcome)));
         }
         let silent = results > 0 && results == content.len();
-        let said = if silent { Said::default() } else { self.texts(records, content) };
+        let texts = if silent { UserText::default() } else { self.texts(records, content) };
         let flag = |value: Value<'_>| value.bool() == Some(true);
         User {
             meta: flag(record.is_meta) || flag(record.is_summary),
-            said,
+            text: texts,
             blocks: (first, records.blocks.len() as u32),
         }
     }
@@ -139,46 +139,46 @@ impl Reader<'_> {
     /// What was typed outside of a message.
     pub(super) fn typed(&mut self, records: &mut Records, content: Value<'_>) -> User {
         let first = records.blocks.len() as u32;
-        let said = self.texts(records, content);
-        User { meta: false, said, blocks: (first, records.blocks.len() as u32) }
+        let texts = self.texts(records, content);
+        User { meta: false, text: texts, blocks: (first, records.blocks.len() as u32) }
     }
 
     /// What a text, or the texts among blocks, say.
-    pub(super) fn texts(&mut self, records: &mut Records, content: Value<'_>) -> Said {
-        let mut said = Said::default();
+    pub(super) fn texts(&mut self, records: &mut Records, content: Value<'_>) -> UserText {
+        let mut texts = UserText::default();
         let mut typed = false;
         if let Some(text) = content.str() {
-            typed |= self.text(records, text, &mut said);
+            typed |= self.text(records, text, &mut texts);
         } else if content.kind() != Some(Kind::Array) && content.exists() {
-            self.odd(content);
+            self.note_misfit(content);
         }
         for block in content.elements() {
             match block.get("type").str() {
                 Some("text") => {
-                    typed |= self.text(records, block.get("text").str().unwrap_or_default(), &mut said);
+                    typed |= self.text(records, block.get("text").str().unwrap_or_default(), &mut texts);
                 }
                 Some("image" | "document") => {
                     self.sha.update(block.raw());
                     typed = true;
                 }
                 Some(_) => {}
-                None => self.odd(block),
+                None => self.note_misfit(block),
             }
         }
         if typed {
-            said.prompt = Some(self.sha.finalize_reset().into());
+            texts.prompt = Some(self.sha.finalize_reset().into());
         }
-        said
+        texts
     }
 
     /// Whether it is typed by a human; what it is else.
-    fn text(&mut self, records: &mut Records, text: &str, said: &mut Said) -> bool {
+    fn text(&mut self, records: &mut Records, text: &str, texts: &mut UserText) -> bool {
         let begins = text.trim_start();
         if begins.is_empty() || WRAPPED.iter().any(|wrapped| begins.starts_with(wrapped)) {
             return false;
         }
         if begins.starts_with("[Request interrupted by user") {
-            said.interrupts = true;
+            texts.interrupts = true;
             return false;
         }
         if begins.starts_with("<teammate-message") {
@@ -211,9 +211,10 @@ impl Reader<'_> {
         true
     }
 
-    fn outcome(&mut self, records: &mut Records, block: Value<'_>, kept: Value<'_>) -> Outcome {
+    fn outcome(&mut self, records: &mut Records, block: Value<'_>, result_record: Value<'_>) -> Outcome {
         let [call, content, is_error] = block.pick(&RESULT);
-        let [agent, agent_type, duration, seconds, resumed, run, status, task, rest @ ..] = kept.pick(&KEPT);
+        let [agent, agent_type, duration, seconds, resumed, run, status, task, rest @ ..] =
+            result_record.pick(&KEPT);
         let [whole_duration, tokens, tools, member, _] = rest;
         let text = content.str().or_else(|| {
             let mut texts = content.elements().filter_map(|b| b.get("text").str());
@@ -234,7 +235,7 @@ impl Reader<'_> {
         let took = millis.map(|ms| ms / 1000.0).or(seconds.f64());
         let refused = text.starts_with("The user doesn't want to proceed")
             || text.starts_with("The user doesn't want to take this action")
-            || kept.str().is_some_and(|text| text.starts_with("User rejected"));
+            || result_record.str().is_some_and(|text| text.starts_with("User rejected"));
         Outcome {
             call: records.code_of(call),
             content: self.content(content),
@@ -270,7 +271,7 @@ impl Reader<'_> {
         self.sha.finalize_reset().into()
     }
 
-    pub(super) fn odd(&mut self, value: Value<'_>) {
+    pub(super) fn note_misfit(&mut self, value: Value<'_>) {
         let kind = value.kind().map_or("nothing", Kind::as_str);
         self.recording.finding(FindingCode::FieldIgnored, None, format!("'content' holds {kind}"));
     }

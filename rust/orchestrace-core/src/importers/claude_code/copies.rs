@@ -5,7 +5,7 @@
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::record::{Code, Line, Records, What};
+use super::record::{Code, Line, LineContent, Records};
 use crate::importers::TraceItems;
 
 /// Bytes of an id that no other program gives to another message.
@@ -14,8 +14,8 @@ const UNIQUE: usize = 20;
 /// What distinguishes a response from all others, whatever session has it: its message and its request. One whose
 /// request is not recorded is known by its message if that has an id as providers give them.
 pub(super) fn identity(message: &str, request: &str) -> Option<u64> {
-    let known = !message.is_empty() && (!request.is_empty() || message.len() >= UNIQUE);
-    known.then(|| xxh3_64_with_seed(message.as_bytes(), xxh3_64(request.as_bytes())))
+    let is_unique = !message.is_empty() && (!request.is_empty() || message.len() >= UNIQUE);
+    is_unique.then(|| xxh3_64_with_seed(message.as_bytes(), xxh3_64(request.as_bytes())))
 }
 
 /// The stream of a line; 0 is the main one.
@@ -25,8 +25,10 @@ fn stream(line: &Line) -> Code {
 
 /// The response that a line is a part of, if it can be known elsewhere.
 fn response(line: &Line) -> Option<Code> {
-    match &line.what {
-        What::Assistant(assistant) if assistant.is_known && !assistant.synthetic => Some(assistant.response),
+    match &line.content {
+        LineContent::Assistant(assistant) if assistant.is_known && !assistant.synthetic => {
+            Some(assistant.response)
+        }
         _ => None,
     }
 }
@@ -59,8 +61,8 @@ pub(super) fn leave_out(items: &TraceItems<'_>, records: &mut Records) {
     for (at, line) in records.lines.iter().enumerate() {
         let Some(response) = response(line) else { continue };
         let owner = owners.entry(response).or_insert(at);
-        let known = &records.lines[*owner];
-        if (rank(line), name(line)) < (rank(known), name(known)) {
+        let owner_line = &records.lines[*owner];
+        if (rank(line), name(line)) < (rank(owner_line), name(owner_line)) {
             *owner = at;
         }
     }
@@ -79,8 +81,8 @@ pub(super) fn leave_out(items: &TraceItems<'_>, records: &mut Records) {
     let mut copied = Vec::with_capacity(records.lines.len());
     for (at, line) in records.lines.iter().enumerate() {
         let is_before = last.get(&(stream(line), line.file)).map(|last| at <= *last);
-        let own = response(line).is_some() && is_owned(line);
-        copied.push(is_before.is_some_and(|before| (before || line.forked) && !own));
+        let is_owner = response(line).is_some() && is_owned(line);
+        copied.push(is_before.is_some_and(|before| (before || line.forked) && !is_owner));
     }
     records.forks.extend(last.keys().map(|(stream, _)| *stream));
     let mut copied = copied.into_iter();
@@ -99,11 +101,11 @@ mod tests {
 
     #[test]
     fn a_response_is_known_by_message_and_request() {
-        let known = identity("msg_1", "req_1");
-        assert!(known.is_some());
-        assert_eq!(known, identity("msg_1", "req_1"));
-        assert_ne!(known, identity("msg_1", "req_2"));
-        assert_ne!(known, identity("msg_2", "req_1"));
+        let identity_of_both = identity("msg_1", "req_1");
+        assert!(identity_of_both.is_some());
+        assert_eq!(identity_of_both, identity("msg_1", "req_1"));
+        assert_ne!(identity_of_both, identity("msg_1", "req_2"));
+        assert_ne!(identity_of_both, identity("msg_2", "req_1"));
         assert_eq!(identity("", "req_1"), None);
         assert_eq!(identity("msg_1", ""), None);
         assert!(identity("msg_01Abcdefghijklmnopqrstuv", "").is_some());

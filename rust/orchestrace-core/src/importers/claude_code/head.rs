@@ -96,10 +96,10 @@ static MEMBERS: Meanings<Member, 27> = Meanings::new([
     ("agentName", Member::Later),
 ]);
 
-/// What of a block of a message no rule reads.
+/// Members of a content block that no rule reads, however long they are.
 static THOUGHT: Keys<2> = Keys::new(["thinking", "signature"]);
 
-/// What of a message is looked at here.
+/// Members of a message that its head is read from.
 static MESSAGE: Keys<2> = Keys::new(["content", "id"]);
 
 static ORIGIN: Keys<1> = Keys::new(["sessionId"]);

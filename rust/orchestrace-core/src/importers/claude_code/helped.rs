@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 
 use super::super::recording::{Agent, Entry, Response, Text, Usage};
-use super::record::{Assistant, Block, Code, Side, What};
+use super::record::{Assistant, Block, Code, LineContent, Side};
 use super::session::{Running, Teller, join};
 
 /// What other models did for a response that is still to be written.
@@ -19,20 +19,21 @@ impl Teller<'_> {
     /// What other models did for the responses of a stream. Lines of one response repeat it.
     pub(super) fn helped(&self, lines: &[u32]) -> HashMap<Code, Helped> {
         let mut helped: HashMap<Code, Helped> = HashMap::new();
-        let assistants = lines.iter().filter_map(|number| match &self.records.lines[*number as usize].what {
-            What::Assistant(assistant) => Some(assistant),
-            _ => None,
-        });
+        let assistants =
+            lines.iter().filter_map(|number| match &self.records.lines[*number as usize].content {
+                LineContent::Assistant(assistant) => Some(assistant),
+                _ => None,
+            });
         for assistant in assistants.clone() {
             let sides = self.records.blocks(assistant.blocks).iter().filter_map(|block| match block {
                 Block::Side(side) => Some(&**side),
                 _ => None,
             });
             for (at, Side { kind, model, usage }) in sides.enumerate() {
-                let known = &mut helped.entry(assistant.response).or_default().sides;
-                match known.get_mut(at) {
+                let sides_of_response = &mut helped.entry(assistant.response).or_default().sides;
+                match sides_of_response.get_mut(at) {
                     Some((.., sum)) => join(sum, usage),
-                    None => known.push((*kind, *model, *usage)),
+                    None => sides_of_response.push((*kind, *model, *usage)),
                 }
             }
         }

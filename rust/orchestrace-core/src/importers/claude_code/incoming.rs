@@ -40,45 +40,45 @@ impl Teller<'_> {
         user: &User,
         running: &mut Running,
     ) -> Option<&'static str> {
-        let mut told = 0;
+        let mut n_taken = 0;
         for block in self.records.blocks(user.blocks) {
             match block {
                 Block::Outcome(outcome) => {
                     running.asked.remove(&outcome.call);
                     running.accepted(outcome, line);
-                    self.outcome(agent, line, outcome, told, None);
+                    self.outcome(agent, line, outcome, n_taken, None);
                     running.last = if outcome.refused { Last::Stopped } else { Last::Result };
-                    told += 1;
+                    n_taken += 1;
                 }
                 Block::Teammate { from, content } => {
                     let from = self.party(*from);
                     if !self.sent.contains(content) && from != Party::Agent(agent) {
-                        self.incoming(agent, line, from, *content, false, told);
+                        self.incoming(agent, line, from, *content, false, n_taken);
                     }
-                    told += 1;
+                    n_taken += 1;
                     running.last = Last::Prompt;
                 }
                 Block::Notice { .. } => {
-                    told += u32::from(self.notice(agent, block, line));
+                    n_taken += u32::from(self.notice(agent, block, line));
                     running.last = Last::Prompt;
                 }
                 Block::Text(_) | Block::Use(_) | Block::Side(_) => {}
             }
         }
         if user.meta {
-            return (told == 0).then_some("claude_code.user.meta");
+            return (n_taken == 0).then_some("claude_code.user.meta");
         }
-        if user.said.interrupts {
+        if user.text.interrupts {
             // The refused result has recorded it.
             let again = running.last == Last::Stopped;
             running.last = Last::Stopped;
             if !again {
                 let text = hash("[Request interrupted by user]");
-                self.incoming(agent, line, Party::User, text, true, told);
+                self.incoming(agent, line, Party::User, text, true, n_taken);
             }
-            told += 1;
+            n_taken += 1;
         }
-        if let Some(prompt) = user.said.prompt {
+        if let Some(prompt) = user.text.prompt {
             let busy = match running.last {
                 Last::Result => true,
                 Last::Response(_) => !running.asked.is_empty(),
@@ -94,12 +94,12 @@ impl Teller<'_> {
                 _ => Party::Named(self.recording.text(PROGRAM)),
             };
             if !(by_agent && self.sent.contains(&prompt)) {
-                self.incoming(agent, line, from, prompt, busy && !by_agent, told);
+                self.incoming(agent, line, from, prompt, busy && !by_agent, n_taken);
             }
-            told += 1;
+            n_taken += 1;
             running.last = Last::Prompt;
         }
-        (told == 0).then_some("claude_code.user.wrapped")
+        (n_taken == 0).then_some("claude_code.user.wrapped")
     }
 
     /// Something said to an agent; `k` is its place in the line.
@@ -285,7 +285,7 @@ impl Teller<'_> {
             running.queue.push((*user, line.time));
             return Some("claude_code.queue-operation");
         }
-        let typed = running.queue.iter().position(|(user, _)| user.said.prompt.is_some());
+        let typed = running.queue.iter().position(|(user, _)| user.text.prompt.is_some());
         let notice = || running.queue.iter().position(|(user, _)| user.blocks.0 != user.blocks.1);
         let place = typed.or_else(notice).filter(|_| removes);
         let Some(place) = place else { return Some("claude_code.queue-operation") };
@@ -301,20 +301,20 @@ impl Teller<'_> {
         user: &User,
         running: &mut Running,
     ) -> Option<&'static str> {
-        let mut told = false;
+        let mut is_taken = false;
         for block in self.records.blocks(user.blocks) {
-            told |= self.notice(agent, block, line);
+            is_taken |= self.notice(agent, block, line);
         }
-        if let Some(prompt) = user.said.prompt {
+        if let Some(prompt) = user.text.prompt {
             // The queue and the prompt that came out of it are one.
             if let Some(place) = running.heard.iter().position(|heard| *heard == prompt) {
                 running.heard.swap_remove(place);
             } else {
                 running.heard.push(prompt);
                 self.incoming(agent, line, Party::User, prompt, true, 0);
-                told = true;
+                is_taken = true;
             }
         }
-        (!told).then_some("claude_code.attachment.queued_command")
+        (!is_taken).then_some("claude_code.attachment.queued_command")
     }
 }

@@ -28,13 +28,13 @@ pub(super) fn key_of(session: &str) -> String {
 /// Whether a record is a line that the program prints.
 pub(super) fn is_printed(record: Value<'_>) -> bool {
     let has = |key: &str| record.get(key).exists();
-    let known = match record.get("type").str() {
+    let is_of_stream = match record.get("type").str() {
         Some("system") => has("subtype"),
         Some("assistant" | "user") => record.get("message").get("role").exists() && is_spelt(record),
         Some("result") => has("total_cost_usd") || has("num_turns"),
         _ => false,
     };
-    known && record.get("session_id").str().is_some() && !has("sessionId")
+    is_of_stream && record.get("session_id").str().is_some() && !has("sessionId")
 }
 
 /// The member for whom a line was printed is always there, if only as null.

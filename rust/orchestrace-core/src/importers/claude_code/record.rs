@@ -64,15 +64,15 @@ pub(super) struct Line {
     pub forked: bool,
     pub from: Code,
     /// Where in its item is what it says, and a hash of that, once somebody asked.
-    said: (u32, u32),
+    span_of_text: (u32, u32),
     digest: OnceCell<u64>,
-    pub what: What,
+    pub content: LineContent,
 }
 
 impl Line {
     /// Of what it says, to order what has no other order.
     pub(super) fn digest(&self, items: &TraceItems<'_>) -> u64 {
-        *self.digest.get_or_init(|| digest(items, self.item, self.said))
+        *self.digest.get_or_init(|| digest(items, self.item, self.span_of_text))
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn digest(items: &TraceItems<'_>, item: u32, (start, end): (u32, u32)
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum LineContent {
     Assistant(Assistant),
     User(User),
     /// The context was compacted.
@@ -146,13 +146,13 @@ pub(super) struct Side {
 pub(super) struct User {
     /// Written by the program for the model alone.
     pub meta: bool,
-    pub said: Said,
+    pub text: UserText,
     pub blocks: (u32, u32),
 }
 
 /// What a text of the user's side is.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Said {
+pub(super) struct UserText {
     /// Hash of what was typed.
     pub prompt: Option<Hash>,
     /// Whether it says that the user broke in.
@@ -268,11 +268,11 @@ impl Records {
         records.code("");
         // What models wrote is kept until it is known which of it belongs together.
         recording.reserve(items.len(), items.iter().map(|item| item.text.len()).sum::<usize>() / 4);
-        let told = items.iter().filter(|item| Aside::of(item.text).is_none()).count();
-        records.lines.reserve(told);
-        records.blocks.reserve(told);
+        let n_lines = items.iter().filter(|item| Aside::of(item.text).is_none()).count();
+        records.lines.reserve(n_lines);
+        records.blocks.reserve(n_lines);
         // Each item has an id as a rule, and one that says something that of a call or a response.
-        let names = items.len() + told;
+        let names = items.len() + n_lines;
         records.names.reserve(names, 32 * names);
         records.parents.reserve(names);
         let mut reader = Reader {
@@ -311,9 +311,9 @@ impl Records {
                         let message = "a surrogate without its other half was replaced by U+FFFD";
                         reader.recording.finding(FindingCode::Utf8Replaced, None, message);
                     }
-                    let known = records.lines.len();
+                    let position = records.lines.len();
                     reader.line(&mut records, items, i, tree.root());
-                    if let Some(line) = records.lines.get_mut(known) {
+                    if let Some(line) = records.lines.get_mut(position) {
                         line.after_loss = std::mem::take(&mut lost);
                     }
                 }
@@ -346,8 +346,11 @@ impl Records {
 
     /// Remembers the record before this one; of several the one with the least name, whichever came first.
     fn link(&mut self, uuid: Code, parent: Code) {
-        let known = self.parents[uuid as usize];
-        if uuid != 0 && parent != 0 && (known == 0 || self.names.name(parent) < self.names.name(known)) {
+        let parent_before = self.parents[uuid as usize];
+        if uuid != 0
+            && parent != 0
+            && (parent_before == 0 || self.names.name(parent) < self.names.name(parent_before))
+        {
             self.parents[uuid as usize] = parent;
         }
     }
@@ -471,8 +474,8 @@ impl Reader<'_> {
         let item = items.as_slice()[i];
         let fields = Fields::of(root);
         let uuid = records.code_of(fields.uuid);
-        let told = fields.parent.exists();
-        let parent = records.code_of(if told { fields.parent } else { fields.parent_before });
+        let has_parent = fields.parent.exists();
+        let parent = records.code_of(if has_parent { fields.parent } else { fields.parent_before });
         let kind = fields.kind.str().unwrap_or_default();
         match kind {
             "" => {
@@ -507,7 +510,7 @@ impl Reader<'_> {
                 let carried = Fields::of(copy);
                 let uuid = records.code_of(carried.uuid);
                 let kind = carried.kind.str().unwrap_or_default();
-                let line = self.said((&mut *records, items), i, root, (uuid, &carried), kind);
+                let line = self.line_of_speech((&mut *records, items), i, root, (uuid, &carried), kind);
                 let line = line.map(|line| Line { time: line.time.or_else(|| time_of(fields.time)), ..line });
                 match line {
                     Some(line) => self.copies.push(Line { agent, sidechain: true, run: 0, ..line }),
@@ -527,7 +530,9 @@ impl Reader<'_> {
                     }
                 }
                 records.link(uuid, parent);
-                let Some(mut line) = self.said((&mut *records, items), i, root, (uuid, &fields), kind) else {
+                let Some(mut line) =
+                    self.line_of_speech((&mut *records, items), i, root, (uuid, &fields), kind)
+                else {
                     items.ignored(i, "claude_code.empty");
                     return;
                 };
@@ -537,7 +542,7 @@ impl Reader<'_> {
                     let digest = digest(items, i as u32, content.span());
                     self.contents.insert((uuid, digest), place);
                 }
-                line.said = content.span();
+                line.span_of_text = content.span();
                 line.sidechain = fields.is_sidechain.bool() == Some(true);
                 if line.sidechain {
                     let agent = records.code_of(fields.agent);
@@ -558,10 +563,10 @@ impl Reader<'_> {
 
     /// Lines that only a parent's file has.
     fn copies(&mut self, records: &mut Records, items: &TraceItems<'_>) {
-        let own: HashSet<Code> = records.lines.iter().map(|line| line.uuid).filter(|id| *id != 0).collect();
+        let ids: HashSet<Code> = records.lines.iter().map(|line| line.uuid).filter(|id| *id != 0).collect();
         let mut seen = HashSet::new();
         for line in self.copies.drain(..) {
-            if line.uuid != 0 && (own.contains(&line.uuid) || !seen.insert(line.uuid)) {
+            if line.uuid != 0 && (ids.contains(&line.uuid) || !seen.insert(line.uuid)) {
                 items.duplicate(line.item as usize);
             } else {
                 records.lines.push(line);
@@ -571,7 +576,7 @@ impl Reader<'_> {
 
     /// `root` is the line, `record` what it says itself or carries, with the code of its id. What is read here of the
     /// line of a user or model has to be known to `head`, which drops what nobody reads.
-    fn said(
+    fn line_of_speech(
         &mut self,
         (records, items): (&mut Records, &TraceItems<'_>),
         i: usize,
@@ -579,18 +584,18 @@ impl Reader<'_> {
         (uuid, record): (Code, &Fields<'_>),
         kind: &str,
     ) -> Option<Line> {
-        let what = match kind {
-            "assistant" => What::Assistant(self.assistant(records, items, record)),
-            "user" => What::User(self.user(records, record)),
-            "system" if root.get("subtype").str() == Some("compact_boundary") => What::Boundary,
-            "system" => What::Blocked {
+        let content = match kind {
+            "assistant" => LineContent::Assistant(self.assistant(records, items, record)),
+            "user" => LineContent::User(self.user(records, record)),
+            "system" if root.get("subtype").str() == Some("compact_boundary") => LineContent::Boundary,
+            "system" => LineContent::Blocked {
                 tool: Text::default(),
                 content: hash(root.get("stopReason").str().unwrap_or_default()),
             },
             "attachment" => self.attachment(records, root.get("attachment")),
             "queue-operation" => {
                 let operation = root.get("operation").str();
-                What::Queue {
+                LineContent::Queue {
                     enqueues: operation == Some("enqueue"),
                     removes: operation == Some("remove"),
                     user: self.typed(records, root.get("content")),
@@ -615,21 +620,21 @@ impl Reader<'_> {
             after_loss: false,
             forked: record.forked.exists(),
             from: records.code_of(record.forked.get("messageUuid")),
-            said: record.message.span(),
+            span_of_text: record.message.span(),
             digest: OnceCell::new(),
-            what,
+            content,
         })
     }
 
-    fn attachment(&mut self, records: &mut Records, attachment: Value<'_>) -> What {
+    fn attachment(&mut self, records: &mut Records, attachment: Value<'_>) -> LineContent {
         if attachment.get("type").str() == Some("queued_command") {
-            return What::Queued(self.typed(records, attachment.get("prompt")));
+            return LineContent::Queued(self.typed(records, attachment.get("prompt")));
         }
         let hook = attachment.get("hookName").str().unwrap_or_default();
         let tool = hook.split_once(':').map_or("", |(_, tool)| tool);
         let objection = attachment.get("blockingError");
         let text = objection.get("blockingError").str().or(objection.str());
-        What::Blocked {
+        LineContent::Blocked {
             tool: self.recording.text(tool),
             content: hash(text.unwrap_or_else(|| objection.raw())),
         }

@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use super::super::recording::{Agent, hash};
-use super::record::{Assistant, Block, What};
+use super::record::{Assistant, Block, LineContent};
 use super::session::{By, Last, Returned, Running, Teller};
 
 impl Teller<'_> {
@@ -38,9 +38,9 @@ impl Teller<'_> {
 
     /// The response that the next lines are of, if its text is what a notice says.
     fn says(&self, next: &[u32], notice: &Returned) -> Option<u32> {
-        let lines = next.iter().map(|number| &self.records.lines[*number as usize].what);
-        let mut assistants = lines.map_while(|what| match what {
-            What::Assistant(assistant) => Some(assistant),
+        let lines = next.iter().map(|number| &self.records.lines[*number as usize].content);
+        let mut assistants = lines.map_while(|content| match content {
+            LineContent::Assistant(assistant) => Some(assistant),
             _ => None,
         });
         let first: &Assistant = assistants.next()?;
@@ -53,7 +53,7 @@ impl Teller<'_> {
                 }
             }
         }
-        let whole: [u8; 32] = Sha256::digest(&text).into();
-        (whole == notice.content || hash(text.trim()) == notice.content).then_some(first.response)
+        let hash_of_text: [u8; 32] = Sha256::digest(&text).into();
+        (hash_of_text == notice.content || hash(text.trim()) == notice.content).then_some(first.response)
     }
 }

@@ -10,14 +10,14 @@ use super::super::recording::{
 use super::helped::Helped;
 use super::printed;
 use super::printed::Total;
-use super::record::{Act, Assistant, Block, Code, Ends, Line, Outcome, Records, Use, User, What};
+use super::record::{Act, Assistant, Block, Code, Ends, Line, LineContent, Outcome, Records, Use, User};
 use super::streams::Streams;
-use super::texts::Said;
+use super::texts::SpokenPiece;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 
 /// Describes a session.
-pub(super) fn tell(
+pub(super) fn describe(
     items: &TraceItems<'_>,
     records: &Records,
     streams: Streams,
@@ -161,7 +161,7 @@ pub(super) struct Open {
     pub(super) entry: Entry,
     pub(super) usage: Usage,
     /// What it says, in pieces: each follows on something that came back within the response, but for the first.
-    pub(super) said: Vec<Said>,
+    pub(super) pieces: Vec<SpokenPiece>,
     /// Whether something came back since.
     pub(super) is_back: bool,
     pub(super) calls: u32,
@@ -203,7 +203,7 @@ impl Running {
     pub(super) fn is_closed(&self) -> bool {
         let Last::Response(open) = self.last else { return false };
         let open = &self.open[open];
-        !open.wants_tools && self.asked.is_empty() && !open.said.is_empty()
+        !open.wants_tools && self.asked.is_empty() && !open.pieces.is_empty()
     }
 
     /// Whether the call that gave the answer failed, or when it was accepted.
@@ -260,7 +260,7 @@ impl Teller<'_> {
             if line.after_loss {
                 running.last = Last::Nothing;
             }
-            if let What::User(user) = &line.what
+            if let LineContent::User(user) = &line.content
                 && first != Some(*number)
                 && self.asks(user)
             {
@@ -271,22 +271,22 @@ impl Teller<'_> {
                 self.settle(agent, missing, &mut running);
                 self.recording.made_of(line.item);
             }
-            let kind = match &line.what {
-                What::Assistant(assistant) => self.assistant(agent, line, assistant, &mut running),
-                What::User(_) if first == Some(*number) => None,
-                What::User(user) => self.user(agent, at, line, user, &mut running),
-                What::Boundary => {
+            let kind = match &line.content {
+                LineContent::Assistant(assistant) => self.assistant(agent, line, assistant, &mut running),
+                LineContent::User(_) if first == Some(*number) => None,
+                LineContent::User(user) => self.user(agent, at, line, user, &mut running),
+                LineContent::Boundary => {
                     self.recording.compaction(agent);
                     None
                 }
-                What::Blocked { tool, content } => {
+                LineContent::Blocked { tool, content } => {
                     self.blocked(agent, line, *tool, *content);
                     None
                 }
-                What::Queue { enqueues, removes, user } => {
+                LineContent::Queue { enqueues, removes, user } => {
                     self.queue(agent, line, (*enqueues, *removes), user, &mut running)
                 }
-                What::Queued(user) => self.queued(agent, line, user, &mut running),
+                LineContent::Queued(user) => self.queued(agent, line, user, &mut running),
             };
             if let Some(kind) = kind {
                 self.items.ignored(line.item as usize, kind);
@@ -301,7 +301,7 @@ impl Teller<'_> {
     /// Whether a line makes its agent work.
     fn asks(&self, user: &User) -> bool {
         let by_other = |block: &Block| matches!(block, Block::Teammate { .. } | Block::Notice { .. });
-        user.said.prompt.is_some() || self.records.blocks(user.blocks).iter().any(by_other)
+        user.text.prompt.is_some() || self.records.blocks(user.blocks).iter().any(by_other)
     }
 
     /// Records an answer that no text of the stream is: one that a call gave, or one that only came back to others.
@@ -341,7 +341,7 @@ impl Teller<'_> {
         let mut origins = vec![0; lines.len()];
         let mut next = 0;
         for (origin, number) in origins.iter_mut().zip(lines).rev() {
-            if let What::Assistant(assistant) = &self.records.lines[*number as usize].what {
+            if let LineContent::Assistant(assistant) = &self.records.lines[*number as usize].content {
                 next = if assistant.counts_in == 0 { next } else { assistant.counts_in };
                 *origin = assistant.counts_in;
             } else {
@@ -366,7 +366,8 @@ impl Teller<'_> {
                 response.usage = if open.counts_in == 0 { open.usage } else { Usage::default() };
                 response.time = open.time;
                 // Calls and texts carry their own.
-                if open.decides || (open.calls == 0 && open.said.iter().all(|said| said.entry.is_some())) {
+                if open.decides || (open.calls == 0 && open.pieces.iter().all(|piece| piece.entry.is_some()))
+                {
                     response.extras = open.extras;
                 }
             }
@@ -415,11 +416,11 @@ impl Teller<'_> {
         let extras = self.extras(line);
         let heard = running.heard_by.get(&assistant.response).copied();
         let now = line.time.map(|time| heard.map_or(time, |heard| heard.min(time)));
-        let known = running.known.get(&assistant.response).copied();
-        if known.is_none() {
+        let open_place = running.known.get(&assistant.response).copied();
+        if open_place.is_none() {
             self.help(agent, assistant, (now, extras), running, false);
         }
-        let place = known.unwrap_or_else(|| {
+        let place = open_place.unwrap_or_else(|| {
             let response = Response {
                 id: self.name(assistant.id),
                 time: now,
@@ -429,7 +430,7 @@ impl Teller<'_> {
             let open = Open {
                 entry: self.recording.response(agent, response),
                 usage: Usage::default(),
-                said: Vec::new(),
+                pieces: Vec::new(),
                 is_back: false,
                 calls: 0,
                 time: now,

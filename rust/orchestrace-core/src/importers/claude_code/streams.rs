@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::recording::Hash;
-use super::record::{Act, Block, Code, Line, Meta, Outcome, Records, Use, What};
+use super::record::{Act, Block, Code, Line, LineContent, Meta, Outcome, Records, Use};
 use crate::importers::TraceItems;
 
 /// Lines of one agent.
@@ -70,9 +70,9 @@ impl Streams {
         let mut outcomes: HashMap<Code, u32> = HashMap::new();
         for (at_stream, stream) in streams.list.iter().enumerate() {
             for line in stream.lines.iter().map(|at| &records.lines[*at as usize]) {
-                let range = match &line.what {
-                    What::Assistant(assistant) => assistant.blocks,
-                    What::User(user) => user.blocks,
+                let range = match &line.content {
+                    LineContent::Assistant(assistant) => assistant.blocks,
+                    LineContent::User(user) => user.blocks,
                     _ => continue,
                 };
                 for (block, at) in records.blocks(range).iter().zip(range.0..) {
@@ -131,8 +131,8 @@ impl Streams {
                 records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
             let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
             // Printed lines name an agent by its call.
-            let own = by_id.contains_key(&call).then_some(call);
-            let ids = [own, named, meta, seen, Some(resumes)];
+            let by_call = by_id.contains_key(&call).then_some(call);
+            let ids = [by_call, named, meta, seen, Some(resumes)];
             let id = ids.into_iter().flatten().find(|id| *id != 0);
             match id.map(|id| (id, by_id.get(&id))) {
                 Some((_, Some(&stream))) => self.claim(delegation, stream),
@@ -202,7 +202,7 @@ fn split(items: &TraceItems<'_>, records: &Records) -> Vec<Stream> {
             (true, 0) => {
                 let parent = records.parents.get(line.uuid as usize).copied().unwrap_or(0);
                 let continues = last_inline.filter(|(file, _)| *file == line.file).map(|(_, stream)| stream);
-                let prompt = matches!(&line.what, What::User(user) if user.said.prompt.is_some());
+                let prompt = matches!(&line.content, LineContent::User(user) if user.text.prompt.is_some());
                 let in_main = parent != 0 && main.contains(&parent);
                 let stream = inline_of.get(&parent).copied().filter(|_| parent != 0);
                 let stream = stream.or(continues.filter(|_| !prompt && !in_main)).unwrap_or_else(|| {
@@ -228,17 +228,17 @@ fn split(items: &TraceItems<'_>, records: &Records) -> Vec<Stream> {
         order(stream, items, records);
         let lines = stream.lines.iter().map(|line| (&records.lines[*line as usize], *line));
         stream.began = lines.clone().filter_map(|(line, _)| line.time).min();
-        let mut said = lines.filter_map(|(line, at)| match &line.what {
-            What::User(user) if !user.meta => Some((Some(*user), at)),
-            What::Assistant(_) => Some((None, at)),
+        let mut openings = lines.filter_map(|(line, at)| match &line.content {
+            LineContent::User(user) if !user.meta => Some((Some(*user), at)),
+            LineContent::Assistant(_) => Some((None, at)),
             _ => None,
         });
-        if let (true, Some((Some(user), line))) = (at > 0, said.next())
+        if let (true, Some((Some(user), line))) = (at > 0, openings.next())
             // A fork begins with what its parent's call gave back, and its task.
-            && ((records.forks.contains(&stream.id) && user.said.prompt.is_some())
+            && ((records.forks.contains(&stream.id) && user.text.prompt.is_some())
                 || !records.blocks(user.blocks).iter().any(|block| matches!(block, Block::Outcome(_))))
         {
-            (stream.first, stream.prompt) = (Some(line), user.said.prompt);
+            (stream.first, stream.prompt) = (Some(line), user.text.prompt);
         }
     }
     let lead = list.remove(0);

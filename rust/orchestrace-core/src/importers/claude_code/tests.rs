@@ -62,8 +62,8 @@ fn gives(s: u32, uuid: &str, parent: &str, call: &str, text: &str) -> Json {
 }
 
 /// A result with what the program keeps of it.
-fn keeps(mut line: Json, kept: Json) -> Json {
-    line["toolUseResult"] = kept;
+fn keeps(mut line: Json, result: Json) -> Json {
+    line["toolUseResult"] = result;
     line
 }
 
@@ -116,8 +116,8 @@ fn events(trace: &Json) -> Vec<String> {
 }
 
 fn event<'a>(trace: &'a Json, id: &str) -> &'a Json {
-    let found = trace["events"].as_array().unwrap().iter().find(|e| e["id"] == id);
-    found.unwrap_or_else(|| panic!("{id} of {:?}", events(trace)))
+    let same_id = trace["events"].as_array().unwrap().iter().find(|e| e["id"] == id);
+    same_id.unwrap_or_else(|| panic!("{id} of {:?}", events(trace)))
 }
 
 fn edges(trace: &Json) -> BTreeSet<String> {

@@ -23,7 +23,7 @@ impl Reader<'_> {
         &mut self,
         items: &TraceItems<'_>,
         uuid: Code,
-        (item, said): (u32, (u32, u32)),
+        (item, span): (u32, (u32, u32)),
         place: u32,
     ) -> Option<u32> {
         if uuid == 0 {
@@ -35,16 +35,16 @@ impl Reader<'_> {
         }
         match self.first[at] {
             Content::None => {
-                self.first[at] = Content::At(item, said, place);
+                self.first[at] = Content::At(item, span, place);
                 return None;
             }
-            Content::At(first, said, line) => {
-                self.contents.insert((uuid, digest(items, first, said)), line);
+            Content::At(first, span, line) => {
+                self.contents.insert((uuid, digest(items, first, span)), line);
                 self.first[at] = Content::Hashed;
             }
             Content::Hashed => {}
         }
-        match self.contents.entry((uuid, digest(items, item, said))) {
+        match self.contents.entry((uuid, digest(items, item, span))) {
             Entry::Occupied(known) => Some(*known.get()),
             Entry::Vacant(new) => {
                 new.insert(place);
@@ -55,15 +55,15 @@ impl Reader<'_> {
 
     /// Whether a record is nearer to who made it than the line that it repeats. The file of an agent may begin with the
     /// records of another stream: they are of that one, whichever file is read first.
-    pub(super) fn is_nearer(&self, records: &Records, record: &Fields<'_>, uuid: Code, known: u32) -> bool {
-        let Some(known) = records.lines.get(known as usize).filter(|line| line.uuid == uuid) else {
+    pub(super) fn is_nearer(&self, records: &Records, record: &Fields<'_>, uuid: Code, earlier: u32) -> bool {
+        let Some(earlier) = records.lines.get(earlier as usize).filter(|line| line.uuid == uuid) else {
             return false;
         };
         let is_side = record.is_sidechain.bool() == Some(true);
         let agent = record.agent.str().unwrap_or_else(|| records.names.name(self.agent));
         let agent = if is_side { agent } else { "" };
-        let name = if known.sidechain { records.names.name(known.agent) } else { "" };
-        (is_side, record.forked.exists(), agent) < (known.sidechain, known.forked, name)
+        let name = if earlier.sidechain { records.names.name(earlier.agent) } else { "" };
+        (is_side, record.forked.exists(), agent) < (earlier.sidechain, earlier.forked, name)
     }
 
     /// Notes the agent whose file begins with a record of another stream.

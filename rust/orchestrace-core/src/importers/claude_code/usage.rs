@@ -46,21 +46,21 @@ impl Reader<'_> {
 
     /// What other models did for a response, each by itself. Where the usage of the response is the sum with theirs, it is
     /// the less for it.
-    fn sides(&mut self, records: &mut Records, whole: &mut Usage, iterations: Value<'_>) {
+    fn sides(&mut self, records: &mut Records, of_response: &mut Usage, iterations: Value<'_>) {
         let sum = iterations.elements().filter_map(|part| counts(part).total()).sum::<i64>();
-        let is_inside = whole.total() == Some(sum);
+        let is_inside = of_response.total() == Some(sum);
         for part in iterations.elements().filter(|part| is_of_another(*part)) {
             let usage = counts(part);
             if is_inside {
-                let less = |whole: Option<i64>, part: Option<i64>| match (whole, part) {
-                    (Some(whole), Some(part)) => Some(whole.saturating_sub(part).max(0)),
-                    (whole, _) => whole,
+                let less = |of_response: Option<i64>, part: Option<i64>| match (of_response, part) {
+                    (Some(of_response), Some(part)) => Some(of_response.saturating_sub(part).max(0)),
+                    (of_response, _) => of_response,
                 };
-                whole.tokens_in = less(whole.tokens_in, usage.tokens_in);
-                whole.tokens_out = less(whole.tokens_out, usage.tokens_out);
-                whole.cached = less(whole.cached, usage.cached);
-                whole.cache_write = less(whole.cache_write, usage.cache_write);
-                whole.cache_write_1h = less(whole.cache_write_1h, usage.cache_write_1h);
+                of_response.tokens_in = less(of_response.tokens_in, usage.tokens_in);
+                of_response.tokens_out = less(of_response.tokens_out, usage.tokens_out);
+                of_response.cached = less(of_response.cached, usage.cached);
+                of_response.cache_write = less(of_response.cache_write, usage.cache_write);
+                of_response.cache_write_1h = less(of_response.cache_write_1h, usage.cache_write_1h);
             }
             let model = self.recording.text(part.get("model").str().unwrap_or_default());
             let kind = records.code(part.get("type").str().unwrap_or_default());
@@ -115,8 +115,8 @@ fn counts(usage: Value<'_>) -> Usage {
     });
     let cache_write_1h = count(created.get("ephemeral_1h_input_tokens"));
     let parts = [uncached, cache_write, cached];
-    let known = parts.iter().any(Option::is_some);
+    let is_counted = parts.iter().any(Option::is_some);
     let tokens_in = parts.into_iter().flatten().fold(0_i64, i64::saturating_add);
-    let tokens_in = known.then_some(tokens_in);
+    let tokens_in = is_counted.then_some(tokens_in);
     Usage { tokens_in, tokens_out, cached, cache_write, cache_write_1h, ..Usage::default() }
 }

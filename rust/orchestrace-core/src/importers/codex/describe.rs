@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use super::facts::Facts;
-use super::line::{By, Line, What};
+use super::line::{By, Line, LineContent};
 use super::team::Team;
 use super::threads::{Group, Thread};
 use crate::error::FindingCode;
@@ -30,24 +30,26 @@ pub(super) fn describe(group: &Group, items: &TraceItems<'_>, recording: &mut Re
     recording.trace.trace_id = group.id;
     recording.trace.system = recording.text("codex");
     recording.trace.partial = items.is_partial();
-    recording.trace.started_at = threads.iter().filter_map(|thread| thread.own().find_map(|l| l.time)).min();
+    recording.trace.started_at =
+        threads.iter().filter_map(|thread| thread.own_lines().find_map(|l| l.time)).min();
     let mut team = Team::of(group, recording);
     // A page goes on with earlier ones, which then are missing.
     recording.trace.partial |=
         threads.iter().any(|thread| thread.history.is_page && thread.history.base_to > Some(0));
     for (index, thread) in threads.iter().enumerate() {
-        let own = recording.read(thread.id);
+        let own_id = recording.read(thread.id);
         for line in &thread.lines[..thread.copied] {
-            if !matches!(line.what, What::Meta { id, .. } if recording.read(id) == own) {
+            if !matches!(line.content, LineContent::Meta { id, .. } if recording.read(id) == own_id) {
                 items.duplicate(line.item as usize);
             }
         }
-        let is_told = |line: &&Line| !line.unused.is_none() && !matches!(line.what, What::Reasoning);
-        for line in thread.own().filter(is_told) {
+        let is_told =
+            |line: &&Line| !line.unused.is_none() && !matches!(line.content, LineContent::Reasoning);
+        for line in thread.own_lines().filter(is_told) {
             items.ignored(line.item as usize, recording.read(line.unused));
         }
         let facts = Facts::of(thread, recording);
-        Stream::new(group, index, &facts, &mut team, items, recording).tell();
+        Stream::new(group, index, &facts, &mut team, items, recording).describe();
     }
 }
 
@@ -60,7 +62,7 @@ struct Current {
     /// Whether something was put in since.
     over: bool,
     /// Whether more than reasoning is known of it.
-    told: bool,
+    shown: bool,
     texts: u32,
     /// When it began.
     began: Option<i64>,
@@ -120,8 +122,8 @@ impl<'a, 'i> Stream<'a, 'i> {
         let id = recording.read(thread.id).to_owned();
         // Totals go on counting from those of the thread that was copied.
         let copied = thread.lines[..thread.copied].iter().rev();
-        let total = copied.filter_map(|line| match line.what {
-            What::Usage { total, .. } => total,
+        let total = copied.filter_map(|line| match line.content {
+            LineContent::Usage { total, .. } => total,
             _ => None,
         });
         let total = total.take(1).next();
@@ -150,10 +152,10 @@ impl<'a, 'i> Stream<'a, 'i> {
         }
     }
 
-    fn tell(mut self) {
+    fn describe(mut self) {
         self.recording.agent_info(self.agent).open = self.facts.open;
         let thread = self.thread;
-        for (at, line) in thread.own().enumerate() {
+        for (at, line) in thread.own_lines().enumerate() {
             self.at = at;
             if at + thread.copied == thread.inherited {
                 // What it inherits ended when the other thread worked, and long before.
@@ -206,53 +208,56 @@ impl<'a, 'i> Stream<'a, 'i> {
     }
 
     fn line(&mut self, line: &Line) {
-        match line.what {
-            What::Nothing | What::Completed { .. } | What::Meta { .. } | What::RolledBack { .. } => {}
-            What::Context { model } => {
+        match line.content {
+            LineContent::Nothing
+            | LineContent::Completed { .. }
+            | LineContent::Meta { .. }
+            | LineContent::RolledBack { .. } => {}
+            LineContent::Context { model } => {
                 self.model = model;
                 self.input = line.time.or(self.input);
             }
-            What::TurnStart { .. } => {
+            LineContent::TurnStart { .. } => {
                 self.turn = Turn { open: true, ..Turn::default() };
                 self.current = None;
                 self.put_in(line);
             }
-            What::StreamEnd { total } => self.stream_end(line, total),
-            What::TurnEnd { text, failed, usage } => self.turn_end(line, text, failed, usage),
-            What::Aborted { reason, by_human } => self.aborted(line, reason, by_human),
-            What::Message { by: By::User, content } | What::Echo { by: By::User, content } => {
+            LineContent::StreamEnd { total } => self.stream_end(line, total),
+            LineContent::TurnEnd { text, failed, usage } => self.turn_end(line, text, failed, usage),
+            LineContent::Aborted { reason, by_human } => self.aborted(line, reason, by_human),
+            LineContent::Message { by: By::User, content } | LineContent::Echo { by: By::User, content } => {
                 self.user(line, content);
             }
-            What::Message { by: By::Assistant, content } => self.says(line, content),
-            What::Echo { by: By::Assistant, content } => {
+            LineContent::Message { by: By::Assistant, content } => self.says(line, content),
+            LineContent::Echo { by: By::Assistant, content } => {
                 if self.facts.repeated.contains(&self.at) {
                     self.repeats(line);
                 } else {
                     self.says(line, content);
                 }
             }
-            What::Wrapped => self.put_in(line),
-            What::Notice(statuses) => {
+            LineContent::Wrapped => self.put_in(line),
+            LineContent::Notice(statuses) => {
                 self.put_in(line);
                 self.deliver(line, statuses);
             }
-            What::Reasoning => drop(self.response(line)),
-            What::Call { .. } => self.call(line),
-            What::Output { .. } => self.output(line),
-            What::End { .. } => self.end(line),
-            What::Usage { total, last } => self.usage(line, total, last),
-            What::Spent { .. } => self.spent(line),
-            What::Spawned { .. }
-            | What::Told { .. }
-            | What::Waited { .. }
-            | What::Closed { .. }
-            | What::Resumed { .. }
-            | What::AgentMessage { .. } => self.collaboration(line),
-            What::Compacted => {
+            LineContent::Reasoning => drop(self.response(line)),
+            LineContent::Call { .. } => self.call(line),
+            LineContent::Output { .. } => self.output(line),
+            LineContent::End { .. } => self.end(line),
+            LineContent::Usage { total, last } => self.usage(line, total, last),
+            LineContent::Spent { .. } => self.spent(line),
+            LineContent::Spawned { .. }
+            | LineContent::Told { .. }
+            | LineContent::Waited { .. }
+            | LineContent::Closed { .. }
+            | LineContent::Resumed { .. }
+            | LineContent::AgentMessage { .. } => self.collaboration(line),
+            LineContent::Compacted => {
                 self.current = None;
                 self.recording.compaction(self.agent);
             }
-            What::Assessed { status, risk, allowed, content } => {
+            LineContent::Assessed { status, risk, allowed, content } => {
                 let mut extras = self.extras();
                 for (key, text) in [("x_status", status), ("x_risk_level", risk)] {
                     if !text.is_none() {
@@ -263,7 +268,7 @@ impl<'a, 'i> Stream<'a, 'i> {
                 let by = Party::Named(self.recording.text("guardian"));
                 self.mark(line, EventType::SafetyEvent, by, allowed, content, extras);
             }
-            What::Failed { reason } => {
+            LineContent::Failed { reason } => {
                 self.current = None;
                 let reason = self.recording.read(reason).to_owned();
                 let current = self.response(line);
@@ -301,15 +306,15 @@ impl<'a, 'i> Stream<'a, 'i> {
             self.last_response = Some(entry);
             self.reasoning.clear();
             let began = self.input.max(self.ended);
-            Current { entry, paid: false, over: false, told: false, texts: 0, began }
+            Current { entry, paid: false, over: false, shown: false, texts: 0, began }
         });
         // Reasoning is read only if nothing else records the response.
-        let is_reasoning = matches!(line.what, What::Reasoning);
+        let is_reasoning = matches!(line.content, LineContent::Reasoning);
         if is_reasoning {
             self.reasoning.push((line.item, line.unused));
         }
-        let current = Current { told: current.told || !is_reasoning, ..current };
-        if current.told {
+        let current = Current { shown: current.shown || !is_reasoning, ..current };
+        if current.shown {
             for (item, kind) in self.reasoning.drain(..) {
                 self.items.ignored(item as usize, self.recording.read(kind));
             }

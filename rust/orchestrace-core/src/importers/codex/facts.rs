@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::line::{By, Line, What};
+use super::line::{By, Line, LineContent};
 use super::threads::Thread;
 use crate::importers::recording::{Recording, Text};
 
@@ -28,29 +28,29 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn of(thread: &Thread, recording: &Recording) -> Self {
-        let lines: Vec<&Line> = thread.own().collect();
+        let lines: Vec<&Line> = thread.own_lines().collect();
         let mut facts = Self::default();
         for (i, line) in lines.iter().enumerate() {
             facts.timeless += usize::from(line.time.is_none());
-            let own = |text: &Text| recording.read(*text).to_owned();
-            match &line.what {
-                What::Call { id, .. } => drop(facts.calls.insert(own(id))),
-                What::Output { call, spawned, nickname, .. } => {
-                    facts.answered.insert(own(call));
+            let owned = |text: &Text| recording.read(*text).to_owned();
+            match &line.content {
+                LineContent::Call { id, .. } => drop(facts.calls.insert(owned(id))),
+                LineContent::Output { call, spawned, nickname, .. } => {
+                    facts.answered.insert(owned(call));
                     if !spawned.is_none() {
                         let path = if recording.read(*spawned).starts_with('/') {
                             *spawned
                         } else {
                             Text::default()
                         };
-                        facts.knows(own(call), [*spawned, *nickname, Text::default(), path]);
+                        facts.knows(owned(call), [*spawned, *nickname, Text::default(), path]);
                     }
                 }
-                What::Spawned { call, child, nickname, role, path, .. } => {
-                    facts.knows(own(call), [*child, *nickname, *role, *path]);
+                LineContent::Spawned { call, child, nickname, role, path, .. } => {
+                    facts.knows(owned(call), [*child, *nickname, *role, *path]);
                 }
-                What::End { call, .. } => drop(facts.ends.insert(own(call), i)),
-                What::Spent { .. } => facts.has_records = true,
+                LineContent::End { call, .. } => drop(facts.ends.insert(owned(call), i)),
+                LineContent::Spent { .. } => facts.has_records = true,
                 _ => {}
             }
         }
@@ -63,10 +63,10 @@ impl Facts {
 
     /// Adds to what is known of the agent that a call spawned; an id that is no path is the better one.
     fn knows(&mut self, call: String, news: [Text; 4]) {
-        let known = self.spawned.entry(call).or_default();
-        for (k, (known, news)) in known.iter_mut().zip(news).enumerate() {
-            if known.is_none() || (k == 0 && !news.is_none()) {
-                *known = news;
+        let facts_of_child = self.spawned.entry(call).or_default();
+        for (k, (facts_of_child, news)) in facts_of_child.iter_mut().zip(news).enumerate() {
+            if facts_of_child.is_none() || (k == 0 && !news.is_none()) {
+                *facts_of_child = news;
             }
         }
     }
@@ -75,9 +75,9 @@ impl Facts {
     /// that the item is complete: that counts for what no echo stands beside.
     fn pair_echoes(&mut self, lines: &[&Line]) {
         let mut paired = HashSet::new();
-        let echoes = |line: &Line| match line.what {
-            What::Echo { by, content } => Some((by, content, true)),
-            What::Completed { by, content } => Some((by, content, false)),
+        let echoes = |line: &Line| match line.content {
+            LineContent::Echo { by, content } => Some((by, content, true)),
+            LineContent::Completed { by, content } => Some((by, content, false)),
             _ => None,
         };
         let (first, second): (Vec<_>, Vec<_>) = lines
@@ -86,8 +86,8 @@ impl Facts {
             .filter_map(|(i, line)| Some((i, echoes(line)?)))
             .partition(|(_, (.., is_event))| *is_event);
         for (i, (by, content, is_event)) in first.into_iter().chain(second) {
-            let of = |j: &usize| match lines[*j].what {
-                What::Message { by: other, content } if other == by => Some(content),
+            let of = |j: &usize| match lines[*j].content {
+                LineContent::Message { by: other, content } if other == by => Some(content),
                 _ => None,
             };
             let near = [i.checked_sub(1), Some(i + 1), i.checked_sub(2), Some(i + 2)];
@@ -105,7 +105,7 @@ impl Facts {
         }
         for (i, line) in lines.iter().enumerate() {
             // A user who speaks is echoed; what is not echoed beside what is was put there by the harness.
-            if matches!(line.what, What::Message { by: By::User, .. }) && !paired.contains(&i) {
+            if matches!(line.content, LineContent::Message { by: By::User, .. }) && !paired.contains(&i) {
                 self.context.insert(i);
             }
         }
@@ -116,13 +116,15 @@ impl Facts {
         let mut run = Vec::new();
         let mut echoed = false;
         for (i, line) in lines.iter().enumerate() {
-            match line.what {
-                What::Message { by: By::User, .. } if self.context.contains(&i) => run.push(i),
-                What::Message { by: By::User, .. } | What::Echo { by: By::User, .. } => echoed = true,
-                What::Message { by: By::Assistant, .. }
-                | What::Echo { by: By::Assistant, .. }
-                | What::Reasoning
-                | What::Call { .. } => {
+            match line.content {
+                LineContent::Message { by: By::User, .. } if self.context.contains(&i) => run.push(i),
+                LineContent::Message { by: By::User, .. } | LineContent::Echo { by: By::User, .. } => {
+                    echoed = true;
+                }
+                LineContent::Message { by: By::Assistant, .. }
+                | LineContent::Echo { by: By::Assistant, .. }
+                | LineContent::Reasoning
+                | LineContent::Call { .. } => {
                     for i in run.drain(..) {
                         if !echoed {
                             self.context.remove(&i);
@@ -139,10 +141,10 @@ impl Facts {
     fn find_abandoned(&mut self, lines: &[&Line]) {
         let mut turns: Vec<usize> = Vec::new();
         for (i, line) in lines.iter().enumerate() {
-            match line.what {
-                What::Message { by: By::User, .. } if !self.context.contains(&i) => turns.push(i),
-                What::Echo { by: By::User, .. } if !self.repeated.contains(&i) => turns.push(i),
-                What::RolledBack { turns: n } => {
+            match line.content {
+                LineContent::Message { by: By::User, .. } if !self.context.contains(&i) => turns.push(i),
+                LineContent::Echo { by: By::User, .. } if !self.repeated.contains(&i) => turns.push(i),
+                LineContent::RolledBack { turns: n } => {
                     let keep = turns.len().saturating_sub(usize::try_from(n).unwrap_or(usize::MAX));
                     if let Some(&from) = turns.get(keep) {
                         self.abandoned.extend(from..i);
@@ -159,21 +161,25 @@ impl Facts {
 fn is_open(lines: &[&Line]) -> bool {
     let mut marked = false;
     let mut open = true;
-    let mut said = false;
+    let mut has_spoken = false;
     for line in lines {
-        match line.what {
-            What::TurnStart { .. } => (marked, open, said) = (true, true, false),
-            What::StreamEnd { .. } => (marked, open) = (true, false),
-            What::TurnEnd { text, failed, .. } => {
-                open = failed || !(said || text.is_some() || !marked);
+        match line.content {
+            LineContent::TurnStart { .. } => (marked, open, has_spoken) = (true, true, false),
+            LineContent::StreamEnd { .. } => (marked, open) = (true, false),
+            LineContent::TurnEnd { text, failed, .. } => {
+                open = failed || !(has_spoken || text.is_some() || !marked);
                 marked = true;
             }
-            What::Aborted { .. } => (marked, open) = (true, true),
-            What::Message { by: By::Assistant, .. } | What::Echo { by: By::Assistant, .. } => {
-                said = true;
+            LineContent::Aborted { .. } => (marked, open) = (true, true),
+            LineContent::Message { by: By::Assistant, .. } | LineContent::Echo { by: By::Assistant, .. } => {
+                has_spoken = true;
                 open &= marked;
             }
-            What::Message { by: By::User, .. } | What::Call { .. } | What::Output { .. } if !marked => {
+            LineContent::Message { by: By::User, .. }
+            | LineContent::Call { .. }
+            | LineContent::Output { .. }
+                if !marked =>
+            {
                 open = true;
             }
             _ => {}

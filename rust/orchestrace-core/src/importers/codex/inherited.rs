@@ -10,7 +10,7 @@
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-use super::line::{By, Line, What};
+use super::line::{By, Line, LineContent};
 use super::threads::Thread;
 use crate::importers::recording::{Recording, Text};
 
@@ -18,10 +18,10 @@ use crate::importers::recording::{Recording, Text};
 pub(super) fn mark_copies(threads: &mut [Thread], recording: &Recording) {
     let of_id: HashMap<&str, usize> =
         threads.iter().enumerate().map(|(i, thread)| (recording.read(thread.id), i)).collect();
-    let known: Vec<OnceCell<HashSet<u64>>> = threads.iter().map(|_| OnceCell::new()).collect();
+    let cells: Vec<OnceCell<HashSet<u64>>> = threads.iter().map(|_| OnceCell::new()).collect();
     // Of many siblings each is compared with all others.
-    let known = |i: usize| {
-        known[i].get_or_init(|| threads[i].lines.iter().filter_map(|line| line.identity).collect())
+    let identities_of = |i: usize| {
+        cells[i].get_or_init(|| threads[i].lines.iter().filter_map(|line| line.identity).collect())
     };
     let copied: Vec<(usize, usize)> = threads
         .iter()
@@ -33,10 +33,10 @@ pub(super) fn mark_copies(threads: &mut [Thread], recording: &Recording) {
             }
             let (copied, inherited) = match of_id.get(recording.read(from)) {
                 Some(other) => {
-                    let copied = copied_of(thread, known(*other));
+                    let copied = copied_of(thread, identities_of(*other));
                     (copied, copied)
                 }
-                None => copied_of_siblings(threads, i, known, recording),
+                None => copied_of_siblings(threads, i, identities_of, recording),
             };
             let shown = shown(thread, recording);
             let ended = |lines: usize| if lines > 0 { end_of_turn(thread, lines) } else { 0 };
@@ -56,13 +56,13 @@ fn origin(thread: &Thread) -> Option<Text> {
 
 /// How many lines are copies where the file says at which ordinal its own ones begin.
 fn stated(thread: &Thread, recording: &Recording) -> Option<usize> {
-    let own = recording.read(thread.id);
+    let own_id = recording.read(thread.id);
     let before = |end: u64| {
         let mut next = 0;
         let until = |line: &&Line| {
             let ordinal = line.ordinal.unwrap_or(next);
             next = ordinal + 1;
-            let is_own = !line.named.is_none() && recording.read(line.named) == own;
+            let is_own = !line.named.is_none() && recording.read(line.named) == own_id;
             ordinal < end && !is_own
         };
         thread.lines.iter().take_while(until).count()
@@ -78,7 +78,7 @@ fn stated(thread: &Thread, recording: &Recording) -> Option<usize> {
 
 /// How many lines are copies by what the lines themselves say.
 fn shown(thread: &Thread, recording: &Recording) -> usize {
-    let own = recording.read(thread.id);
+    let own_id = recording.read(thread.id);
     let Some(began) = thread.began else { return 0 };
     let second = began.div_euclid(1_000_000_000);
     let mut copied = 0;
@@ -87,16 +87,16 @@ fn shown(thread: &Thread, recording: &Recording) -> usize {
     let mut orders: HashSet<[u8; 32]> = HashSet::new();
     let mut turn = 0;
     for (i, line) in thread.lines.iter().enumerate() {
-        let names_other = !line.named.is_none() && recording.read(line.named) != own;
-        match line.what {
-            What::Meta { id, .. } => is_foreign |= recording.read(id) != own,
-            What::TurnStart { at } => {
+        let names_other = !line.named.is_none() && recording.read(line.named) != own_id;
+        match line.content {
+            LineContent::Meta { id, .. } => is_foreign |= recording.read(id) != own_id,
+            LineContent::TurnStart { at } => {
                 turn = i;
                 in_old_turn = at.is_some_and(|at| at < second);
             }
-            What::Call { prompt: Some(prompt), .. } => drop(orders.insert(prompt)),
+            LineContent::Call { prompt: Some(prompt), .. } => drop(orders.insert(prompt)),
             // What it was spawned to do: all before is why.
-            What::Message { by: By::User, content } if is_foreign && orders.contains(&content) => {
+            LineContent::Message { by: By::User, content } if is_foreign && orders.contains(&content) => {
                 copied = copied.max(turn);
             }
             _ => {}
@@ -105,7 +105,7 @@ fn shown(thread: &Thread, recording: &Recording) -> usize {
         if names_other || in_old_turn || (is_old && is_work(line)) {
             copied = i + 1;
         }
-        in_old_turn &= !matches!(line.what, What::TurnEnd { .. } | What::Aborted { .. });
+        in_old_turn &= !matches!(line.content, LineContent::TurnEnd { .. } | LineContent::Aborted { .. });
     }
     copied
 }
@@ -113,26 +113,26 @@ fn shown(thread: &Thread, recording: &Recording) -> usize {
 /// Whether a model, or what it called, did that.
 fn is_work(line: &Line) -> bool {
     matches!(
-        line.what,
-        What::Message { by: By::Assistant, .. }
-            | What::Call { .. }
-            | What::Output { .. }
-            | What::Usage { .. }
-            | What::Spent { .. }
+        line.content,
+        LineContent::Message { by: By::Assistant, .. }
+            | LineContent::Call { .. }
+            | LineContent::Output { .. }
+            | LineContent::Usage { .. }
+            | LineContent::Spent { .. }
     )
 }
 
 /// Lines of a thread that repeat another one's, whose lines are known.
-fn copied_of(thread: &Thread, known: &HashSet<u64>) -> usize {
+fn copied_of(thread: &Thread, identities: &HashSet<u64>) -> usize {
     let mut copied = 0;
     for (i, line) in thread.lines.iter().enumerate() {
         match line.identity {
-            Some(identity) if known.contains(&identity) => copied = i + 1,
+            Some(identity) if identities.contains(&identity) => copied = i + 1,
             // Turns are named anew by some versions.
             Some(_)
                 if matches!(
-                    line.what,
-                    What::TurnStart { .. } | What::TurnEnd { .. } | What::Context { .. }
+                    line.content,
+                    LineContent::TurnStart { .. } | LineContent::TurnEnd { .. } | LineContent::Context { .. }
                 ) => {}
             Some(_) => break,
             None => {}
@@ -170,22 +170,29 @@ fn copied_of_siblings<'k>(
 /// Whether lines that two threads have in common show that one history is in both: two that were asked the same may
 /// answer the same and take as many tokens, but ids of calls are never equal.
 fn is_evidence(lines: &[Line]) -> bool {
-    let of =
-        |is: fn(&What) -> bool| lines.iter().filter(|line| line.identity.is_some() && is(&line.what)).count();
-    of(|what| matches!(what, What::Call { .. } | What::Output { .. } | What::Spent { .. })) > 0
-        || of(|what| matches!(what, What::Usage { .. })) > 1
+    let of = |is: fn(&LineContent) -> bool| {
+        lines.iter().filter(|line| line.identity.is_some() && is(&line.content)).count()
+    };
+    of(|content| {
+        matches!(content, LineContent::Call { .. } | LineContent::Output { .. } | LineContent::Spent { .. })
+    }) > 0
+        || of(|content| matches!(content, LineContent::Usage { .. })) > 1
 }
 
 /// No turn ends before it begins: an end that follows what was copied is of it.
 fn end_of_turn(thread: &Thread, copied: usize) -> usize {
     let begins = |line: &&Line| {
         matches!(
-            line.what,
-            What::TurnStart { .. } | What::Message { .. } | What::Echo { .. } | What::Call { .. }
+            line.content,
+            LineContent::TurnStart { .. }
+                | LineContent::Message { .. }
+                | LineContent::Echo { .. }
+                | LineContent::Call { .. }
         )
     };
     let rest = thread.lines[copied..].iter().take_while(|line| !begins(line));
-    let ends =
-        rest.enumerate().filter(|(_, line)| matches!(line.what, What::TurnEnd { .. } | What::Aborted { .. }));
+    let ends = rest.enumerate().filter(|(_, line)| {
+        matches!(line.content, LineContent::TurnEnd { .. } | LineContent::Aborted { .. })
+    });
     ends.last().map_or(copied, |(i, _)| copied + i + 1)
 }

@@ -17,7 +17,7 @@ pub(super) struct Line {
     pub ordinal: Option<u64>,
     /// The thread that it names as its own.
     pub named: Text,
-    pub what: What,
+    pub content: LineContent,
     /// Equal for a line and its copy in another thread; nothing where lines of one kind are all alike.
     pub identity: Option<u64>,
     /// What it counts as where the mapping has no use for it.
@@ -49,14 +49,14 @@ impl Sums {
         let number = |keys: &[&str]| usage.first(keys).i64().filter(|n| *n >= 0);
         let input = number(&["input_tokens", "prompt"]);
         let output = number(&["output_tokens", "completion"]);
-        let whole = number(&["total_tokens"]);
-        (input.is_some() || output.is_some() || whole.is_some()).then(|| Self {
+        let total = number(&["total_tokens"]);
+        (input.is_some() || output.is_some() || total.is_some()).then(|| Self {
             input: input.unwrap_or(0),
             cached: number(&["cached_input_tokens"]),
             cache_write: number(&["cache_write_input_tokens"]),
             output: output.unwrap_or(0),
             reasoning: number(&["reasoning_output_tokens"]),
-            whole,
+            whole: total,
         })
     }
 
@@ -122,7 +122,7 @@ pub(super) struct Status {
 
 /// The result of a call that came with it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Given {
+pub(super) struct InlineResult {
     pub content: Option<Hash>,
     pub ok: Option<bool>,
     /// Whether the next response is another one.
@@ -133,7 +133,7 @@ pub(super) struct Given {
 pub(super) type Statuses = (u32, u32);
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum What {
+pub(super) enum LineContent {
     /// Nothing that the mapping uses.
     Nothing,
     Meta {
@@ -167,7 +167,7 @@ pub(super) enum What {
         /// Hash of its message to that agent.
         prompt: Option<Hash>,
         /// Its result where that is no record of its own.
-        given: Option<Given>,
+        result: Option<InlineResult>,
     },
     Output {
         call: Text,
@@ -279,7 +279,7 @@ pub(super) enum What {
     },
 }
 
-impl What {
+impl LineContent {
     pub(super) fn unless(self, unless: bool) -> Self {
         if unless { Self::Nothing } else { self }
     }

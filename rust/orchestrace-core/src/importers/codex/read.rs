@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::line::{By, Given, History, Line, Status, Statuses, Sums, What, is_collaboration};
+use super::line::{By, History, InlineResult, Line, LineContent, Status, Statuses, Sums, is_collaboration};
 use super::threads::Ids;
 use crate::importers::items::TraceItem;
 use crate::importers::recording::{Hash, Recording, Text, call_hash, call_hash_of_text, hash};
@@ -40,7 +40,7 @@ impl Reader<'_> {
             ordinal: None,
             named: Text::default(),
             page: Text::default(),
-            what: What::Nothing,
+            content: LineContent::Nothing,
             identity: None,
             unused: Text::default(),
         };
@@ -51,22 +51,22 @@ impl Reader<'_> {
         let mut kind = root.get("type").str().unwrap_or("line");
         let payload = root.get("payload");
         if let Some(meta) = super::meta_of(root) {
-            line.what = self.meta(meta);
+            line.content = self.meta(meta);
             return line;
         }
         if super::is_streamed(root) {
-            let (what, unused) = self.streamed(root, from.line, run);
+            let (line_content, unused) = self.streamed(root, from.line, run);
             line.unused = if unused.is_empty() { Text::default() } else { self.recording.text(unused) };
-            line.what = what;
+            line.content = line_content;
             return line;
         }
-        let what = match kind {
-            "turn_context" => What::Context { model: self.keep(payload.get("model")) },
+        let line_content = match kind {
+            "turn_context" => LineContent::Context { model: self.keep(payload.get("model")) },
             "token_usage_record" => self.spent(payload, false),
             // It repeats a line, which a file that was cut may lack.
             "compacted" => match payload.get("latest_token_usage_record") {
                 record if record.exists() => self.spent(record, true),
-                _ => What::Compacted,
+                _ => LineContent::Compacted,
             },
             "response_item" => {
                 kind = payload.get("type").str().unwrap_or(kind);
@@ -79,16 +79,16 @@ impl Reader<'_> {
             "inter_agent_communication" => self.agent_message(payload),
             // Files without envelopes.
             _ if payload.is_absent() => self.item(root),
-            _ => What::Nothing,
+            _ => LineContent::Nothing,
         };
-        line.what = what;
-        if matches!(what, What::Spent { .. } | What::Completed { .. }) {
+        line.content = line_content;
+        if matches!(line_content, LineContent::Spent { .. } | LineContent::Completed { .. }) {
             line.named = self.keep(payload.get("thread_id"));
         }
-        line.identity = self.identity(&what, payload);
-        line.unused = match what {
-            What::Wrapped => self.recording.text("codex.context"),
-            What::Nothing | What::Reasoning | What::Completed { .. } => {
+        line.identity = self.identity(&line_content, payload);
+        line.unused = match line_content {
+            LineContent::Wrapped => self.recording.text("codex.context"),
+            LineContent::Nothing | LineContent::Reasoning | LineContent::Completed { .. } => {
                 // Of messages it is the role that makes them useless.
                 let kind = match payload.get("role").str() {
                     Some(role) if kind == "message" => role,
@@ -105,7 +105,7 @@ impl Reader<'_> {
         value.some_str().map_or(Text::default(), |text| self.recording.text(text))
     }
 
-    fn meta(&mut self, meta: Value<'_>) -> What {
+    fn meta(&mut self, meta: Value<'_>) -> LineContent {
         let ids = Ids::of(meta);
         let spawn = meta.path(&["source", "subagent", "thread_spawn"]);
         let subagent = meta.path(&["source", "subagent"]);
@@ -116,8 +116,8 @@ impl Reader<'_> {
         };
         let mut text = |text: Option<&str>| text.map_or(Text::default(), |text| self.recording.text(text));
         let of = |key: &str| spawn.get(key).some_str().or_else(|| meta.get(key).some_str());
-        What::Meta {
-            id: text(ids.own),
+        LineContent::Meta {
+            id: text(ids.id),
             parent: text(ids.parent),
             forked_from: text(ids.forked_from),
             nickname: text(of("agent_nickname")),
@@ -130,24 +130,24 @@ impl Reader<'_> {
                 is_page: meta
                     .path(&["history_base", "thread_id"])
                     .some_str()
-                    .is_some_and(|id| Some(id) == ids.own),
+                    .is_some_and(|id| Some(id) == ids.id),
             },
         }
     }
 
     /// An item of the history.
-    fn item(&mut self, item: Value<'_>) -> What {
+    fn item(&mut self, item: Value<'_>) -> LineContent {
         let id = self.keep(item.first(&["call_id", "id"]));
         match item.get("type").str().unwrap_or_default() {
             "message" => match item.get("role").str() {
                 Some("user") => self.user(&text_of(item.get("content")), speaker(item)),
                 Some("assistant") => {
-                    What::Message { by: By::Assistant, content: hash(&text_of(item.get("content"))) }
+                    LineContent::Message { by: By::Assistant, content: hash(&text_of(item.get("content"))) }
                 }
-                _ => What::Nothing,
+                _ => LineContent::Nothing,
             },
             "agent_message" => self.agent_message(item),
-            "reasoning" => What::Reasoning,
+            "reasoning" => LineContent::Reasoning,
             "function_call" => {
                 let arguments = item.get("arguments");
                 let name = item.get("name").str().unwrap_or("function");
@@ -182,13 +182,13 @@ impl Reader<'_> {
             "image_generation_call" => self.alone(id, "image_generation", item.get("revised_prompt")),
             "function_call_output" | "custom_tool_call_output" => self.output(id, item.get("output")),
             "tool_search_output" => self.output(id, item.get("tools")),
-            _ => What::Nothing,
+            _ => LineContent::Nothing,
         }
     }
 
     /// What one response took.
-    fn spent(&mut self, record: Value<'_>, compacts: bool) -> What {
-        What::Spent {
+    fn spent(&mut self, record: Value<'_>, compacts: bool) -> LineContent {
+        LineContent::Spent {
             response: self.keep(record.get("response_id")),
             used: Sums::of(record.get("usage")),
             thread: Sums::of(record.get("thread_token_usage")),
@@ -197,26 +197,26 @@ impl Reader<'_> {
         }
     }
 
-    fn call(&mut self, id: Text, tool: &str, content: Hash, arguments: Option<Value<'_>>) -> What {
+    fn call(&mut self, id: Text, tool: &str, content: Hash, arguments: Option<Value<'_>>) -> LineContent {
         let mut target = Text::default();
         let mut prompt = None;
         if let Some(arguments) = arguments.filter(|_| is_collaboration(tool)) {
             target = self.keep(arguments.first(&["target", "id", "agent_id", "recipient", "task_name"]));
-            let told = arguments.first(&["message", "prompt", "items"]);
-            prompt = told.exists().then(|| match told.str() {
+            let message = arguments.first(&["message", "prompt", "items"]);
+            prompt = message.exists().then(|| match message.str() {
                 Some(text) => hash(text),
-                None => hash(&text_of(told)),
+                None => hash(&text_of(message)),
             });
         }
         let tool = self.recording.text(tool);
-        What::Call { id, tool, content, target, prompt, given: None }
+        LineContent::Call { id, tool, content, target, prompt, result: None }
     }
 
-    fn alone(&mut self, id: Text, tool: &str, request: Value<'_>) -> What {
+    fn alone(&mut self, id: Text, tool: &str, request: Value<'_>) -> LineContent {
         let content = call_hash(tool, request);
         let tool = self.recording.text(tool);
         let target = Text::default();
-        What::Call { id, tool, content, target, prompt: None, given: Some(Given::default()) }
+        LineContent::Call { id, tool, content, target, prompt: None, result: Some(InlineResult::default()) }
     }
 
     fn statuses<'v>(&mut self, list: impl Iterator<Item = (&'v str, Value<'v>)>) -> Statuses {
@@ -232,13 +232,13 @@ impl Reader<'_> {
         (start, self.statuses.len() as u32)
     }
 
-    fn agent_message(&mut self, message: Value<'_>) -> What {
+    fn agent_message(&mut self, message: Value<'_>) -> LineContent {
         let content = message.get("content");
         let text = text_of(content);
         let answers = text.lines().take(8).any(|line| line.trim() == "Message Type: FINAL_ANSWER");
         // What stands above is of the harness.
         let answer = text.split_once("\nPayload:").map(|(_, answer)| answer.trim_start_matches([' ', '\n']));
-        What::AgentMessage {
+        LineContent::AgentMessage {
             from: self.keep(message.get("author")),
             to: self.keep(message.get("recipient")),
             content: hash(answer.filter(|_| answers).unwrap_or(&text)),
@@ -247,7 +247,7 @@ impl Reader<'_> {
     }
 
     /// The key that distinguishes a line from others of its kind, whatever its thread and time.
-    fn identity(&self, what: &What, payload: Value<'_>) -> Option<u64> {
+    fn identity(&self, content: &LineContent, payload: Value<'_>) -> Option<u64> {
         let mut hasher = Xxh3::new();
         let mut put = |tag: u8, parts: &[&[u8]]| {
             hasher.update(&[tag]);
@@ -256,30 +256,35 @@ impl Reader<'_> {
             }
             Some(hasher.digest())
         };
-        match what {
-            What::Call { id, .. } if !id.is_none() => put(1, &[self.recording.read(*id).as_bytes()]),
-            What::Output { call, .. } if !call.is_none() => put(2, &[self.recording.read(*call).as_bytes()]),
-            What::End { call, .. } | What::Spawned { call, .. } | What::Told { call, .. }
+        match content {
+            LineContent::Call { id, .. } if !id.is_none() => put(1, &[self.recording.read(*id).as_bytes()]),
+            LineContent::Output { call, .. } if !call.is_none() => {
+                put(2, &[self.recording.read(*call).as_bytes()])
+            }
+            LineContent::End { call, .. }
+            | LineContent::Spawned { call, .. }
+            | LineContent::Told { call, .. }
                 if !call.is_none() =>
             {
                 put(3, &[self.recording.read(*call).as_bytes()])
             }
-            What::Message { by, content } => put(4 + u8::from(*by == By::User), &[content]),
-            What::Echo { by, content } => put(6 + u8::from(*by == By::User), &[content]),
-            What::Usage { total: Some(total), .. } => {
+            LineContent::Message { by, content } => put(4 + u8::from(*by == By::User), &[content]),
+            LineContent::Echo { by, content } => put(6 + u8::from(*by == By::User), &[content]),
+            LineContent::Usage { total: Some(total), .. } => {
                 let (cached, reasoning) = (total.cached.unwrap_or(0), total.reasoning.unwrap_or(0));
                 let numbers = [total.input, cached, total.output, reasoning, total.all()];
                 put(8, &numbers.map(i64::to_le_bytes).each_ref().map(|bytes| &bytes[..]))
             }
-            What::Spent { response, .. } if !response.is_none() => {
+            LineContent::Spent { response, .. } if !response.is_none() => {
                 put(10, &[self.recording.read(*response).as_bytes()])
             }
-            What::TurnStart { .. } | What::TurnEnd { .. } | What::Context { .. } | What::Aborted { .. } => {
-                payload.get("turn_id").some_str().and_then(|turn| {
-                    let kind = payload.get("type").str().unwrap_or_default();
-                    put(9, &[kind.as_bytes(), turn.as_bytes()])
-                })
-            }
+            LineContent::TurnStart { .. }
+            | LineContent::TurnEnd { .. }
+            | LineContent::Context { .. }
+            | LineContent::Aborted { .. } => payload.get("turn_id").some_str().and_then(|turn| {
+                let kind = payload.get("type").str().unwrap_or_default();
+                put(9, &[kind.as_bytes(), turn.as_bytes()])
+            }),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::line::What;
+use super::line::LineContent;
 use super::threads::{Group, Thread};
 use crate::importers::recording::{Agent, AgentInfo, Hash, Recording, Text};
 
@@ -67,10 +67,13 @@ impl Team {
             };
             recording.agent_info(agent).parent = Some(parent);
         }
-        let prompts = group.threads.iter().flat_map(Thread::own).filter_map(|line| match line.what {
-            What::Call { prompt, .. } | What::Spawned { prompt, .. } | What::Told { prompt, .. } => prompt,
-            _ => None,
-        });
+        let prompts =
+            group.threads.iter().flat_map(Thread::own_lines).filter_map(|line| match line.content {
+                LineContent::Call { prompt, .. }
+                | LineContent::Spawned { prompt, .. }
+                | LineContent::Told { prompt, .. } => prompt,
+                _ => None,
+            });
         team.prompts = prompts.collect();
         team
     }
@@ -96,10 +99,10 @@ impl Team {
         let called = recording.read(called);
         let agent = self.agents.get(called).or_else(|| {
             // A name without its path is that of the only one who bears it.
-            let mut found = self.agents.iter().filter(|(name, _)| {
+            let mut same_name = self.agents.iter().filter(|(name, _)| {
                 name.strip_suffix(called).is_some_and(|rest| rest.ends_with('/')) && !called.is_empty()
             });
-            found.next().filter(|_| found.next().is_none()).map(|(_, agent)| agent)
+            same_name.next().filter(|_| same_name.next().is_none()).map(|(_, agent)| agent)
         });
         agent.copied()
     }
@@ -111,9 +114,9 @@ impl Team {
         [id, nickname, role, path]: [Text; 4],
         recording: &mut Recording,
     ) -> Agent {
-        let known = [id, path].into_iter().filter(|text| !text.is_none());
-        let known = known.into_iter().find_map(|text| self.find(text, recording));
-        let agent = known.or_else(|| self.by_call.get(call).copied()).unwrap_or_else(|| {
+        let existing = [id, path].into_iter().filter(|text| !text.is_none());
+        let existing = existing.into_iter().find_map(|text| self.find(text, recording));
+        let agent = existing.or_else(|| self.by_call.get(call).copied()).unwrap_or_else(|| {
             let name = [nickname, last_part(path, recording), role].into_iter().find(|t| !t.is_none());
             recording.agent(AgentInfo {
                 name: name.unwrap_or_default(),

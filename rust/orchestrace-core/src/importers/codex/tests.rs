@@ -120,7 +120,7 @@ fn read_files(files: &[&File]) -> Store {
     read_texts(&Codex, &inputs)
 }
 
-fn one(files: &[&File]) -> Json {
+fn only_trace(files: &[&File]) -> Json {
     let mut traces = traces(&read_files(files));
     assert_eq!(traces.len(), 1);
     traces.remove(0)
@@ -172,7 +172,7 @@ fn session() -> File {
 #[test]
 fn a_turn_is_responses_calls_and_results() {
     let file = session();
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(trace["trace_id"], ROOT);
     assert_eq!(
         events(&trace),
@@ -249,8 +249,8 @@ fn team() -> [File; 3] {
 #[test]
 fn files_that_end_early_keep_what_they_have() {
     let file = session();
-    let whole = file.text();
-    let cut = &whole[..whole.len() - 20];
+    let text_of_file = file.text();
+    let cut = &text_of_file[..text_of_file.len() - 20];
     let store = read_texts(&Codex, &[(&file.path, cut)]);
     assert_eq!((store.n_traces(), store.records_quarantined()), (1, 1));
     let trace = &traces(&store)[0];
@@ -259,7 +259,7 @@ fn files_that_end_early_keep_what_they_have() {
     for (text, n) in [("", 0), ("\n \n", 0), ("{\"type\":", 0)] {
         assert_eq!(read_texts(&Codex, &[(&file.path, text)]).n_traces(), n);
     }
-    let middle = whole.replacen("\"reasoning\"", "\"reaso\u{0}", 1);
+    let middle = text_of_file.replacen("\"reasoning\"", "\"reaso\u{0}", 1);
     let store = read_texts(&Codex, &[(&file.path, &middle)]);
     assert_eq!((store.n_traces(), store.records_quarantined()), (1, 1));
     assert_eq!(events(&traces(&store)[0]).len(), 7);
@@ -269,7 +269,7 @@ fn files_that_end_early_keep_what_they_have() {
 fn calls_without_results_and_results_without_calls_are_kept() {
     let mut file = File::of(ROOT, json!({}));
     file.start("t1").user("x").output("c0", "?").calls("c1", "shell", &json!({})).usage((1, 1), (1, 1));
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(events(&trace)[1..], ["c0:r tool_result tool -", "c1 tool_call codex -"]);
     assert_eq!(event(&trace, "c1")["x_partial"], json!(true));
     assert_eq!(event(&trace, "c0:r")["x_partial"], json!(true));
@@ -277,7 +277,7 @@ fn calls_without_results_and_results_without_calls_are_kept() {
     // A result may be written before its call.
     let mut file = File::of(ROOT, json!({}));
     file.start("t1").user("x").output("c1", "?").calls("c1", "shell", &json!({})).says("y").end("t1", "y");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(event(&trace, "c1:r")["tool"], json!("shell"));
 }
 
@@ -312,7 +312,7 @@ fn what_ends_tell_is_put_on_results_or_stands_alone() {
     file.item("web_search_call", json!({"status": "completed", "action": {"type": "search", "query": "q"}}));
     file.item("function_call_output", json!({"call_id": "old", "output": "{\"output\":\"\",\"metadata\":{\"exit_code\":0,\"duration_seconds\":0.5}}"}));
     file.says("y").end("t1", "y");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     let of = |id: &str, key: &str| event(&trace, id)[key].clone();
     assert_eq!((of("c1:r", "ok"), of("c1:r", "duration_s")), (json!(false), json!(1.5)));
     assert_eq!(
@@ -340,7 +340,7 @@ fn humans_break_in_and_guardians_object() {
     file.event("turn_aborted", json!({"turn_id": "t1", "reason": "interrupted"}));
     file.start("t2").user("again").says("z").usage((3, 3), (2, 2));
     file.event("turn_aborted", json!({"turn_id": "t2", "reason": "budget_limited"}));
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(
         events(&trace)[2..],
         [
@@ -373,7 +373,7 @@ fn rolled_back_turns_are_marked_and_compaction_ends_flows() {
     file.start("t2").user("c").says("d").usage((2, 2), (1, 1)).end("t2", "d");
     file.event("thread_rolled_back", json!({"num_turns": 1}));
     file.start("t3").user("e").says("f").usage((3, 3), (1, 1)).end("t3", "f");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     let marked = trace["events"].as_array().unwrap().iter().filter(|e| e["x_abandoned"] == json!(true));
     let marked: Vec<String> = marked.map(|e| e["id"].as_str().unwrap().replace(ROOT, "A")).collect();
     assert_eq!(marked, ["A:15", "A:18"]);
@@ -386,7 +386,7 @@ fn totals_are_summed_where_they_change_and_may_begin_anew() {
     let mut file = File::of(ROOT, json!({}));
     file.start("t1").user("a").says("b").usage((10, 1), (10, 1)).usage((10, 1), (10, 1));
     file.put("compacted", json!({})).says("c").usage((4, 1), (4, 1)).usage((9, 2), (5, 1)).end("t1", "c");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(trace["costs"]["tokens"], json!(22));
     let ids: Vec<String> = events(&trace).iter().map(|e| e.split(' ').next().unwrap().to_owned()).collect();
     assert_eq!(ids.last().unwrap(), "A:14", "a request that left nothing else has a message for its tokens");
@@ -475,7 +475,7 @@ fn long_lines_odd_characters_and_broken_text_are_imported() {
         .output("c3", &long)
         .says("nul \u{0} here")
         .end("t2", "");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(event(&trace, "c3:r")["content_ref"], content_ref(&long));
     let text = file.text().replace("again", "ag\\ud800ain");
     let mut bytes = text.into_bytes();

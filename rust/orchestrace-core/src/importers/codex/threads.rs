@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::inherited::mark_copies;
-use super::line::{By, History, Line, Status, Sums, What};
+use super::line::{By, History, Line, LineContent, Status, Sums};
 use super::read::{Reader, Run};
 use super::{FILE, STREAMED};
 use crate::importers::items::TraceItems;
@@ -13,18 +13,18 @@ use crate::json::tree::Value;
 /// The ids in a `session_meta`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ids<'v> {
-    pub own: Option<&'v str>,
+    pub id: Option<&'v str>,
     pub parent: Option<&'v str>,
     pub forked_from: Option<&'v str>,
 }
 
 impl<'v> Ids<'v> {
     pub(super) fn of(meta: Value<'v>) -> Self {
-        let own = meta.get("id").some_str().or_else(|| meta.get("session_id").some_str());
-        let other = |id: Option<&'v str>| id.filter(|id| Some(*id) != own);
+        let own_id = meta.get("id").some_str().or_else(|| meta.get("session_id").some_str());
+        let other = |id: Option<&'v str>| id.filter(|id| Some(*id) != own_id);
         let spawn = meta.path(&["source", "subagent", "thread_spawn", "parent_thread_id"]);
         Self {
-            own,
+            id: own_id,
             parent: other(spawn.some_str().or_else(|| meta.get("parent_thread_id").some_str())),
             forked_from: other(meta.get("forked_from_id").some_str()),
         }
@@ -70,14 +70,14 @@ impl Printed {
     fn of(stream: &Stream<'_>, recording: &mut Recording) -> Self {
         let path = recording.text(stream.key.strip_prefix(FILE).unwrap_or(stream.key));
         let mut printed = Self { path, ..Self::default() };
-        let mut said = None;
+        let mut last_text = None;
         for line in &stream.lines {
-            match line.what {
-                What::TurnStart { .. } => said = None,
-                What::Message { by: By::Assistant, content } => said = Some(content),
-                What::StreamEnd { total } => {
+            match line.content {
+                LineContent::TurnStart { .. } => last_text = None,
+                LineContent::Message { by: By::Assistant, content } => last_text = Some(content),
+                LineContent::StreamEnd { total } => {
                     printed.total = total.map(Sums::all).or(printed.total);
-                    printed.answer = said.or(printed.answer);
+                    printed.answer = last_text.or(printed.answer);
                 }
                 _ => {}
             }
@@ -95,16 +95,16 @@ impl Thread {
 
     /// Whether an agent says this in it.
     pub(super) fn says(&self, content: Hash) -> bool {
-        self.lines.iter().any(|line| match line.what {
-            What::Message { by: By::Assistant, content: said }
-            | What::Echo { by: By::Assistant, content: said }
-            | What::TurnEnd { text: Some(said), .. } => said == content,
+        self.lines.iter().any(|line| match line.content {
+            LineContent::Message { by: By::Assistant, content: said }
+            | LineContent::Echo { by: By::Assistant, content: said }
+            | LineContent::TurnEnd { text: Some(said), .. } => said == content,
             _ => false,
         })
     }
 
     /// Its lines without those that it only repeats.
-    pub(super) fn own(&self) -> impl Iterator<Item = &Line> {
+    pub(super) fn own_lines(&self) -> impl Iterator<Item = &Line> {
         self.lines[self.copied..].iter()
     }
 }
@@ -136,8 +136,8 @@ impl<'a> Stream<'a> {
 
     /// What its place among the streams of its thread follows from.
     fn begin(&self) -> (Option<i64>, Option<i64>) {
-        let total = |line: &Line| match line.what {
-            What::StreamEnd { total } => total.map(Sums::all),
+        let total = |line: &Line| match line.content {
+            LineContent::StreamEnd { total } => total.map(Sums::all),
             _ => None,
         };
         let total = if self.is_printed { self.lines.iter().find_map(total) } else { None };
@@ -148,18 +148,21 @@ impl<'a> Stream<'a> {
     fn holds_work(&self) -> bool {
         let works = |line: &Line| {
             matches!(
-                line.what,
-                What::Message { .. } | What::Call { .. } | What::Usage { .. } | What::Spent { .. }
+                line.content,
+                LineContent::Message { .. }
+                    | LineContent::Call { .. }
+                    | LineContent::Usage { .. }
+                    | LineContent::Spent { .. }
             )
         };
         !self.is_printed && self.lines.iter().any(works)
     }
 
     /// The id of its thread.
-    fn id(&self, own: Option<What>, recording: &Recording) -> String {
-        match (self.key.strip_prefix(FILE), own) {
+    fn id(&self, own_meta: Option<LineContent>, recording: &Recording) -> String {
+        match (self.key.strip_prefix(FILE), own_meta) {
             (None, _) => self.key.to_owned(),
-            (Some(_), Some(What::Meta { id, .. })) if !id.is_none() => recording.read(id).to_owned(),
+            (Some(_), Some(LineContent::Meta { id, .. })) if !id.is_none() => recording.read(id).to_owned(),
             (Some(path), _) => stem(path).to_owned(),
         }
     }
@@ -180,7 +183,7 @@ impl Group {
                 streams.len() - 1
             });
             let line = reader.line(i as u32, item, &mut streams[at].run);
-            let begins = is_printed && matches!(line.what, What::Meta { .. });
+            let begins = is_printed && matches!(line.content, LineContent::Meta { .. });
             if begins && !streams[at].lines.is_empty() {
                 // Another run in the same file.
                 let run = std::mem::take(&mut streams[at].run);
@@ -260,8 +263,13 @@ fn threads_of(
     recording: &mut Recording,
 ) -> Vec<Thread> {
     streams.sort_by_key(Stream::begin);
-    let own: Vec<Option<What>> = streams.iter().map(|stream| own_meta(stream, recording)).collect();
-    let ids: Vec<String> = streams.iter().zip(&own).map(|(stream, own)| stream.id(*own, recording)).collect();
+    let meta_of_stream: Vec<Option<LineContent>> =
+        streams.iter().map(|stream| own_meta(stream, recording)).collect();
+    let ids: Vec<String> = streams
+        .iter()
+        .zip(&meta_of_stream)
+        .map(|(stream, meta_of_stream)| stream.id(*meta_of_stream, recording))
+        .collect();
     let again = printed_again(&streams, &ids, items);
     let works = streams.iter().zip(&ids).filter(|(stream, _)| stream.holds_work());
     let with_rollout: HashSet<&str> = works.map(|(_, id)| id.as_str()).collect();
@@ -270,9 +278,11 @@ fn threads_of(
         *n_streams.entry(id).or_default() += 1;
     }
     let mut threads: Vec<Thread> = Vec::new();
-    let mut of_id: HashMap<&str, (usize, Known)> = HashMap::new();
+    let mut of_id: HashMap<&str, (usize, Seen)> = HashMap::new();
     let mut printed: BTreeMap<&str, Printed> = BTreeMap::new();
-    for ((stream, own), (id, again)) in streams.into_iter().zip(own).zip(ids.iter().zip(again)) {
+    for ((stream, meta_of_stream), (id, again)) in
+        streams.into_iter().zip(meta_of_stream).zip(ids.iter().zip(again))
+    {
         if again {
             if with_rollout.contains(id.as_str()) {
                 // The later one states all that the earlier ones state.
@@ -284,10 +294,12 @@ fn threads_of(
         let is_first = !of_id.contains_key(id.as_str());
         let (at, known) = of_id.entry(id).or_insert_with(|| {
             threads.push(Thread { id: recording.text(id), ..Thread::default() });
-            (threads.len() - 1, Known::default())
+            (threads.len() - 1, Seen::default())
         });
         let thread = &mut threads[*at];
-        if let Some(What::Meta { parent, forked_from, nickname, role, path, internal, history, .. }) = own
+        if let Some(LineContent::Meta {
+            parent, forked_from, nickname, role, path, internal, history, ..
+        }) = meta_of_stream
             && thread.parent.is_none()
         {
             let before = std::mem::take(thread);
@@ -331,7 +343,7 @@ fn threads_of(
 
 /// What is known of a thread from streams before.
 #[derive(Default)]
-struct Known {
+struct Seen {
     n: usize,
     /// What lines say, and their numbers.
     lines: HashSet<u64>,
@@ -362,10 +374,11 @@ fn printed_again(streams: &[Stream<'_>], ids: &[String], items: &TraceItems<'_>)
 }
 
 /// The `session_meta` of the thread itself: the one with its id, else the first.
-fn own_meta(stream: &Stream<'_>, recording: &Recording) -> Option<What> {
-    let mut metas = stream.lines.iter().map(|line| line.what).filter(|w| matches!(w, What::Meta { .. }));
+fn own_meta(stream: &Stream<'_>, recording: &Recording) -> Option<LineContent> {
+    let mut metas =
+        stream.lines.iter().map(|line| line.content).filter(|w| matches!(w, LineContent::Meta { .. }));
     if stream.key.starts_with(FILE) {
         return metas.next();
     }
-    metas.find(|meta| matches!(meta, What::Meta { id, .. } if recording.read(*id) == stream.key))
+    metas.find(|meta| matches!(meta, LineContent::Meta { id, .. } if recording.read(*id) == stream.key))
 }

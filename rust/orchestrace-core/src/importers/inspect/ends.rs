@@ -13,8 +13,8 @@ pub(super) fn finish(
     out: &mut Recording,
 ) -> Option<Entry> {
     let output = sample.get("output");
-    let said = contents.hash(output.get("choices").at(0).path(&["message", "content"]));
-    let content = said.or_else(|| contents.hash(output.get("completion")));
+    let hash_of_message = contents.hash(output.get("choices").at(0).path(&["message", "content"]));
+    let content = hash_of_message.or_else(|| contents.hash(output.get("completion")));
     output.exists().then(|| {
         let id = out.text("end");
         out.lone_saying(agent, Saying { id, content, time, ..Saying::default() })

@@ -16,7 +16,7 @@ use crate::schema::{AgentKind, EdgeType, EventType};
 
 /// What is known of an agent during its conversion.
 #[derive(Debug, Default)]
-struct Told<'t> {
+struct AgentState<'t> {
     /// Whether it has asked a model.
     asked: bool,
     /// Whether the last thing it did was to say something.
@@ -40,7 +40,7 @@ pub(super) struct Telling<'e, 't, 'r> {
     sample: Value<'t>,
     out: &'r mut Recording,
     agents: Vec<Agent>,
-    told: Vec<Told<'t>>,
+    states: Vec<AgentState<'t>>,
     /// Messages already written, by agent and by id or place and hash.
     heard: HashSet<(u32, Vec<u8>)>,
     /// What the sample began with.
@@ -78,14 +78,14 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         for (agent, who) in agents.iter().zip(&events.agents) {
             out.agent_info(*agent).parent = agents.get(who.parent as usize).copied();
         }
-        let told = agents.iter().map(|_| Told::default()).collect();
+        let states = agents.iter().map(|_| AgentState::default()).collect();
         Self {
             events,
             contents,
             sample,
             out,
             agents,
-            told,
+            states,
             heard: HashSet::new(),
             input: Vec::new(),
             now: None,
@@ -145,8 +145,15 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         }
     }
 
-    fn hear(&mut self, agent: u32, id: Text, time: Option<i64>, content: Hash, what: (bool, Text)) {
-        let (intervenes, extras) = what;
+    fn hear(
+        &mut self,
+        agent: u32,
+        id: Text,
+        time: Option<i64>,
+        content: Hash,
+        is_intervening_and_extras: (bool, Text),
+    ) {
+        let (intervenes, extras) = is_intervening_and_extras;
         let incoming = Incoming {
             id,
             from: Party::User,
@@ -162,15 +169,15 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
 
     /// Tells the results that came in, in the order in which they did; only those up to a time, if one is given.
     fn flush(&mut self, agent: u32, until: Option<i64>) {
-        let mut results = std::mem::take(&mut self.told[agent as usize].results);
+        let mut results = std::mem::take(&mut self.states[agent as usize].results);
         results.sort_by_key(|(time, _)| *time);
         let come = until
             .map_or(results.len(), |until| results.partition_point(|(t, _)| t.is_none_or(|t| t <= until)));
         for (_, result) in results.drain(..come) {
             let entry = self.out.result(self.agents[agent as usize], result);
-            self.told[agent as usize].last = Some(entry);
+            self.states[agent as usize].last = Some(entry);
         }
-        self.told[agent as usize].results = results;
+        self.states[agent as usize].results = results;
     }
 
     fn step(&mut self, n: usize, step: &Step<'t>) {
@@ -203,15 +210,15 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
     fn begins(&mut self, step: &Step<'t>) {
         let agent = self.span(step).agent;
         let who = self.events.agents[agent as usize];
-        if who.span != step.span || who.asked != NONE || who.parent == NONE {
+        if who.span != step.span || who.asked_by != NONE || who.parent == NONE {
             return;
         }
         let id = self.out.text(self.span(step).id);
         let does = Does::Spawns(self.agents[agent as usize]);
         let call = Call { id, does, time: step.start, ..Call::default() };
         let spawn = self.out.lone_call(self.agents[who.parent as usize], call);
-        self.told[agent as usize].spawn = Some(spawn);
-        self.told[who.parent as usize].answered = false;
+        self.states[agent as usize].spawn = Some(spawn);
+        self.states[who.parent as usize].answered = false;
     }
 
     /// The end of an agent: where it said nothing at last, it returns all the same.
@@ -222,13 +229,13 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             return;
         }
         self.flush(agent, None);
-        if !self.told[agent as usize].answered {
-            let tool = self.events.steps.get(who.asked as usize);
+        if !self.states[agent as usize].answered {
+            let tool = self.events.steps.get(who.asked_by as usize);
             let content = tool.and_then(|tool| self.contents.hash_result(tool.value.get("result")));
             let id = self.out.join(&[self.events.spans[who.span as usize].id, ":end"]);
             let saying = Saying { id, content, time: step.start, ..Saying::default() };
             self.out.lone_saying(self.agents[agent as usize], saying);
-            self.told[agent as usize].answered = true;
+            self.states[agent as usize].answered = true;
         }
     }
 
@@ -247,8 +254,8 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         let id = self.id(n, step);
         let output = value.get("output");
         let message = output.get("choices").at(0).get("message");
-        let said = self.contents.hash(message.get("content"));
-        let content = said.or_else(|| self.contents.hash(output.get("completion")));
+        let hash_of_message = self.contents.hash(message.get("content"));
+        let content = hash_of_message.or_else(|| self.contents.hash(output.get("completion")));
         let calls = message.get("tool_calls");
         let id_of = |call: Value<'t>| call.get("id").str().unwrap_or_default();
         let delegates = calls.elements().any(|call| self.child_of(agent, id_of(call)).is_some());
@@ -305,13 +312,13 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             let extras = self.branch(span, Text::default());
             self.out.say(entry, Saying { content, aside, extras, ..Saying::default() });
         }
-        let first = !std::mem::replace(&mut self.told[agent as usize].asked, true);
+        let first = !std::mem::replace(&mut self.states[agent as usize].asked, true);
         if who.judges && first {
-            self.judged.push((entry, self.told[0].last));
+            self.judged.push((entry, self.states[0].last));
         }
-        let told = &mut self.told[agent as usize];
-        told.answered = content.is_some() && !span.aside && calls.is_empty();
-        (told.last, told.response) = (Some(entry), Some(entry));
+        let state = &mut self.states[agent as usize];
+        state.answered = content.is_some() && !span.aside && calls.is_empty();
+        (state.last, state.response) = (Some(entry), Some(entry));
     }
 
     fn call(&mut self, agent: u32, response: Entry, call: Value<'t>, extras: Text) {
@@ -321,22 +328,22 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         let does = child.map_or(Does::UsesTool, |child| Does::Spawns(self.agents[child as usize]));
         let content = Some(self.contents.hash_call(name, call.get("arguments")));
         let (source, tool) = (self.out.text(id), self.out.text(name));
-        let told = Call { id: source, tool, does, content, extras, ..Call::default() };
-        let entry = self.out.call(response, told);
-        self.told[agent as usize].calls.insert(id, entry);
+        let described = Call { id: source, tool, does, content, extras, ..Call::default() };
+        let entry = self.out.call(response, described);
+        self.states[agent as usize].calls.insert(id, entry);
         if let Some(child) = child {
-            self.told[child as usize].spawn = Some(entry);
+            self.states[child as usize].spawn = Some(entry);
         }
     }
 
     /// The agent that a call makes work, and that no earlier call did.
     fn child_of(&self, agent: u32, call: &str) -> Option<u32> {
-        let asked = |who: &super::transcript::Who<'t>| self.events.steps.get(who.asked as usize);
+        let step_of = |who: &super::transcript::Who<'t>| self.events.steps.get(who.asked_by as usize);
         let is = |at: &usize| {
             let who = &self.events.agents[*at];
             who.parent == agent
-                && self.told[*at].spawn.is_none()
-                && asked(who).is_some_and(|tool| tool.value.get("id").str() == Some(call))
+                && self.states[*at].spawn.is_none()
+                && step_of(who).is_some_and(|tool| tool.value.get("id").str() == Some(call))
         };
         (!call.is_empty()).then(|| (1..self.events.agents.len()).find(is)).flatten().map(|at| at as u32)
     }
@@ -344,7 +351,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
     /// Inputs of the model since its last answer from somebody who is neither a tool nor an agent.
     fn listen(&mut self, n: usize, step: &Step<'t>) {
         let agent = self.span(step).agent;
-        let first = !self.told[agent as usize].asked;
+        let first = !self.states[agent as usize].asked;
         let mut tail = std::mem::take(&mut self.tail);
         self.contents.new_messages(step.value, &mut tail);
         let is_user = |message: &Value<'t>| message.get("role").str() == Some("user");
@@ -371,7 +378,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             }
         }
         // The task of a child is what its spawn is about.
-        let spawn = self.told[agent as usize].spawn;
+        let spawn = self.states[agent as usize].spawn;
         if let Some(call) = spawn.and_then(|spawn| self.out.call_mut(spawn)) {
             call.content = call.content.or(task);
         }
@@ -393,9 +400,9 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         let name = value.get("function").str().or(value.get("name").str()).unwrap_or_default();
         let tool = self.out.text(name);
         let call = if id.is_empty() { self.id(n, step) } else { self.out.text(id) };
-        let spawned = child.is_some_and(|child| self.told[child as usize].spawn.is_some());
-        let known = self.told[agent as usize].calls.contains_key(id) && !id.is_empty();
-        if if child.is_some() { !spawned } else { !known } {
+        let spawned = child.is_some_and(|child| self.states[child as usize].spawn.is_some());
+        let is_called = self.states[agent as usize].calls.contains_key(id) && !id.is_empty();
+        if if child.is_some() { !spawned } else { !is_called } {
             let does = child.map_or(Does::UsesTool, |child| Does::Spawns(self.agents[child as usize]));
             let arguments = value.get(if step.about == About::Tool { "arguments" } else { "input" });
             let lone = Call {
@@ -407,21 +414,21 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
                 extras: self.branch(span, Text::default()),
             };
             let entry = self.out.lone_call(owner, lone);
-            self.told[agent as usize].calls.insert(id, entry);
+            self.states[agent as usize].calls.insert(id, entry);
             if let Some(child) = child {
-                self.told[child as usize].spawn = Some(entry);
+                self.states[child as usize].spawn = Some(entry);
             }
         }
-        self.told[agent as usize].answered = false;
+        self.states[agent as usize].answered = false;
         if value.get("pending").bool() == Some(true) {
             return;
         }
         let error = value.get("error");
-        let given = self.contents.hash_result(value.get("result"));
+        let result_hash = self.contents.hash_result(value.get("result"));
         let failed = error.exists() || value.get("failed").bool() == Some(true);
         let mut extras = error_type(error.get("type").some_str().filter(|_| failed), self.out);
         extras = self.branch(span, extras);
-        let unfinished = step.end.is_none() && given.is_none() && !failed;
+        let unfinished = step.end.is_none() && result_hash.is_none() && !failed;
         if unfinished {
             extras = self.out.extra(extras, "x_partial", "true");
         }
@@ -433,14 +440,14 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             tool,
             time,
             duration_s: took.filter(|s| *s >= 0.0),
-            content: given.or_else(|| error.get("message").some_str().map(hash)),
+            content: result_hash.or_else(|| error.get("message").some_str().map(hash)),
             ok: (!unfinished).then_some(!failed),
             // What an agent gives back is as good as what it was given; what a tool does, nobody knows.
             trusted: Some(child.is_some()),
             extras,
             ..CallResult::default()
         };
-        self.told[agent as usize].results.push((time, result));
+        self.states[agent as usize].results.push((time, result));
     }
 
     fn approval(&mut self, n: usize, step: &Step<'t>) {
@@ -465,8 +472,8 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         };
         let mark = self.out.mark(self.agents[span.agent as usize], mark);
         // Who approves reads the call; without one it reads what the agent did last.
-        let told = &self.told[span.agent as usize];
-        if let Some(read) = told.calls.get(call).copied().or(told.last) {
+        let state = &self.states[span.agent as usize];
+        if let Some(read) = state.calls.get(call).copied().or(state.last) {
             self.out.edge(read, mark, EdgeType::Causal);
         }
     }
@@ -495,7 +502,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
                 extras: self.out.extra_text(Text::default(), "x_interrupted", interrupted),
             };
             let mark = self.out.mark(self.agents[agent as usize], mark);
-            if let Some(last) = self.told[agent as usize].last {
+            if let Some(last) = self.states[agent as usize].last {
                 self.out.edge(last, mark, EdgeType::Causal);
             }
         }
@@ -526,9 +533,9 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
             extras: error_type(Some(kind), self.out),
             ..Saying::default()
         };
-        self.told[0].answered = true;
+        self.states[0].answered = true;
         let entry = self.out.lone_saying(self.agents[0], saying);
-        self.told[0].last = Some(entry);
+        self.states[0].last = Some(entry);
         entry
     }
 
@@ -536,7 +543,8 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
     fn score(&mut self, step: &Step<'t>) {
         if step.value.get("intermediate").bool() == Some(true)
             && let Some(score) = scores::number(step.value.path(&["score", "value"])).and_then(scores::unit)
-            && let Some(last) = self.told[self.span(step).agent as usize].response.or(self.told[0].response)
+            && let Some(last) =
+                self.states[self.span(step).agent as usize].response.or(self.states[0].response)
             && let Some(response) = self.out.response_mut(last)
         {
             response.score = Some(score);
@@ -545,22 +553,22 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
 
     /// The end of the sample, and what it says of itself.
     fn end(&mut self) {
-        let before = self.told[0].last;
+        let before = self.states[0].last;
         let is_sample = self.sample.get("id").exists();
         let error = self.sample.path(&["error", "message"]);
         let limit = self.sample.path(&["limit", "type"]);
         if self.failure.is_none() && error.exists() {
             let id = self.out.text("end");
             self.failed(id, self.now, error, "error");
-        } else if self.failure.is_none() && limit.exists() && !self.told[0].answered {
+        } else if self.failure.is_none() && limit.exists() && !self.states[0].answered {
             let id = self.out.text("end");
             let kind = format!("limit:{}", limit.str().unwrap_or("unknown"));
             self.failed(id, self.now, limit.get("message"), &kind);
-        } else if is_sample && !self.told[0].answered {
+        } else if is_sample && !self.states[0].answered {
             let answer = finish(self.agents[0], self.sample, self.contents, self.now, self.out);
-            self.told[0].answered = answer.is_some();
-            self.told[0].last = answer.or(before);
-        } else if !is_sample && !self.told[0].answered && self.events.agents[0].span != ROOT {
+            self.states[0].answered = answer.is_some();
+            self.states[0].last = answer.or(before);
+        } else if !is_sample && !self.states[0].answered && self.events.agents[0].span != ROOT {
             // The agent of a bare list of events ends with its span.
             let span = &self.events.spans[self.events.agents[0].span as usize];
             if span.closed {
@@ -570,7 +578,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         }
         // A judge reads what was answered: at the end the answer, before it what there was.
         for (judge, read) in std::mem::take(&mut self.judged) {
-            let read = if read == before { self.told[0].last } else { read };
+            let read = if read == before { self.states[0].last } else { read };
             if let Some(read) = read {
                 self.out.edge(read, judge, EdgeType::Causal);
             }
@@ -578,8 +586,8 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
         if let (Some(reported), Some(first)) = (reported(self.sample), self.first_response)
             && reported != self.tokens
         {
-            let told = self.tokens;
-            self.out.other_total(None, None, reported, told, ("the sample reports", "its events"));
+            let sum_of_events = self.tokens;
+            self.out.other_total(None, None, reported, sum_of_events, ("the sample reports", "its events"));
             let extras = self.out.response_mut(first).map_or(Text::default(), |r| r.extras);
             let extras = self.out.extra(extras, "x_reported_tokens", &reported.to_string());
             if let Some(response) = self.out.response_mut(first) {

@@ -85,13 +85,13 @@ impl Judged {
 
     fn value(&mut self, name: &str, scorer: &str, value: Value<'_>, is_team: bool, out: &mut Recording) {
         if let Some(score) = number(value) {
-            let mut own = name.to_owned();
+            let mut unique_name = name.to_owned();
             let mut bearers = 1;
-            while !self.names.insert(own.clone()) {
+            while !self.names.insert(unique_name.clone()) {
                 bearers += 1;
-                own = format!("{name}#{bearers}");
+                unique_name = format!("{name}#{bearers}");
             }
-            out.measure(MeasureKind::Metric, &own, score);
+            out.measure(MeasureKind::Metric, &unique_name, score);
             if is_team {
                 match unit(score) {
                     Some(reward) => out.measure(MeasureKind::Reward, "team", reward),

@@ -53,10 +53,10 @@ fn entries_of_archives_know_their_evaluation() {
 #[test]
 fn order_of_samples_and_threads_change_nothing() {
     let mut log = team();
-    let one = log["samples"][0].clone();
+    let sample_of_log = log["samples"][0].clone();
     let samples: Vec<Json> = (0..9)
         .map(|n| {
-            let mut sample = one.clone();
+            let mut sample = sample_of_log.clone();
             sample["id"] = n.into();
             sample
         })
@@ -80,7 +80,7 @@ fn order_of_samples_and_threads_change_nothing() {
 #[test]
 fn prefixes_tell_the_same_story() {
     let mut log = team();
-    let whole: HashMap<String, Json> =
+    let complete: HashMap<String, Json> =
         events(&log).into_iter().map(|e| (e["id"].as_str().unwrap().to_owned(), e)).collect();
     let all = log["samples"][0]["events"].take();
     log["samples"][0].as_object_mut().unwrap().remove("output");
@@ -90,7 +90,7 @@ fn prefixes_tell_the_same_story() {
         for event in events(&log) {
             let id = event["id"].as_str().unwrap();
             let id = id.split_once(':').map_or(id, |(stem, _)| stem);
-            let same = whole.iter().find(|(other, _)| other.split(':').next() == Some(id));
+            let same = complete.iter().find(|(other, _)| other.split(':').next() == Some(id));
             let (_, same) = same.unwrap_or_else(|| panic!("{id} of the prefix {cut} is not in the whole"));
             for field in ["t", "content_ref", "tokens_in", "model", "turn"] {
                 if event["id"] == same["id"] && !event[field].is_null() {

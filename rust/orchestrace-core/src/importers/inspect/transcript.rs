@@ -70,7 +70,7 @@ pub(super) struct Span<'t> {
     /// Whether it is an agent.
     acts: bool,
     /// The tool or subtask that it is the work of.
-    asked: u32,
+    asked_by: u32,
     /// The agent that owns what lies directly in it.
     pub agent: u32,
     /// The branch that it lies in, if any, and whether its agent does not.
@@ -87,7 +87,7 @@ pub(super) struct Who<'t> {
     /// Whether it judges what others did.
     pub judges: bool,
     /// The tool or subtask that made it work.
-    pub asked: u32,
+    pub asked_by: u32,
 }
 
 /// Who did what in a list of events.
@@ -111,15 +111,15 @@ pub(super) struct Transcript<'t> {
 
 impl<'t> Transcript<'t> {
     pub(super) fn of(events: Value<'t>) -> Self {
-        let mut found = Self::default();
-        found.begin("", "main", Kind::Root, NONE);
-        found.collect(events, ROOT);
-        found.resolve();
-        found.end_models();
-        found.pair_tools();
-        found.find_agents();
-        found.name_agents();
-        found
+        let mut transcript = Self::default();
+        transcript.begin("", "main", Kind::Root, NONE);
+        transcript.collect(events, ROOT);
+        transcript.resolve();
+        transcript.end_models();
+        transcript.pair_tools();
+        transcript.find_agents();
+        transcript.name_agents();
+        transcript
     }
 
     fn begin(&mut self, id: &'t str, name: &'t str, kind: Kind, parent: u32) -> u32 {
@@ -133,7 +133,7 @@ impl<'t> Transcript<'t> {
             closed: kind == Kind::Root,
             end: None,
             acts: false,
-            asked: NONE,
+            asked_by: NONE,
             agent: 0,
             branch: NONE,
             aside: false,
@@ -153,13 +153,13 @@ impl<'t> Transcript<'t> {
             let about = match word {
                 "span_begin" => {
                     let id = text("id").unwrap_or_default();
-                    let known = self.by_id.get(id).copied();
+                    let existing = self.by_id.get(id).copied();
                     // Beside the parent stands the span of the event, which newer logs say to be the span itself.
                     let parent = value.get("parent_id");
                     let parent = if parent.is_absent() { span_id.filter(|s| *s != id) } else { parent.str() };
                     span_id = None;
-                    if let Some(known) = known {
-                        span = known;
+                    if let Some(existing) = existing {
+                        span = existing;
                         self.repeated += 1;
                         About::Nothing
                     } else {
@@ -201,7 +201,7 @@ impl<'t> Transcript<'t> {
                 "sandbox" | "state" | "store" | "info" | "logger" | "sample_init" | "score_edit"
                 | "checkpoint" | "anchor" | "branch" => About::Nothing,
                 _ => {
-                    match self.unknown.iter_mut().find(|(known, _)| *known == word) {
+                    match self.unknown.iter_mut().find(|(noted, _)| *noted == word) {
                         Some((_, count)) => *count += 1,
                         None => self.unknown.push((word, 1)),
                     }
@@ -225,7 +225,7 @@ impl<'t> Transcript<'t> {
                 let inner = self.begin("", name, kind, span);
                 self.spans[inner as usize].parent_id = span_id;
                 self.spans[inner as usize].closed = true;
-                self.spans[inner as usize].asked = at;
+                self.spans[inner as usize].asked_by = at;
                 self.collect(inside, inner);
             }
         }
@@ -320,17 +320,17 @@ impl<'t> Transcript<'t> {
                 }
                 About::Tool => {
                     let name = step.value.get("function").str().unwrap_or_default();
-                    let inside = span.kind == Kind::Tool && span.asked == NONE && span.name == name;
+                    let inside = span.kind == Kind::Tool && span.asked_by == NONE && span.name == name;
                     let key = if inside { (span.parent, name) } else { (step.span, name) };
                     let spans = open.entry(key).or_default();
-                    let found = if inside {
+                    let agent_span = if inside {
                         spans.retain(|s| *s != step.span);
                         Some(step.span)
                     } else {
                         spans.pop_front()
                     };
-                    if let Some(found) = found {
-                        self.spans[found as usize].asked = at as u32;
+                    if let Some(agent_span) = agent_span {
+                        self.spans[agent_span as usize].asked_by = at as u32;
                     }
                 }
                 _ => {}
@@ -360,27 +360,27 @@ impl<'t> Transcript<'t> {
             let named = step.value.get("agent_span_id").str().and_then(|id| self.by_id.get(id).copied());
             if let Some(span) = named {
                 self.spans[span as usize].acts = true;
-                self.spans[span as usize].asked = at as u32;
+                self.spans[span as usize].asked_by = at as u32;
             }
         }
         // What is inside of a tool that asks no model itself is what the tool asks.
         for at in 1..self.spans.len() {
             let span = self.spans[at];
-            if span.acts && span.asked == NONE {
+            if span.acts && span.asked_by == NONE {
                 let tool = self.around(span.parent, |s| s.acts || s.kind == Kind::Tool) as usize;
                 if tool != ROOT as usize && !self.spans[tool].acts {
-                    self.spans[at].asked = self.spans[tool].asked;
+                    self.spans[at].asked_by = self.spans[tool].asked_by;
                 }
             }
         }
         for at in 1..self.spans.len() {
             let span = self.spans[at];
-            if let Some(step) = self.steps.get_mut(span.asked as usize).filter(|_| span.acts) {
+            if let Some(step) = self.steps.get_mut(span.asked_by as usize).filter(|_| span.acts) {
                 if step.child == NONE {
                     step.child = at as u32;
                 } else {
                     // A tool that makes several agents work is the work of the first; it starts the others.
-                    self.spans[at].asked = NONE;
+                    self.spans[at].asked_by = NONE;
                 }
             }
         }
@@ -388,10 +388,12 @@ impl<'t> Transcript<'t> {
             let step = self.steps[at];
             let name = step.value.get("agent").some_str();
             if let Some(name) = name.filter(|_| step.about == About::Tool && step.child == NONE) {
-                let own = self.spans.iter().position(|s| s.asked == at as u32 && s.kind == Kind::Tool);
-                let span = own.map_or_else(|| self.begin("", name, Kind::Agent, step.span), |own| own as u32);
+                let own_span =
+                    self.spans.iter().position(|s| s.asked_by == at as u32 && s.kind == Kind::Tool);
+                let span = own_span
+                    .map_or_else(|| self.begin("", name, Kind::Agent, step.span), |own_span| own_span as u32);
                 let span_mut = &mut self.spans[span as usize];
-                (span_mut.acts, span_mut.asked, span_mut.closed) = (true, at as u32, true);
+                (span_mut.acts, span_mut.asked_by, span_mut.closed) = (true, at as u32, true);
                 self.steps[at].child = span;
             }
         }
@@ -399,13 +401,13 @@ impl<'t> Transcript<'t> {
 
     /// Gives every span its agent and branch.
     fn name_agents(&mut self) {
-        let outer = |found: &Self, at: usize| {
-            found.around(found.spans[at].parent, |s| s.acts || s.kind == Kind::Scorer) == ROOT
+        let outer = |transcript: &Self, at: usize| {
+            transcript.around(transcript.spans[at].parent, |s| s.acts || s.kind == Kind::Scorer) == ROOT
         };
         let top: Vec<usize> = (1..self.spans.len())
             .filter(|at| {
                 let span = &self.spans[*at];
-                span.acts && span.kind == Kind::Agent && span.asked == NONE && outer(self, *at)
+                span.acts && span.kind == Kind::Agent && span.asked_by == NONE && outer(self, *at)
             })
             .collect();
         let beside = self.steps.iter().any(|step| {
@@ -417,21 +419,21 @@ impl<'t> Transcript<'t> {
             _ => ROOT,
         };
         let root = &self.spans[only as usize];
-        self.agents.push(Who { span: only, name: root.name, parent: NONE, judges: false, asked: NONE });
+        self.agents.push(Who { span: only, name: root.name, parent: NONE, judges: false, asked_by: NONE });
         let mut agent_of = vec![NONE; self.spans.len()];
         (agent_of[ROOT as usize], agent_of[only as usize]) = (0, 0);
         for (at, agent) in agent_of.iter_mut().enumerate().skip(1) {
             let span = &self.spans[at];
             if span.acts && at as u32 != only {
                 *agent = self.agents.len() as u32;
-                let tool = self.steps.get(span.asked as usize).filter(|_| span.kind == Kind::Tool);
+                let tool = self.steps.get(span.asked_by as usize).filter(|_| span.kind == Kind::Tool);
                 let named = tool.and_then(|step| step.value.get("agent").some_str());
                 self.agents.push(Who {
                     span: at as u32,
                     name: named.unwrap_or(span.name),
                     parent: NONE,
                     judges: span.kind == Kind::Scorer,
-                    asked: span.asked,
+                    asked_by: span.asked_by,
                 });
             }
         }

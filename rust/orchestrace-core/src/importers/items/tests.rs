@@ -72,7 +72,7 @@ fn a_record_that_fails_leaves_its_traces_without_it() {
     let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 0);
     items.item("k", record.text, "");
     items.ignored("x.a");
-    let kept = items.columns.piece.text.clone();
+    let text_before = items.columns.piece.text.clone();
     let mut items = Items::new(&mut columns, LIMITS, &record, Position::default(), 1);
     items.item("l", record.text, "c");
     items.item("k", record.text, "c");
@@ -83,7 +83,11 @@ fn a_record_that_fails_leaves_its_traces_without_it() {
     items.reject_in("m", record.text, Reject::new(RejectCode::FieldType, "", "no"));
     items.rollback();
     let lost: Vec<bool> = columns.piece.rows.iter().map(|row| row.lost).collect();
-    assert_eq!((columns.piece.text, lost), (kept, vec![false, true, true, true]), "their places are kept");
+    assert_eq!(
+        (columns.piece.text, lost),
+        (text_before, vec![false, true, true, true]),
+        "their places are kept"
+    );
     assert_eq!((columns.ignored, columns.kinds.len()), (vec![0], 1));
     assert!(columns.rejected.is_empty() && columns.together.is_empty());
     let lacking: Vec<&str> = columns.partial.iter().map(|code| columns.keys.name(*code)).collect();
@@ -92,19 +96,19 @@ fn a_record_that_fails_leaves_its_traces_without_it() {
 
 #[test]
 fn fates_are_counted_by_input() {
-    let one = TraceItem { text: "{}", context: "", path: "", line: 1, after_loss: false, identity: 0 };
-    let all = [one; 5];
+    let item = TraceItem { text: "{}", context: "", path: "", line: 1, after_loss: false, identity: 0 };
+    let all = [item; 5];
     let items = TraceItems::new("k", &all, false, LIMITS);
     items.duplicate(0);
     items.ignored(2, "x.http");
-    let mut told = Vec::new();
+    let mut settled = Vec::new();
     items.ignored(4, "x.http");
-    let kind = |fate: Fate<'_>| match fate {
-        Fate::Used => "used".to_owned(),
-        Fate::Duplicate => "duplicate".to_owned(),
-        Fate::Ignored(kind) => kind.to_owned(),
+    let kind = |item_use: ItemUse<'_>| match item_use {
+        ItemUse::Used => "used".to_owned(),
+        ItemUse::Duplicate => "duplicate".to_owned(),
+        ItemUse::Ignored(kind) => kind.to_owned(),
     };
-    items.settle(|i| usize::from(i == 4), |input, fate, n| told.push((input, kind(fate), n)));
+    items.settle(|i| usize::from(i == 4), |input, item_use, n| settled.push((input, kind(item_use), n)));
     let expected = [(0, "duplicate", 1), (0, "used", 2), (0, "x.http", 1), (1, "x.http", 1)];
-    assert_eq!(told, expected.map(|(input, kind, n)| (input, kind.to_owned(), n)));
+    assert_eq!(settled, expected.map(|(input, kind, n)| (input, kind.to_owned(), n)));
 }

@@ -93,7 +93,7 @@ pub(super) fn push_all(
     }
     all.iter()
         .enumerate()
-        .filter(|(i, _)| steps.told.contains(i))
+        .filter(|(i, _)| steps.paired.contains(i))
         .map(|(_, observation)| observation.item)
         .collect()
 }
@@ -106,7 +106,7 @@ struct Steps<'a> {
     /// Beginnings and successes by the name of the work with its number.
     ends: Vec<(String, bool, usize)>,
     /// Successes whose beginning is there.
-    told: Vec<usize>,
+    paired: Vec<usize>,
 }
 
 const STEPS: [&str; 6] = ["start", "success", "finish", "error", "update", "partial_update"];
@@ -125,27 +125,27 @@ fn numbered(observation: Value<'_>, work: &str) -> String {
 
 impl<'a> Steps<'a> {
     fn of(all: &'a [Observation<'a>], limits: Limits) -> Self {
-        let mut found = Self { all, ..Self::default() };
+        let mut steps = Self { all, ..Self::default() };
         for (i, observation) in all.iter().enumerate() {
             let attributes = Inner::of(observation.metadata.value().get("attributes"), limits);
             if let Some((work, step @ ("start" | "success"))) = step(attributes.value()) {
-                found.ends.push((numbered(observation.value, work), step == "success", i));
+                steps.ends.push((numbered(observation.value, work), step == "success", i));
             }
         }
-        found.ends.sort();
-        for pair in found.ends.windows(2) {
+        steps.ends.sort();
+        for pair in steps.ends.windows(2) {
             if pair[0].0 == pair[1].0 && !pair[0].1 && pair[1].1 {
-                found.told.push(pair[1].2);
+                steps.paired.push(pair[1].2);
             }
         }
-        found
+        steps
     }
 
     /// The success of a beginning.
     fn success(&self, observation: Value<'_>, work: &str) -> Option<&'a Observation<'a>> {
         let key = (numbered(observation, work), true, 0);
         let end = self.ends.get(self.ends.partition_point(|end| *end < key))?;
-        (end.0 == key.0 && end.1 && self.told.contains(&end.2)).then(|| &self.all[end.2])
+        (end.0 == key.0 && end.1 && self.paired.contains(&end.2)).then(|| &self.all[end.2])
     }
 }
 
@@ -158,14 +158,17 @@ fn push(observation: &Observation<'_>, steps: &Steps<'_>, fallback: &str, limits
     let output = Inner::of(value.get("output"), limits);
     let step = step(attributes);
     let success = step.filter(|step| step.1 == "start").and_then(|(work, _)| steps.success(value, work));
-    let told = success.map(|success| Inner::of(success.metadata.value().get("attributes"), limits));
+    let inner_attributes =
+        success.map(|success| Inner::of(success.metadata.value().get("attributes"), limits));
 
     let mut facts = Facts::new(name);
     facts.kinds("langfuse.span", "langfuse.span");
     for (key, attribute) in attributes.members() {
         facts.put(key, Attribute::Plain(attribute));
     }
-    for (key, attribute) in told.iter().flat_map(|told| told.value().members()) {
+    for (key, attribute) in
+        inner_attributes.iter().flat_map(|inner_attributes| inner_attributes.value().members())
+    {
         facts.put(key, Attribute::Plain(attribute));
     }
     let came_out = success.map_or(value, |success| success.value).get("output");
@@ -188,10 +191,10 @@ fn push(observation: &Observation<'_>, steps: &Steps<'_>, fallback: &str, limits
         facts.usage_is(usage, total);
     }
     if let Some((work, step)) = step {
-        let told = steps.told.iter().any(|i| steps.all[*i].item == observation.item);
+        let is_paired = steps.paired.iter().any(|i| steps.all[*i].item == observation.item);
         if work.starts_with("agent.") {
             facts.force(Sort::Chain(false));
-        } else if told || !matches!(step, "start" | "success") {
+        } else if is_paired || !matches!(step, "start" | "success") {
             facts.force(Sort::Nothing);
         }
         let tool =

@@ -26,14 +26,14 @@ fn is_node(run: &Run<'_>) -> bool {
 
 impl Graph {
     pub(super) fn of(runs: &[Run<'_>]) -> Self {
-        let known: HashMap<&str, usize> = runs.iter().enumerate().map(|(i, run)| (run.id(), i)).collect();
+        let place_of: HashMap<&str, usize> = runs.iter().enumerate().map(|(i, run)| (run.id(), i)).collect();
         let mut graph = Self::default();
         for run in runs {
             let parent = run.get("parent_run_id").some_str();
             let named: Vec<&str> = parent.into_iter().chain(ancestors_of(run)).collect();
-            let found = named.iter().position(|id| known.contains_key(id));
-            graph.incomplete |= !named.is_empty() && found != Some(0);
-            graph.parents.push(found.map(|at| known[named[at]]));
+            let nearest = named.iter().position(|id| place_of.contains_key(id));
+            graph.incomplete |= !named.is_empty() && nearest != Some(0);
+            graph.parents.push(nearest.map(|at| place_of[named[at]]));
         }
         for (i, run) in runs.iter().enumerate() {
             if let Some(parent) = graph.parents[i].filter(|_| is_node(run)) {
@@ -87,14 +87,16 @@ impl Graph {
             return (sort, None);
         }
         let node = run.metadata("langgraph_node");
-        let said =
-            run.metadata("lc_agent_name").or_else(|| run.metadata("agent_name")).filter(|said| *said == name);
+        let agent_name = run
+            .metadata("lc_agent_name")
+            .or_else(|| run.metadata("agent_name"))
+            .filter(|agent_name| *agent_name == name);
         let in_team = self.parents[i].is_some_and(|parent| self.teams.contains(&parent)) && is_node(run);
         if self.graphs.contains(&i) || in_team {
             // A graph that serves as a node is called as that; it is visited again and again.
             return (Sort::Agent, node);
         }
-        if said.is_some() || run.tagged("agent") || name == "AgentExecutor" {
+        if agent_name.is_some() || run.tagged("agent") || name == "AgentExecutor" {
             return (Sort::Agent, None);
         }
         let building_block =

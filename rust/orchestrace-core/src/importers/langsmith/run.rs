@@ -21,8 +21,8 @@ pub(super) struct Run<'t> {
 impl<'t> Run<'t> {
     /// A member, of the first record that has it.
     pub(super) fn get(&self, key: &str) -> Value<'t> {
-        let found = self.parts.iter().map(|(_, value)| value.get(key)).find(|value| value.exists());
-        found.unwrap_or_else(|| self.parts[0].1.get(key))
+        let present = self.parts.iter().map(|(_, value)| value.get(key)).find(|value| value.exists());
+        present.unwrap_or_else(|| self.parts[0].1.get(key))
     }
 
     pub(super) fn id(&self) -> &'t str {
@@ -102,20 +102,20 @@ pub(super) fn gather<'t>(parts: &[(u32, Value<'t>)], duplicate: &mut dyn FnMut(u
                 key(*b).cmp(&key(*a))
             });
             let first = parts[0].1;
-            let mut known = vec![first];
-            let mut kept = vec![parts[0]];
+            let mut values = vec![first];
+            let mut stays = vec![parts[0]];
             for (item, value) in &parts[1..] {
                 let new = |(key, member): (&str, Value<'t>)| {
-                    member.exists() && !known.iter().any(|part| part.get(key).exists())
+                    member.exists() && !values.iter().any(|part| part.get(key).exists())
                 };
                 if value.members().any(new) {
-                    known.push(*value);
-                    kept.push((*item, *value));
+                    values.push(*value);
+                    stays.push((*item, *value));
                 } else {
                     duplicate(*item);
                 }
             }
-            Run { parts: kept }
+            Run { parts: stays }
         })
         .collect();
     runs.sort_by_key(Run::id);
@@ -218,7 +218,7 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
     let message = outputs.get("generations").at(0);
     let message = if message.at(0).exists() { message.at(0) } else { message };
     let message = message.get("message");
-    let told = [
+    let usage_objects = [
         run.get("extra").path(&["metadata", "usage_metadata"]),
         outputs.get("usage_metadata"),
         message.path(&["kwargs", "usage_metadata"]),
@@ -226,10 +226,11 @@ fn usage(run: &Run<'_>) -> (Usage, Option<i64>) {
         outputs.path(&["llm_output", "token_usage"]),
         outputs.get("usage"),
     ];
-    let told = told.into_iter().find(|value| value.exists()).unwrap_or(outputs.get("usage"));
+    let usage_objects =
+        usage_objects.into_iter().find(|value| value.exists()).unwrap_or(outputs.get("usage"));
     // The columns say 0 where nothing is known.
     let column = |key: &str| count(run.get(key)).filter(|_| count(run.get("total_tokens")) != Some(0));
-    let (of_model, of_model_total) = usage::of(told);
+    let (of_model, of_model_total) = usage::of(usage_objects);
     let read = column("prompt_tokens").or(of_model.tokens_in);
     let written = column("completion_tokens").or(of_model.tokens_out);
     let total = column("total_tokens").or(of_model_total).or(of_model.tokens);

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use super::Spec;
-use super::source::{Expr, Found, Pointer};
+use super::source::{Expr, FieldValue, Pointer};
 use crate::columns::mapping_counts::{KeyCount, MappingCounts, UnreadField};
 use crate::error::{Finding, FindingCode};
 use crate::json::Kind;
@@ -46,7 +46,7 @@ pub(super) enum Reads {
 #[derive(Debug, Clone, Copy, Default)]
 struct Count {
     looked: u64,
-    found: u64,
+    matched: u64,
     /// Bits of [`TYPES`].
     types: u8,
 }
@@ -57,7 +57,7 @@ struct Tick {
     /// Where it was looked for last: what is looked for twice in one place counts once.
     place: u32,
     looked: u32,
-    found: u32,
+    matched: u32,
     types: u8,
 }
 
@@ -94,8 +94,8 @@ fn bit(kind: Kind) -> u8 {
 const NUMERIC: u8 = 3;
 
 fn types(bits: u8) -> String {
-    let there = TYPES.iter().enumerate().filter(|(at, _)| bits & 1 << at != 0);
-    there.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+    let present = TYPES.iter().enumerate().filter(|(at, _)| bits & 1 << at != 0);
+    present.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
 }
 
 impl Counts {
@@ -123,7 +123,7 @@ impl Counts {
     }
 
     #[inline]
-    pub(super) fn note(&self, way: usize, place: u32, found: &Found<'_>) {
+    pub(super) fn note(&self, way: usize, place: u32, field_value: &FieldValue<'_>) {
         let Some(cell) = self.ways.get(way) else { return };
         let mut count = cell.get();
         if count.place == place {
@@ -131,14 +131,14 @@ impl Counts {
         }
         count.place = place;
         count.looked += 1;
-        if found.exists() {
-            count.found += 1;
-            count.types |= match found {
-                Found::Json(value) => value.kind().map_or(0, bit),
-                Found::Text(_) => bit(Kind::String),
-                Found::Number(_) => bit(Kind::Number),
-                Found::Flag(_) => bit(Kind::Bool),
-                Found::Nothing => 0,
+        if field_value.exists() {
+            count.matched += 1;
+            count.types |= match field_value {
+                FieldValue::Json(value) => value.kind().map_or(0, bit),
+                FieldValue::Text(_) => bit(Kind::String),
+                FieldValue::Number(_) => bit(Kind::Number),
+                FieldValue::Flag(_) => bit(Kind::Bool),
+                FieldValue::Nothing => 0,
             };
         }
         cell.set(count);
@@ -159,8 +159,8 @@ impl Totals {
             self.ways.resize(counts.ways.len(), Count::default());
         }
         for (total, cell) in self.ways.iter_mut().zip(&mut counts.ways) {
-            let Tick { place, looked, found, types } = *cell.get_mut();
-            total.add(Count { looked: looked.into(), found: found.into(), types });
+            let Tick { place, looked, matched, types } = *cell.get_mut();
+            total.add(Count { looked: looked.into(), matched: matched.into(), types });
             *cell.get_mut() = Tick { place, ..Tick::default() };
         }
         if let Some(fields) = counts.fields.get_mut() {
@@ -188,7 +188,7 @@ impl Totals {
 impl Count {
     fn add(&mut self, other: Self) {
         self.looked += other.looked;
-        self.found += other.found;
+        self.matched += other.matched;
         self.types |= other.types;
     }
 }
@@ -286,13 +286,13 @@ impl Spec {
             KeyCount {
                 key: way.key.clone(),
                 pointer: way.shown.clone(),
-                matched: count.found,
+                matched: count.matched,
                 of: count.looked,
                 types: types(count.types),
             }
         });
         let read: Vec<&Way> = (self.ways.iter().enumerate())
-            .filter(|(at, _)| totals.way(*at).found > 0)
+            .filter(|(at, _)| totals.way(*at).matched > 0)
             .map(|(_, way)| way)
             .collect();
         let fields = totals.fields.iter().flat_map(|fields| &fields.of);
@@ -321,7 +321,7 @@ impl Spec {
         const NAMED: usize = 6;
         let mut unused: Vec<(u64, usize, String)> = Vec::new();
         for (key, expr) in &self.keys {
-            if let Fate::Missed { looked, way } = fate(expr, totals) {
+            if let KeyUse::Missed { looked, way } = use_of_key(expr, totals) {
                 let Way { shown, .. } = &self.ways[way];
                 unused.push((looked, way, format!("{key} at {shown} (0 of {looked})")));
             }
@@ -346,7 +346,7 @@ impl Spec {
 }
 
 /// What became of a key.
-enum Fate {
+enum KeyUse {
     Found,
     /// Nobody looked for it.
     Idle,
@@ -359,20 +359,20 @@ enum Fate {
     },
 }
 
-fn fate(expr: &Expr, totals: &Totals) -> Fate {
+fn use_of_key(expr: &Expr, totals: &Totals) -> KeyUse {
     match expr {
         Expr::Counted(way, _) => match totals.way(*way) {
-            Count { looked: 0, .. } => Fate::Idle,
-            Count { found: 0, looked, .. } => Fate::Missed { looked, way: *way },
-            _ => Fate::Found,
+            Count { looked: 0, .. } => KeyUse::Idle,
+            Count { matched: 0, looked, .. } => KeyUse::Missed { looked, way: *way },
+            _ => KeyUse::Found,
         },
         // Of alternatives one is enough; what stands in for all of them says nothing of them.
         Expr::First(of) => {
-            let mut missed = Fate::Idle;
-            for fate in of.iter().map(|expr| fate(expr, totals)) {
-                match fate {
-                    Fate::Found => return Fate::Found,
-                    Fate::Missed { .. } if matches!(missed, Fate::Idle) => missed = fate,
+            let mut missed = KeyUse::Idle;
+            for use_of_part in of.iter().map(|expr| use_of_key(expr, totals)) {
+                match use_of_part {
+                    KeyUse::Found => return KeyUse::Found,
+                    KeyUse::Missed { .. } if matches!(missed, KeyUse::Idle) => missed = use_of_part,
                     _ => {}
                 }
             }
@@ -380,17 +380,17 @@ fn fate(expr: &Expr, totals: &Totals) -> Fate {
         }
         // Of parts all are needed.
         Expr::Join(of, _) => {
-            let mut whole = Fate::Constant;
-            for fate in of.iter().map(|expr| fate(expr, totals)) {
-                match fate {
-                    Fate::Missed { .. } => return fate,
-                    Fate::Constant => {}
-                    other => whole = other,
+            let mut use_of_parts = KeyUse::Constant;
+            for use_of_part in of.iter().map(|expr| use_of_key(expr, totals)) {
+                match use_of_part {
+                    KeyUse::Missed { .. } => return use_of_part,
+                    KeyUse::Constant => {}
+                    other => use_of_parts = other,
                 }
             }
-            whole
+            use_of_parts
         }
-        _ => Fate::Constant,
+        _ => KeyUse::Constant,
     }
 }
 

@@ -2,7 +2,7 @@
 //! the key, what was found and what is expected.
 
 use super::counts::{Reads, Way};
-use super::source::{Expr, Found, Pointer, Slot, Unit};
+use super::source::{Expr, FieldValue, Pointer, Slot, Unit};
 use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind, Word};
 use crate::columns::gate::may_be_extra;
 use crate::error::{Error, Result, printable, unknown_name};
@@ -103,20 +103,20 @@ impl Reading<'_> {
         Err(Error::Parameter(printable(&format!("{}: {key}: {message}", self.file)).into_owned()))
     }
 
-    fn expected<T>(&self, key: &str, found: Value<'_>, expected: &str) -> Result<T> {
-        self.error(key, &format!("found {}, expected {expected}", Found::Json(found).shown()))
+    fn expected<T>(&self, key: &str, value: Value<'_>, expected: &str) -> Result<T> {
+        self.error(key, &format!("found {}, expected {expected}", FieldValue::Json(value).shown()))
     }
 
     /// The keys of a table are all known.
-    fn table(&self, section: &str, value: Value<'_>, known: &[&str]) -> Result<()> {
+    fn table(&self, section: &str, value: Value<'_>, allowed: &[&str]) -> Result<()> {
         if value.exists() && value.kind() != Some(Kind::Object) {
             return self.expected(section, value, "a table");
         }
         for (key, _) in value.members() {
-            if !known.contains(&key) {
+            if !allowed.contains(&key) {
                 let place = if section.is_empty() { String::new() } else { format!("{section}: ") };
-                let told = unknown_name("key", key, known);
-                return Err(Error::Parameter(format!("{}: {place}{told}", self.file)));
+                let hint = unknown_name("key", key, allowed);
+                return Err(Error::Parameter(format!("{}: {place}{hint}", self.file)));
             }
         }
         Ok(())
@@ -224,9 +224,9 @@ impl Reading<'_> {
 
     /// The fields of a section; `others` are the tables in it.
     fn section(&mut self, name: &str, value: Value<'_>, keys: &[Key], others: &[&str]) -> Result<Fields> {
-        let known: Vec<&str> = keys.iter().map(|key| key.as_str()).chain(others.iter().copied()).collect();
+        let allowed: Vec<&str> = keys.iter().map(|key| key.as_str()).chain(others.iter().copied()).collect();
         let mut fields = Fields::new();
-        self.table(name, value, &known)?;
+        self.table(name, value, &allowed)?;
         for (word, member) in value.members() {
             if let Some(key) = keys.iter().find(|key| key.as_str() == word) {
                 let field = self.field(&format!("{name}.{word}"), member, Some(*key))?;
@@ -236,14 +236,14 @@ impl Reading<'_> {
         if name.starts_with("step")
             && let Some(kind) = fields.get(Key::Kind)
         {
-            let known = if name == "step" { StepKind::NAMES } else { StepKind::OF_CALLS };
-            self.kinds(&format!("{name}.kind"), kind, known)?;
+            let kinds_allowed = if name == "step" { StepKind::NAMES } else { StepKind::OF_CALLS };
+            self.kinds(&format!("{name}.kind"), kind, kinds_allowed)?;
         }
         Ok(fields)
     }
 
     /// The words of a kind are ours.
-    fn kinds(&self, key: &str, field: &Field, known: &[&str]) -> Result<()> {
+    fn kinds(&self, key: &str, field: &Field, kinds: &[&str]) -> Result<()> {
         let constant = match &field.expr {
             Expr::Constant(word) if field.words.is_none() => Some(Word::Text(word.clone())),
             _ => None,
@@ -251,11 +251,11 @@ impl Reading<'_> {
         let words = field.words.iter().flatten().map(|(_, word)| word);
         for word in words.chain(&field.other).chain(&constant) {
             match word {
-                Word::Text(word) if known.contains(&word.as_str()) => {}
-                Word::Text(word) => return self.error(key, &unknown_name("kind", word, known)),
+                Word::Text(word) if kinds.contains(&word.as_str()) => {}
+                Word::Text(word) => return self.error(key, &unknown_name("kind", word, kinds)),
                 Word::Number(_) | Word::Flag(_) => {
                     return self
-                        .error(key, &format!("found a word that is not a text, expected one of {known:?}"));
+                        .error(key, &format!("found a word that is not a text, expected one of {kinds:?}"));
                 }
             }
         }
@@ -287,18 +287,18 @@ impl Reading<'_> {
             return Ok(field);
         }
         let timed = matches!(of, Some(Key::Time | Key::Start | Key::Started));
-        let mut known = vec!["at", "join", "words", "other"];
+        let mut allowed = vec!["at", "join", "words", "other"];
         if timed || of == Some(Key::Duration) {
-            known.push("unit");
+            allowed.push("unit");
         }
         if timed && of != Some(Key::Started) {
-            known.push("since");
+            allowed.push("since");
         }
         let all = of.is_none() && key.ends_with(".*");
         if all {
-            known = vec!["at", "except"];
+            allowed = vec!["at", "except"];
         }
-        self.table(key, value, &known)?;
+        self.table(key, value, &allowed)?;
         let except = value.get("except");
         if except.exists() && except.kind() != Some(Kind::Array) {
             return self.expected(&format!("{key}.except"), except, "a list of names");
@@ -343,8 +343,8 @@ impl Reading<'_> {
         if since.exists() {
             let word = self.text(&format!("{key}.since"), since)?;
             if !["epoch", "start"].contains(&word) {
-                let told = unknown_name("beginning", word, &["epoch", "start"]);
-                return self.error(&format!("{key}.since"), &told);
+                let hint = unknown_name("beginning", word, &["epoch", "start"]);
+                return self.error(&format!("{key}.since"), &hint);
             }
             field.relative = word == "start";
             if field.relative && field.unit.is_none() {
@@ -456,7 +456,7 @@ impl Reading<'_> {
             ("hash", _) => Expr::Hash(Box::new(self.way(key, value, rest)?)),
             ("count", _) => Expr::Count(Box::new(self.way(key, value, rest)?)),
             _ => {
-                let known = [
+                let ways = [
                     "record:/",
                     "up:/",
                     "step:/",
@@ -466,14 +466,14 @@ impl Reading<'_> {
                     "hash:",
                     "count:",
                 ];
-                return self.error(key, &unknown_name("way", text, &known));
+                return self.error(key, &unknown_name("way", text, &ways));
             }
         })
     }
 
     fn slot(&mut self, slot: Slot) -> Expr {
-        let known = self.slots.iter().position(|one| *one == slot);
-        Expr::Slot(known.unwrap_or_else(|| {
+        let position = self.slots.iter().position(|one| *one == slot);
+        Expr::Slot(position.unwrap_or_else(|| {
             self.slots.push(slot);
             self.slots.len() - 1
         }))
@@ -557,8 +557,9 @@ impl Spec {
     fn settle(&mut self) {
         let step = &self.step;
         // A record that says neither which nor when it is can have happened twice word for word.
-        let told = [Key::Id, Key::Order, Key::Time, Key::Start].iter().any(|key| step.get(*key).is_some());
-        if self.steps.is_none() && !told && !self.slots.contains(&Slot::Place) {
+        let is_ordered =
+            [Key::Id, Key::Order, Key::Time, Key::Start].iter().any(|key| step.get(*key).is_some());
+        if self.steps.is_none() && !is_ordered && !self.slots.contains(&Slot::Place) {
             self.slots.push(Slot::Offset);
         }
         let taken: Vec<Vec<String>> = {
@@ -577,10 +578,10 @@ impl Spec {
                 .chain(measures.flat_map(|m| m.named.iter().map(|(_, field)| field)))
                 .chain(self.extras.iter().map(|(_, field)| field));
             all.for_each(|field| field.expr.pointers(&self.slots, &mut pointers));
-            let own = self.steps.is_none();
+            let has_own_steps = self.steps.is_none();
             pointers
                 .into_iter()
-                .filter(|(here, _)| own || !here)
+                .filter(|(here, _)| has_own_steps || !here)
                 .map(|(_, pointer)| pointer.0.clone())
                 .collect()
         };

@@ -50,14 +50,14 @@ impl Pointer {
 
     /// Everything that it points at where `*` stands for each element of a list.
     pub(super) fn all<'t>(&self, value: Value<'t>) -> Vec<Value<'t>> {
-        let mut found = vec![value];
+        let mut values = vec![value];
         for token in &self.0 {
-            found = match token.as_str() {
-                "*" => found.into_iter().flat_map(Value::elements).collect(),
-                token => found.into_iter().map(|value| step_into(value, token)).collect(),
+            values = match token.as_str() {
+                "*" => values.into_iter().flat_map(Value::elements).collect(),
+                token => values.into_iter().map(|value| step_into(value, token)).collect(),
             };
         }
-        found
+        values
     }
 }
 
@@ -123,7 +123,7 @@ pub(super) struct Scope<'a, 't> {
     pub(super) here: Value<'t>,
     pub(super) step: Value<'t>,
     pub(super) slots: Slots<'a, 't>,
-    pub(super) known: &'a [Slot],
+    pub(super) named_slots: &'a [Slot],
     /// Where it is counted what is found, and the number of this place.
     pub(super) counts: Option<&'a Counts>,
     pub(super) place: u32,
@@ -140,25 +140,27 @@ impl<'t> Scope<'_, 't> {
         Self { counts: None, ..self }
     }
 
-    pub(super) fn slot(&self, at: usize) -> Found<'t> {
-        match (self.slots, &self.known[at]) {
-            (Slots::Record { record, .. }, Slot::Record(pointer)) => Found::Json(pointer.of(record)),
-            (Slots::Record { up, .. }, Slot::Up(pointer)) => Found::Json(pointer.of(up)),
-            (Slots::Record { stem, .. }, Slot::Stem) => Found::text(stem),
+    pub(super) fn slot(&self, at: usize) -> FieldValue<'t> {
+        match (self.slots, &self.named_slots[at]) {
+            (Slots::Record { record, .. }, Slot::Record(pointer)) => FieldValue::Json(pointer.of(record)),
+            (Slots::Record { up, .. }, Slot::Up(pointer)) => FieldValue::Json(pointer.of(up)),
+            (Slots::Record { stem, .. }, Slot::Stem) => FieldValue::text(stem),
             (Slots::Record { path, .. }, Slot::Folder) => {
-                Found::text(path.rsplit('/').nth(1).unwrap_or_default())
+                FieldValue::text(path.rsplit('/').nth(1).unwrap_or_default())
             }
-            (Slots::Record { place, .. }, Slot::Place) => Found::text(place),
-            (Slots::Record { offset, .. }, Slot::Offset) => Found::Text(offset.to_string().into()),
-            (Slots::Own(_), Slot::Record(pointer) | Slot::Up(pointer)) => Found::Json(pointer.of(self.step)),
-            (Slots::Beside(list) | Slots::Own(list), _) => Found::Json(list.at(at)),
+            (Slots::Record { place, .. }, Slot::Place) => FieldValue::text(place),
+            (Slots::Record { offset, .. }, Slot::Offset) => FieldValue::Text(offset.to_string().into()),
+            (Slots::Own(_), Slot::Record(pointer) | Slot::Up(pointer)) => {
+                FieldValue::Json(pointer.of(self.step))
+            }
+            (Slots::Beside(list) | Slots::Own(list), _) => FieldValue::Json(list.at(at)),
         }
     }
 }
 
 /// A value that was found.
 #[derive(Debug, Clone)]
-pub(super) enum Found<'t> {
+pub(super) enum FieldValue<'t> {
     Json(Value<'t>),
     Text(Cow<'t, str>),
     Number(f64),
@@ -166,7 +168,7 @@ pub(super) enum Found<'t> {
     Nothing,
 }
 
-impl<'t> Found<'t> {
+impl<'t> FieldValue<'t> {
     /// A text, of which the empty one is nothing.
     fn text(text: &str) -> Self {
         if text.is_empty() { Self::Nothing } else { Self::Text(text.to_owned().into()) }
@@ -317,32 +319,32 @@ impl Expr {
         }
     }
 
-    pub(super) fn find<'t>(&self, scope: &Scope<'_, 't>) -> Found<'t> {
+    pub(super) fn find<'t>(&self, scope: &Scope<'_, 't>) -> FieldValue<'t> {
         match self {
             Self::Counted(way, of) => {
-                let found = of.find(scope);
+                let looked_up = of.find(scope);
                 if let Some(counts) = scope.counts {
-                    counts.note(*way, scope.place, &found);
+                    counts.note(*way, scope.place, &looked_up);
                 }
-                found
+                looked_up
             }
-            Self::Here(pointer) => Found::Json(pointer.of(scope.here)),
-            Self::Step(pointer) => Found::Json(pointer.of(scope.step)),
+            Self::Here(pointer) => FieldValue::Json(pointer.of(scope.here)),
+            Self::Step(pointer) => FieldValue::Json(pointer.of(scope.step)),
             Self::Slot(at) => scope.slot(*at),
-            Self::Constant(text) => Found::Text(text.clone().into()),
+            Self::Constant(text) => FieldValue::Text(text.clone().into()),
             Self::First(of) => {
-                let mut empty = Found::Nothing;
+                let mut empty = FieldValue::Nothing;
                 for expr in of {
-                    let found = expr.find(scope);
-                    let says = match &found {
-                        Found::Json(value) => value.exists() && value.str() != Some(""),
-                        found => found.exists(),
+                    let alternative = expr.find(scope);
+                    let says = match &alternative {
+                        FieldValue::Json(value) => value.exists() && value.str() != Some(""),
+                        alternative => alternative.exists(),
                     };
                     if says {
-                        return found;
+                        return alternative;
                     }
-                    if found.is_there() {
-                        empty = found;
+                    if alternative.is_there() {
+                        empty = alternative;
                     }
                 }
                 empty
@@ -354,44 +356,44 @@ impl Expr {
                     for (part, expr) in parts.iter_mut().zip(of).filter(|(_, expr)| expr.hashes() == hashes) {
                         *part = expr.find(scope).word();
                         if part.is_none() {
-                            return Found::Nothing;
+                            return FieldValue::Nothing;
                         }
                     }
                 }
                 let parts: Vec<_> = parts.into_iter().flatten().collect();
-                Found::text(&parts.join(with))
+                FieldValue::text(&parts.join(with))
             }
             Self::Hash(of) => {
-                of.find(scope).content().map_or(Found::Nothing, |text| Found::text(&digits(&text)))
+                of.find(scope).content().map_or(FieldValue::Nothing, |text| FieldValue::text(&digits(&text)))
             }
             Self::Count(of) => match of.find(scope) {
-                Found::Json(list) if list.kind() == Some(Kind::Array) && !list.is_empty() => {
-                    Found::Number(list.len() as f64)
+                FieldValue::Json(list) if list.kind() == Some(Kind::Array) && !list.is_empty() => {
+                    FieldValue::Number(list.len() as f64)
                 }
-                _ => Found::Nothing,
+                _ => FieldValue::Nothing,
             },
         }
     }
 
     /// The numbers of the ways in it.
-    pub(super) fn counted(&self, told: &mut impl FnMut(usize)) {
+    pub(super) fn counted(&self, visit: &mut impl FnMut(usize)) {
         match self {
-            Self::Counted(way, _) => told(*way),
-            Self::First(of) | Self::Join(of, _) => of.iter().for_each(|expr| expr.counted(told)),
+            Self::Counted(way, _) => visit(*way),
+            Self::First(of) | Self::Join(of, _) => of.iter().for_each(|expr| expr.counted(visit)),
             _ => {}
         }
     }
 
     /// The pointers in it, with whether they are in the current part.
-    pub(super) fn pointers<'e>(&'e self, known: &'e [Slot], out: &mut Vec<(bool, &'e Pointer)>) {
+    pub(super) fn pointers<'e>(&'e self, slots: &'e [Slot], out: &mut Vec<(bool, &'e Pointer)>) {
         match self {
             Self::Here(pointer) => out.push((true, pointer)),
-            Self::Slot(at) => match &known[*at] {
+            Self::Slot(at) => match &slots[*at] {
                 Slot::Record(pointer) | Slot::Up(pointer) => out.push((false, pointer)),
                 _ => {}
             },
-            Self::First(of) | Self::Join(of, _) => of.iter().for_each(|expr| expr.pointers(known, out)),
-            Self::Hash(of) | Self::Count(of) | Self::Counted(_, of) => of.pointers(known, out),
+            Self::First(of) | Self::Join(of, _) => of.iter().for_each(|expr| expr.pointers(slots, out)),
+            Self::Hash(of) | Self::Count(of) | Self::Counted(_, of) => of.pointers(slots, out),
             Self::Step(_) | Self::Constant(_) => {}
         }
     }
@@ -403,13 +405,13 @@ pub(super) fn digits(text: &str) -> String {
 }
 
 /// Appends a found value as JSON; of texts that are none of the recording, as a string.
-pub(super) fn spell(found: &Found<'_>, out: &mut Vec<u8>) {
-    match found {
-        Found::Json(value) if value.exists() => out.extend_from_slice(value.raw().as_bytes()),
-        Found::Text(text) => write_string(text, out),
-        Found::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
-        Found::Flag(flag) => out.extend_from_slice(flag.to_string().as_bytes()),
-        Found::Json(_) | Found::Nothing => out.extend_from_slice(b"null"),
+pub(super) fn spell(field_value: &FieldValue<'_>, out: &mut Vec<u8>) {
+    match field_value {
+        FieldValue::Json(value) if value.exists() => out.extend_from_slice(value.raw().as_bytes()),
+        FieldValue::Text(text) => write_string(text, out),
+        FieldValue::Number(number) => out.extend_from_slice(number.to_string().as_bytes()),
+        FieldValue::Flag(flag) => out.extend_from_slice(flag.to_string().as_bytes()),
+        FieldValue::Json(_) | FieldValue::Nothing => out.extend_from_slice(b"null"),
     }
 }
 
@@ -454,10 +456,10 @@ fn nanos(text: &str, unit: Unit) -> Option<i64> {
     }
     let places = whole.len() as i32 + exponent + unit.digits() as i32;
     let all = format!("{whole}{fraction}");
-    let kept = usize::try_from(places).unwrap_or(0);
-    let nanos: i64 = match all.get(..kept.min(all.len())).unwrap_or_default() {
+    let digits_of_unit = usize::try_from(places).unwrap_or(0);
+    let nanos: i64 = match all.get(..digits_of_unit.min(all.len())).unwrap_or_default() {
         "" => 0,
-        digits => format!("{digits}{}", "0".repeat(kept - digits.len())).parse().ok()?,
+        digits => format!("{digits}{}", "0".repeat(digits_of_unit - digits.len())).parse().ok()?,
     };
     Some(if negative { -nanos } else { nanos })
 }

@@ -1,7 +1,7 @@
 //! The specification in a mapping file: fields of a trace and of its steps, and kinds of steps.
 
 use super::counts::Way;
-use super::source::{Expr, Found, Pointer, Scope, Slot, Unit};
+use super::source::{Expr, FieldValue, Pointer, Scope, Slot, Unit};
 
 /// Keys of a mapping file.
 macro_rules! keys {
@@ -179,16 +179,16 @@ pub(super) enum Word {
 }
 
 impl Field {
-    pub(super) fn find<'t>(&self, scope: Scope<'_, 't>) -> Found<'t> {
-        let found = self.expr.find(&scope);
-        let Some(words) = &self.words else { return found };
-        let Some(word) = found.word() else { return found };
+    pub(super) fn find<'t>(&self, scope: Scope<'_, 't>) -> FieldValue<'t> {
+        let value = self.expr.find(&scope);
+        let Some(words) = &self.words else { return value };
+        let Some(word) = value.word() else { return value };
         let ours = words.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| ours);
         match ours.or(self.other.as_ref()) {
-            Some(Word::Text(text)) => Found::Text(text.clone().into()),
-            Some(Word::Number(number)) => Found::Number(*number),
-            Some(Word::Flag(flag)) => Found::Flag(*flag),
-            None => Found::Nothing,
+            Some(Word::Text(text)) => FieldValue::Text(text.clone().into()),
+            Some(Word::Number(number)) => FieldValue::Number(*number),
+            Some(Word::Flag(flag)) => FieldValue::Flag(*flag),
+            None => FieldValue::Nothing,
         }
     }
 }
@@ -211,8 +211,8 @@ impl Fields {
         at.checked_sub(1).map(|at| &self.fields[at])
     }
 
-    pub(super) fn find<'t>(&self, key: Key, scope: Scope<'_, 't>) -> Found<'t> {
-        self.get(key).map_or(Found::Nothing, |field| field.find(scope))
+    pub(super) fn find<'t>(&self, key: Key, scope: Scope<'_, 't>) -> FieldValue<'t> {
+        self.get(key).map_or(FieldValue::Nothing, |field| field.find(scope))
     }
 
     pub(super) fn put(&mut self, key: Key, field: Field) {

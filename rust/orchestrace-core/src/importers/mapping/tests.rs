@@ -174,13 +174,13 @@ fn the_order_of_records_is_no_matter_where_a_field_says_it() {
     for (at, record) in log.iter_mut().enumerate() {
         record["ms"] = json!(1_000 + at);
     }
-    let whole = documents(&read(&mapping, &[("log.jsonl", &lines(&log))]));
+    let in_order = documents(&read(&mapping, &[("log.jsonl", &lines(&log))]));
     for seed in 1..4 {
         log.rotate_left(seed * 2);
         log.swap(0, 5);
         let (one, other) = log.split_at(seed + 3);
         let spread = read(&mapping, &[("a.jsonl", &lines(one)), ("b.jsonl", &lines(other))]);
-        assert_eq!(documents(&spread)[0]["events"], whole[0]["events"]);
+        assert_eq!(documents(&spread)[0]["events"], in_order[0]["events"]);
     }
 }
 
@@ -334,9 +334,9 @@ fn records_that_do_not_fit_are_quarantined_and_spare_the_others() {
     ];
     let text = lines(&log) + "{\"run\": \"a\", \"k\": \"sa";
     let store = read(&mapping, &[("log.jsonl", &text)]);
-    let found = rejects(&store);
+    let rejected = rejects(&store);
     let codes: Vec<(&str, &str)> =
-        found.iter().map(|(code, path, _)| (code.as_str(), path.as_str())).collect();
+        rejected.iter().map(|(code, path, _)| (code.as_str(), path.as_str())).collect();
     assert_eq!(
         codes,
         [
@@ -350,14 +350,14 @@ fn records_that_do_not_fit_are_quarantined_and_spare_the_others() {
             ("input.truncated", ""),
         ]
     );
-    assert_eq!(found[3].2, "found a list, expected the kind of a step");
-    assert_eq!(found[4].2, "found 'soon', expected a number or a time to sort by");
+    assert_eq!(rejected[3].2, "found a list, expected the kind of a step");
+    assert_eq!(rejected[4].2, "found 'soon', expected a number or a time to sort by");
     let run = &documents(&store)[0];
     assert_eq!(events(run), ["message agent s0", "return agent s1"]);
     let findings = findings(&store);
     // One row a code: the first message stands for both.
-    let told = "time at /t: found 7, expected an RFC 3339 time (or a unit)";
-    assert!(findings.contains(&("field.ignored".into(), 2, told.into())), "{findings:?}");
+    let message = "time at /t: found 7, expected an RFC 3339 time (or a unit)";
+    assert!(findings.contains(&("field.ignored".into(), 2, message.into())), "{findings:?}");
     assert!(findings.iter().any(|(code, ..)| code == "trace.partial"), "rejected steps are missing");
     let total: u64 = counts(&store).iter().map(|row| row.3).sum();
     assert_eq!(total, 11);
@@ -424,7 +424,7 @@ fn speakers_users_and_strangers() {
     ]);
     let store = read(&mapping, &[("log.jsonl", &log)]);
     let run = &documents(&store)[0];
-    let told: Vec<String> = run["events"]
+    let events_of_run: Vec<String> = run["events"]
         .as_array()
         .unwrap()
         .iter()
@@ -434,7 +434,7 @@ fn speakers_users_and_strangers() {
         })
         .collect();
     assert_eq!(
-        told,
+        events_of_run,
         [
             "message user>ann",
             "message ann>bob",
@@ -477,25 +477,25 @@ fn threads_and_blocks_do_not_show() {
     }
     let format = Format::Spread(house(&team()));
     let inputs: &[(&str, &[u8])] = &[("log.jsonl", text.as_bytes())];
-    let whole = documents(&read_bytes(format, inputs, &ReadOptions::default(), 1));
-    assert_eq!(whole.len(), 40);
+    let single = documents(&read_bytes(format, inputs, &ReadOptions::default(), 1));
+    assert_eq!(single.len(), 40);
     for (threads, block_size, gather_budget) in [(2, 900, 1 << 20), (7, 4_000, 2_000)] {
         let options = ReadOptions { block_size, gather_budget, ..ReadOptions::default() };
-        assert_eq!(documents(&read_bytes(format, inputs, &options, threads)), whole);
+        assert_eq!(documents(&read_bytes(format, inputs, &options, threads)), single);
     }
 }
 
 #[test]
 fn any_prefix_of_a_log_is_read() {
     let log = lines(&team_log());
-    let whole = documents(&read(&team(), &[("log.jsonl", &log)]));
-    let whole = events(&whole[0]);
+    let complete = documents(&read(&team(), &[("log.jsonl", &log)]));
+    let complete = events(&complete[0]);
     for end in (0..log.len()).step_by(7) {
         let documents = documents(&read(&team(), &[("log.jsonl", &log[..end])]));
-        let found = documents.first().map(events).unwrap_or_default();
+        let events_of_prefix = documents.first().map(events).unwrap_or_default();
         // The last event of a stream may yet become another one.
-        let new = found.iter().filter(|event| !whole.contains(event)).count();
-        assert!(new <= 2, "{end}: {found:?}");
+        let new = events_of_prefix.iter().filter(|event| !complete.contains(event)).count();
+        assert!(new <= 2, "{end}: {events_of_prefix:?}");
     }
 }
 
@@ -512,7 +512,7 @@ fn mistakes_are_told_in_one_line() {
         mapping.pointer_mut(section).unwrap()[key] = value;
         error(mapping)
     };
-    for (found, expected) in [
+    for (message, expected) in [
         (error(json!([1])), "house.toml: the file: found a list, expected a table"),
         (error(json!({})), "house.toml: trace.id: found nothing, expected a JSON pointer"),
         (
@@ -581,11 +581,11 @@ fn mistakes_are_told_in_one_line() {
             "house.toml: trace.rewards: found '/x', expected a table of names",
         ),
     ] {
-        assert!(found.starts_with(expected), "{found}\nexpected: {expected}");
-        assert!(!found.contains('\n'));
+        assert!(message.starts_with(expected), "{message}\nexpected: {expected}");
+        assert!(!message.contains('\n'));
     }
-    let found = Mapping::named("{", "house.json").unwrap_err().to_string();
-    assert!(found.starts_with("house.json: "), "{found}");
+    let message = Mapping::named("{", "house.json").unwrap_err().to_string();
+    assert!(message.starts_with("house.json: "), "{message}");
 }
 
 #[test]
@@ -598,8 +598,8 @@ fn dumps_of_trainers_are_told_by_their_content() {
     let row = json!({"step": 3, "prompt": "a", "completion": "b", "advantage": null});
     let episode = json!({"id": "t:0", "task": null, "is_correct": false, "trajectories": []});
     let batch = json!({"training_step": 3, "episode_files": []});
-    let told = [&rollout, &row, &episode, &batch].map(name);
-    assert_eq!(told, [Some("verl"), Some("trl"), Some("rllm"), Some("rllm")]);
+    let formats = [&rollout, &row, &episode, &batch].map(name);
+    assert_eq!(formats, [Some("verl"), Some("trl"), Some("rllm"), Some("rllm")]);
     for (record, key) in [(&rollout, "score"), (&row, "advantage"), (&episode, "is_correct")] {
         let mut record = record.clone();
         record.as_object_mut().unwrap().remove(key);
@@ -666,10 +666,10 @@ fn agents_of_agents_retries_repeated_ids_and_a_late_clock() {
     ];
     let store = read(&mapping, &[("log.jsonl", &lines(&log))]);
     let run = &documents(&store)[0];
-    let mut told = events(run);
-    told.sort();
+    let mut events_of_run = events(run);
+    events_of_run.sort();
     assert_eq!(
-        told,
+        events_of_run,
         [
             "aggregate lead 8",
             "orchestrator_decision aide 2:d",
@@ -701,10 +701,10 @@ fn counted(mapping: &Json, inputs: &[(&str, &str)], options: &ReadOptions) -> (V
     let bytes: Vec<(&str, &[u8])> = inputs.iter().map(|(path, text)| (*path, text.as_bytes())).collect();
     let store = read_bytes(Format::Spread(of), &bytes, &options, 2);
     let counts = store.mapping_counts().expect("a reading with a mapping counts");
-    let told = counts.keys.iter().map(|k| {
+    let lines_of_counts = counts.keys.iter().map(|k| {
         format!("{} {} {} of {} {}", k.key, k.pointer, k.matched, k.of, k.types).trim_end().to_owned()
     });
-    (told.collect(), store)
+    (lines_of_counts.collect(), store)
 }
 
 fn unread(store: &Store) -> Vec<String> {
@@ -855,9 +855,9 @@ fn fields_are_counted_within_bounds() {
     }
     let options = ReadOptions { unread_fields: true, ..ReadOptions::default() };
     let (_, store) = counted(&mapping, &[("log.jsonl", &lines(&log))], &options);
-    let told = unread(&store);
-    assert_eq!((told.len(), told[0].as_str()), (200, "/same number 3000 3000"));
-    assert!(told.iter().all(|line| line.len() < 100), "{told:?}");
+    let lines_unread = unread(&store);
+    assert_eq!((lines_unread.len(), lines_unread[0].as_str()), (200, "/same number 3000 3000"));
+    assert!(lines_unread.iter().all(|line| line.len() < 100), "{lines_unread:?}");
 }
 
 #[test]
@@ -900,8 +900,8 @@ fn batches_say_the_same_as_one_reading() {
         let gathered = ReadPosition { blocks: taken, ..ReadPosition::default() };
         TraceReader::resumed(inputs, gathered, options.clone()).unwrap()
     };
-    let whole = reader(0).all(&run).unwrap();
-    assert_eq!(findings(&whole).len(), 1);
+    let single = reader(0).all(&run).unwrap();
+    assert_eq!(findings(&single).len(), 1);
     let trace = |store: &Store| {
         let rows = store.combined("findings").unwrap();
         let traces = rows.column(0).as_primitive::<UInt32Type>().values().to_vec();
@@ -914,11 +914,11 @@ fn batches_say_the_same_as_one_reading() {
         taken.push(batch.parts[1].position.blocks);
         batches.push((batch.store.n_traces(), batch.store.mapping_counts().cloned()));
     }
-    assert_eq!(told, trace(&whole));
+    assert_eq!(told, trace(&single));
     assert!(batches.len() > 3, "{}", batches.len());
     assert_eq!(batches.iter().map(|(traces, _)| traces).sum::<usize>(), 200);
     let (last, before) = batches.split_last().unwrap();
-    assert_eq!(last.1.as_ref(), whole.mapping_counts());
+    assert_eq!(last.1.as_ref(), single.mapping_counts());
     assert!(before.iter().all(|(_, counts)| counts.is_none()));
     // A reading that is taken up again where a batch ended has the rest, and what all of it says of the mapping.
     let mut before = 0;
@@ -933,6 +933,6 @@ fn batches_say_the_same_as_one_reading() {
         }
         assert_eq!(before + rest, 200);
         assert_eq!(found, usize::from(rest > 0));
-        assert_eq!(counts.as_ref(), whole.mapping_counts());
+        assert_eq!(counts.as_ref(), single.mapping_counts());
     }
 }

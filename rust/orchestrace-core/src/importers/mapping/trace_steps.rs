@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::source::{Found, Scope};
+use super::source::{FieldValue, Scope};
 use super::spec::{Field, Fields, Key, Measures, Parts, Spec, StepKind};
 use super::{Sort, sort};
 use crate::error::FindingCode;
@@ -68,7 +68,7 @@ pub(super) struct Telling<'a> {
     /// Whether the source says that the run is recorded to its end, or that it is not.
     complete: bool,
     cut_short: bool,
-    odd: HashSet<(Key, &'static str)>,
+    misfits: HashSet<(Key, &'static str)>,
 }
 
 impl<'a> Telling<'a> {
@@ -95,12 +95,12 @@ impl<'a> Telling<'a> {
             disputed: HashSet::new(),
             complete: false,
             cut_short: false,
-            odd: HashSet::new(),
+            misfits: HashSet::new(),
         }
     }
 
     /// Tells the steps in order; each comes with the number of what travels beside it, and its own.
-    pub(super) fn tell(&mut self, steps: &[(usize, u32, Scope<'_, '_>)]) {
+    pub(super) fn describe(&mut self, steps: &[(usize, u32, Scope<'_, '_>)]) {
         for (_, _, scope) in steps {
             // Counted when the step is converted; its kind was when it was cut out of its record.
             let scope = scope.uncounted();
@@ -117,13 +117,13 @@ impl<'a> Telling<'a> {
         if self.first.is_empty() {
             NAMELESS.clone_into(&mut self.first);
         }
-        let mut told = None;
+        let mut beside_before = None;
         let mut counted = HashSet::new();
         for (n, (beside, item, scope)) in steps.iter().enumerate() {
             self.recording.made_of(*item);
             // What a record has in common for all its steps is written once, and again where steps of another one came
             // between.
-            if self.spec.steps.is_none() || told.replace(*beside) != Some(*beside) {
+            if self.spec.steps.is_none() || beside_before.replace(*beside) != Some(*beside) {
                 let again = self.spec.steps.is_some() && !counted.insert(*beside);
                 self.trace_facts(if again { scope.uncounted() } else { *scope });
             }
@@ -176,10 +176,10 @@ impl<'a> Telling<'a> {
     }
 
     /// A field of the wrong type is reported once (R10).
-    fn odd(&mut self, key: Key, field: &Field, found: &Found<'_>, expected: &'static str) {
-        if self.odd.insert((key, expected)) {
+    fn note_misfit(&mut self, key: Key, field: &Field, value: &FieldValue<'_>, expected: &'static str) {
+        if self.misfits.insert((key, expected)) {
             let message =
-                format!("{} at {}: found {}, expected {expected}", key.as_str(), field.shown, found.shown());
+                format!("{} at {}: found {}, expected {expected}", key.as_str(), field.shown, value.shown());
             self.recording.finding(FindingCode::FieldIgnored, None, message);
         }
     }
@@ -190,16 +190,16 @@ impl<'a> Telling<'a> {
         key: Key,
         scope: Scope<'_, '_>,
         expected: &'static str,
-        read: impl FnOnce(&Found<'_>, &Field) -> Option<T>,
+        read: impl FnOnce(&FieldValue<'_>, &Field) -> Option<T>,
     ) -> Option<T> {
         let field = fields.get(key)?;
-        let found = field.find(scope);
-        if !found.exists() {
+        let located = field.find(scope);
+        if !located.exists() {
             return None;
         }
-        let value = read(&found, field);
+        let value = read(&located, field);
         if value.is_none() {
-            self.odd(key, field, &found, expected);
+            self.note_misfit(key, field, &located, expected);
         }
         value
     }
@@ -215,10 +215,10 @@ impl<'a> Telling<'a> {
         )
     }
 
-    fn whole(&mut self, key: Key, scope: Scope<'_, '_>) -> Option<i64> {
+    fn whole_number(&mut self, key: Key, scope: Scope<'_, '_>) -> Option<i64> {
         let spec = self.spec;
-        self.value(&spec.step, key, scope, "a whole number of at least 0", |found, _| {
-            found.i64().filter(|n| *n >= 0)
+        self.value(&spec.step, key, scope, "a whole number of at least 0", |located, _| {
+            located.i64().filter(|n| *n >= 0)
         })
     }
 
@@ -234,11 +234,13 @@ impl<'a> Telling<'a> {
 
     fn when(&mut self, fields: &Fields, scope: Scope<'_, '_>) -> When {
         let (end, start) = (self.time(fields, Key::Time, scope), self.time(fields, Key::Start, scope));
-        let told = self.value(fields, Key::Duration, scope, "a duration of at least 0", |found, field| {
-            found.seconds(field.unit).filter(|s| s.is_finite() && *s >= 0.0)
-        });
+        let stated_duration =
+            self.value(fields, Key::Duration, scope, "a duration of at least 0", |located, field| {
+                located.seconds(field.unit).filter(|s| s.is_finite() && *s >= 0.0)
+            });
         let between = end.zip(start).filter(|(end, start)| end >= start);
-        let duration_s = told.or_else(|| between.map(|(end, start)| end.abs_diff(start) as f64 / 1e9));
+        let duration_s =
+            stated_duration.or_else(|| between.map(|(end, start)| end.abs_diff(start) as f64 / 1e9));
         let nanos = duration_s.map(|s| (s * 1e9) as i64);
         When {
             end: end.or_else(|| Some(start?.saturating_add(nanos.unwrap_or(0)))),
@@ -254,22 +256,22 @@ impl<'a> Telling<'a> {
         let error = fields.find(Key::Error, scope);
         // Where an error is recorded but is none, all went well.
         let list = |value: &Value<'_>| matches!(value.kind(), Some(Kind::Array | Kind::Object));
-        let empty = matches!(&error, Found::Json(value) if list(value) && value.is_empty());
+        let empty = matches!(&error, FieldValue::Json(value) if list(value) && value.is_empty());
         let none = empty || error.content().is_none() || error.bool() == Some(false);
         error.is_there().then_some(none)
     }
 
-    fn kept(&mut self, found: &Found<'_>) -> Text {
-        found.word().map_or(Text::default(), |word| self.recording.text(&word))
+    fn word_of(&mut self, value: &FieldValue<'_>) -> Text {
+        value.word().map_or(Text::default(), |word| self.recording.text(&word))
     }
 
     fn extras(&mut self, scope: Scope<'_, '_>) -> Text {
         let mut extras = Text::default();
         let spec = self.spec;
         for (name, field) in &spec.extras {
-            let found = field.find(scope);
-            extras = match &found {
-                Found::Json(value) => match value.kind() {
+            let located = field.find(scope);
+            extras = match &located {
+                FieldValue::Json(value) => match value.kind() {
                     Some(Kind::Number) if value.f64().is_some() => {
                         self.recording.extra(extras, name, value.raw())
                     }
@@ -280,12 +282,12 @@ impl<'a> Telling<'a> {
                     // Lists and objects are no field of an event.
                     _ => extras,
                 },
-                Found::Number(number) if number.is_finite() => {
+                FieldValue::Number(number) if number.is_finite() => {
                     self.recording.extra(extras, name, &number.to_string())
                 }
-                Found::Flag(flag) => self.recording.extra(extras, name, &flag.to_string()),
-                Found::Text(text) => self.recording.extra_text(extras, name, text),
-                Found::Number(_) | Found::Nothing => extras,
+                FieldValue::Flag(flag) => self.recording.extra(extras, name, &flag.to_string()),
+                FieldValue::Text(text) => self.recording.extra_text(extras, name, text),
+                FieldValue::Number(_) | FieldValue::Nothing => extras,
             };
         }
         extras
@@ -326,7 +328,7 @@ impl<'a> Telling<'a> {
             (info.name, info.source_id) = (name, id);
         }
         if self.recording.agent_info(agent).role.is_none() {
-            self.recording.agent_info(agent).role = self.kept(&spec.step.find(Key::Role, scope));
+            self.recording.agent_info(agent).role = self.word_of(&spec.step.find(Key::Role, scope));
         }
         let parent = spec.step.find(Key::Parent, scope).word();
         if let Some(parent) = parent.filter(|parent| **parent != *id && !self.is_user(parent))
@@ -340,10 +342,10 @@ impl<'a> Telling<'a> {
     }
 
     /// Whom a name means.
-    fn party(&mut self, name: &str, known: bool) -> Party {
+    fn party(&mut self, name: &str, is_agent: bool) -> Party {
         if self.is_user(name) {
             Party::User
-        } else if known || self.actors.contains(name) || self.of_id.contains_key(name) {
+        } else if is_agent || self.actors.contains(name) || self.of_id.contains_key(name) {
             let at = self.stream(name);
             Party::Agent(self.streams[at].agent)
         } else {
@@ -355,30 +357,32 @@ impl<'a> Telling<'a> {
         let spec = self.spec;
         let word = |key| spec.trace.find(key, scope);
         let (task, group, system) = (word(Key::Task), word(Key::Group), word(Key::System));
-        let known = self.recording.read(self.recording.trace.task_id).to_owned();
-        if known.is_empty() {
-            self.recording.trace.task_id = self.kept(&task);
-        } else if let Some(task) = task.word().filter(|task| **task != *known) {
+        let earlier_task = self.recording.read(self.recording.trace.task_id).to_owned();
+        if earlier_task.is_empty() {
+            self.recording.trace.task_id = self.word_of(&task);
+        } else if let Some(task) = task.word().filter(|task| **task != *earlier_task) {
             self.disputes("", || {
-                format!("a record names the task '{task}', but an earlier one '{known}', which is used")
+                format!(
+                    "a record names the task '{task}', but an earlier one '{earlier_task}', which is used"
+                )
             });
         }
-        let known = self.recording.read(self.recording.trace.group_id).to_owned();
+        let earlier_group = self.recording.read(self.recording.trace.group_id).to_owned();
         if let Some(group) = group.word() {
-            if known.is_empty() {
+            if earlier_group.is_empty() {
                 self.recording.trace.group_id = self.recording.text(&group);
-            } else if *known != *group && self.odd.insert((Key::Group, "")) {
+            } else if *earlier_group != *group && self.misfits.insert((Key::Group, "")) {
                 let message =
-                    format!("a record names the group '{group}', but an earlier one names '{known}'");
+                    format!("a record names the group '{group}', but an earlier one names '{earlier_group}'");
                 self.recording.finding(FindingCode::GroupConflict, None, message);
             }
         }
         if self.recording.trace.system.is_none() {
-            self.recording.trace.system = self.kept(&system);
+            self.recording.trace.system = self.word_of(&system);
         }
         if let Some(started) = self.time(&spec.trace, Key::Started, scope) {
-            let known = self.recording.trace.started_at.unwrap_or(started);
-            self.recording.trace.started_at = Some(known.min(started));
+            let start_before = self.recording.trace.started_at.unwrap_or(started);
+            self.recording.trace.started_at = Some(start_before.min(started));
         }
         if let Some(partial) = self.flag(&spec.trace, Key::Partial, scope) {
             self.recording.trace.partial = partial;
@@ -417,8 +421,8 @@ impl<'a> Telling<'a> {
     }
 
     /// Says once that records disagree.
-    fn disputes(&mut self, what: &str, message: impl FnOnce() -> String) {
-        if self.disputed.insert(what.to_owned()) {
+    fn disputes(&mut self, subject: &str, message: impl FnOnce() -> String) {
+        if self.disputed.insert(subject.to_owned()) {
             self.recording.finding(FindingCode::TraceConflict, None, message());
         }
     }
@@ -432,12 +436,12 @@ impl<'a> Telling<'a> {
 
     fn measures(&mut self, kind: MeasureKind, measures: &Measures, scope: Scope<'_, '_>) {
         for (name, field) in &measures.named {
-            let found = field.find(scope);
+            let located = field.find(scope);
             self.names(kind, name);
-            match found.measure() {
+            match located.measure() {
                 Some(value) => self.measure(kind, name, value),
-                None if found.exists() && self.odd_measures.insert(name.clone()) => {
-                    let (kind, at, shown) = (kind.as_str(), &field.shown, found.shown());
+                None if located.exists() && self.odd_measures.insert(name.clone()) => {
+                    let (kind, at, shown) = (kind.as_str(), &field.shown, located.shown());
                     let message = format!("{kind} '{name}' at {at}: found {shown}, expected a number");
                     self.recording.finding(FindingCode::FieldIgnored, None, message);
                 }
@@ -445,20 +449,20 @@ impl<'a> Telling<'a> {
             }
         }
         let Some((field, except)) = &measures.rest else { return };
-        let Found::Json(object) = field.find(scope) else { return };
+        let FieldValue::Json(object) = field.find(scope) else { return };
         for (name, member) in object.members() {
             if name.is_empty() || except.iter().any(|e| e == name) {
                 continue;
             }
             let value = member.f64().or_else(|| member.bool().map(f64::from));
             // a number that is none: NaN, or an infinity
-            let odd = value.is_none() && member.kind() == Some(Kind::Number);
-            if value.is_some() || member.is_null() || odd {
+            let is_unusual = value.is_none() && member.kind() == Some(Kind::Number);
+            if value.is_some() || member.is_null() || is_unusual {
                 self.names(kind, name);
             }
             if let Some(value) = value {
                 self.measure(kind, name, value);
-            } else if odd && self.odd_measures.insert(name.to_owned()) {
+            } else if is_unusual && self.odd_measures.insert(name.to_owned()) {
                 let kind = kind.as_str();
                 let message = format!("{kind} '{name}' is {}, expected a finite number", member.raw());
                 self.recording.finding(FindingCode::ValueImpossible, None, message);
@@ -472,7 +476,7 @@ impl<'a> Telling<'a> {
             let word = |key| fields.find(key, here).word().map(Cow::into_owned);
             let Some(label) = word(Key::Label) else { continue };
             let event = word(Key::Event).or_else(|| entry.map(str::to_owned));
-            let said = vec![
+            let texts_of_label = vec![
                 word(Key::Annotator),
                 Some(label),
                 event,
@@ -484,30 +488,31 @@ impl<'a> Telling<'a> {
                 found.i64().and_then(|turn| u32::try_from(turn).ok())
             });
             let weight = self.number(fields, Key::Weight, here);
-            if self.labels.contains(&said) {
+            if self.labels.contains(&texts_of_label) {
                 continue;
             }
-            let mut text =
-                |at: usize| said[at].as_deref().map_or(Text::default(), |text| self.recording.text(text));
+            let mut text = |at: usize| {
+                texts_of_label[at].as_deref().map_or(Text::default(), |text| self.recording.text(text))
+            };
             let annotator = text(0);
             let label = Label { label: text(1), entry: text(2), agent: text(4), annotator, turn, weight };
             let annotator = if annotator.is_none() { self.recording.text("annotator") } else { annotator };
             self.recording.label(Label { annotator, ..label });
-            self.labels.insert(said);
+            self.labels.insert(texts_of_label);
         }
     }
 
     fn usage(&mut self, scope: Scope<'_, '_>) -> Usage {
         let spec = self.spec;
         Usage {
-            tokens_in: self.whole(Key::TokensIn, scope),
-            fresh: self.whole(Key::Fresh, scope),
-            tokens_out: self.whole(Key::TokensOut, scope),
-            tokens: self.whole(Key::Tokens, scope),
-            cached: self.whole(Key::Cached, scope),
-            cache_write: self.whole(Key::CacheWrite, scope),
-            cache_write_1h: self.whole(Key::CacheWrite1h, scope),
-            reasoning: self.whole(Key::Reasoning, scope),
+            tokens_in: self.whole_number(Key::TokensIn, scope),
+            fresh: self.whole_number(Key::Fresh, scope),
+            tokens_out: self.whole_number(Key::TokensOut, scope),
+            tokens: self.whole_number(Key::Tokens, scope),
+            cached: self.whole_number(Key::Cached, scope),
+            cache_write: self.whole_number(Key::CacheWrite, scope),
+            cache_write_1h: self.whole_number(Key::CacheWrite1h, scope),
+            reasoning: self.whole_number(Key::Reasoning, scope),
             cost_usd: self.value(&spec.step, Key::Cost, scope, "a number of at least 0", |found, _| {
                 found.f64().filter(|cost| *cost >= 0.0)
             }),
@@ -519,7 +524,7 @@ impl<'a> Telling<'a> {
 /// Where each of the parts is recorded: the elements of their list, or what holds them.
 fn elements<'s, 't>(parts: &'s Parts, scope: Scope<'s, 't>) -> impl Iterator<Item = Scope<'s, 't>> {
     let list = parts.each.as_ref().map(|each| match each.find(scope) {
-        Found::Json(list) => list.elements().collect(),
+        FieldValue::Json(list) => list.elements().collect(),
         _ => Vec::new(),
     });
     list.unwrap_or_else(|| vec![scope.here]).into_iter().map(move |here| scope.at(here))

@@ -19,16 +19,16 @@ pub(in crate::importers) fn expect(cursor: &Cursor<'_>, expected: Kind) -> Parse
 }
 
 fn look_closer(cursor: &Cursor<'_>, expected: Kind) -> Parsed<()> {
-    let found = cursor.kind()?;
-    if found == expected { Ok(()) } else { Err(wrong_type(found, expected)) }
+    let actual = cursor.kind()?;
+    if actual == expected { Ok(()) } else { Err(wrong_type(actual, expected)) }
 }
 
 #[cold]
-fn wrong_type(found: Kind, expected: Kind) -> Box<Fault> {
-    let hint = if found == Kind::Null { "; leave out the key if there is no value" } else { "" };
+fn wrong_type(actual: Kind, expected: Kind) -> Box<Fault> {
+    let hint = if actual == Kind::Null { "; leave out the key if there is no value" } else { "" };
     Fault::value(
         RejectCode::FieldType,
-        format!("found {}, expected {}{hint}", found.as_str(), expected.as_str()),
+        format!("found {}, expected {}{hint}", actual.as_str(), expected.as_str()),
     )
 }
 
@@ -66,24 +66,24 @@ pub(in crate::importers) fn duplicate(name: &str) -> Box<Fault> {
 }
 
 #[cold]
-pub(super) fn forbidden(name: &str, known: &[&str], what: &str) -> Box<Fault> {
-    let hint = crate::error::nearest(name, known.iter().copied())
+pub(super) fn forbidden(name: &str, allowed: &[&str], object_name: &str) -> Box<Fault> {
+    let hint = crate::error::nearest(name, allowed.iter().copied())
         .map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
     Fault::value(
         RejectCode::FieldForbidden,
-        format!("{what} has no key '{}'{hint} (allowed: {})", name.escape_debug(), known.join(", ")),
+        format!("{object_name} has no key '{}'{hint} (allowed: {})", name.escape_debug(), allowed.join(", ")),
     )
     .under(name)
 }
 
 #[cold]
-pub(super) fn not_a_word(word: &str, known: &[&str]) -> Box<Fault> {
+pub(super) fn not_a_word(word: &str, words: &[&str]) -> Box<Fault> {
     let shown: String = word.chars().take(60).collect();
-    let hint = crate::error::nearest(&shown, known.iter().copied())
+    let hint = crate::error::nearest(&shown, words.iter().copied())
         .map_or_else(String::new, |n| format!("; did you mean '{n}'?"));
     Fault::value(
         RejectCode::FieldEnum,
-        format!("found '{}', expected one of {}{hint}", shown.escape_debug(), known.join(", ")),
+        format!("found '{}', expected one of {}{hint}", shown.escape_debug(), words.join(", ")),
     )
 }
 

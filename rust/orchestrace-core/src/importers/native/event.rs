@@ -131,9 +131,9 @@ fn event(
             key_start = cursor.pos();
             let key = cursor.key()?;
             let former = |field: &EventField| seen & (1 << *field as u8) == 0;
-            let known = field_of(&key, &mut scratch.key)
+            let field_here = field_of(&key, &mut scratch.key)
                 .or_else(|| EventField::formerly(key.text(&mut scratch.key)).filter(former));
-            let Some(field) = known else {
+            let Some(field) = field_here else {
                 unknown_field(cursor, out, scratch, key_start, index)?;
                 continue;
             };
@@ -433,8 +433,8 @@ fn ignore_field(
         } else {
             format!(" ({})", written.chars().take(40).collect::<String>().escape_debug())
         };
-        let fate = if kept { "kept in extras" } else { "dropped" };
-        format!("'{name}' is {}{shown}, a value that the field cannot hold; {fate}", kind.as_str())
+        let outcome = if kept { "kept in extras" } else { "dropped" };
+        format!("'{name}' is {}{shown}, a value that the field cannot hold; {outcome}", kind.as_str())
     });
     keep(cursor, out, scratch, key_start, end);
     Ok(())
@@ -452,8 +452,8 @@ fn unknown_field(
     cursor.rewind(key_start);
     let key = cursor.key()?;
     let name = key.text(&mut scratch.key);
-    let known = scratch.unknown.len();
-    if (scratch.unknown.code(name) as usize) < known {
+    let n_before = scratch.unknown.len();
+    if (scratch.unknown.code(name) as usize) < n_before {
         return Err(duplicate(name));
     }
     if let Some(column) = out.options.fields.iter().position(|(lifted, _)| lifted == name) {

@@ -110,8 +110,12 @@ impl Answer<'_> {
         if !message.first(&["parts", "content"]).exists() {
             self.text_of(message.get("text"));
         }
-        let own = message.get("tool_calls");
-        let calls = if own.is_empty() { message.path(&["additional_kwargs", "tool_calls"]) } else { own };
+        let tool_calls = message.get("tool_calls");
+        let calls = if tool_calls.is_empty() {
+            message.path(&["additional_kwargs", "tool_calls"])
+        } else {
+            tool_calls
+        };
         calls.elements().for_each(|call| self.call(call));
     }
 

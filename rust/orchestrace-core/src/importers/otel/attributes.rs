@@ -80,7 +80,7 @@ impl<T> Best<T> {
     }
 }
 
-type Said<'t> = Best<Cow<'t, str>>;
+type BestText<'t> = Best<Cow<'t, str>>;
 
 /// What is known of a span without agent meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -99,7 +99,7 @@ pub(in crate::importers) struct Facts<'t> {
     span_name: &'t str,
     /// What step of Claude Code the span is, and what its own attributes say.
     claude_code: Option<&'t str>,
-    own: claude_code::Own,
+    claude: claude_code::ClaudeFacts,
     /// Whether the work succeeded, where an attribute says it and no status.
     succeeded: Option<bool>,
     operation: Option<Cow<'t, str>>,
@@ -108,10 +108,10 @@ pub(in crate::importers) struct Facts<'t> {
     request: Option<Cow<'t, str>>,
     entity: Option<Cow<'t, str>>,
     node: Option<Cow<'t, str>>,
-    agent: Said<'t>,
-    agent_id: Said<'t>,
-    role: Said<'t>,
-    model: Said<'t>,
+    agent: BestText<'t>,
+    agent_id: BestText<'t>,
+    role: BestText<'t>,
+    model: BestText<'t>,
     /// Whether a provider of models is named.
     provider: bool,
     tokens_in: Best<i64>,
@@ -123,16 +123,16 @@ pub(in crate::importers) struct Facts<'t> {
     reasoning: Best<i64>,
     cost: Best<f64>,
     cost_parts: [Option<f64>; 2],
-    tool: Said<'t>,
-    call: Said<'t>,
-    arguments: Said<'t>,
-    result: Said<'t>,
+    tool: BestText<'t>,
+    call: BestText<'t>,
+    arguments: BestText<'t>,
+    result: BestText<'t>,
     input: Option<Cow<'t, str>>,
     /// The agent that the conversation is handed to.
     hands_to: Option<Cow<'t, str>>,
-    error_type: Said<'t>,
+    error_type: BestText<'t>,
     /// The answer: JSON of messages, indexed attributes, JSON of a framework, plain output.
-    messages: Said<'t>,
+    messages: BestText<'t>,
     pieces: Vec<Piece<'t>>,
     choices: Vec<Cow<'t, str>>,
     mcp: Option<Cow<'t, str>>,

@@ -118,13 +118,13 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     };
     let time = |value: Value<'_>| value.integer_like().filter(|t| *t > 0);
     let recording = &mut spans.recording;
-    let mut kept = |one: Value<'_>, other: Value<'_>| {
-        let text = if one.exists() { one.str() } else { other.str() };
+    let mut keep_first = |first: Value<'_>, second: Value<'_>| {
+        let text = if first.exists() { first.str() } else { second.str() };
         text.and_then(ids::span_id).map(|id| recording.text(&id)).unwrap_or_default()
     };
     let span = Span {
-        id: kept(id, id_too),
-        parent: kept(parent, parent_too),
+        id: keep_first(id, id_too),
+        parent: keep_first(parent, parent_too),
         service: recording.text(&reading.context.service),
         start: time(start),
         end: time(end),

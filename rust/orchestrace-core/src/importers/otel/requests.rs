@@ -107,13 +107,13 @@ impl<'a> Request<'a> {
 
     fn resource(&mut self) -> Option<()> {
         let mut resource = None;
-        let mut told = false;
+        let mut has_scopes = false;
         let mut more = self.cursor.open_object().ok()?;
         while more {
             match self.key()? {
-                "resource" if resource.is_none() && !told => resource = Some(self.skip()?),
-                "scopeSpans" if !told => {
-                    told = true;
+                "resource" if resource.is_none() && !has_scopes => resource = Some(self.skip()?),
+                "scopeSpans" if !has_scopes => {
+                    has_scopes = true;
                     self.elements(|request| request.scope(resource.unwrap_or("null")))?;
                 }
                 "schemaUrl" => drop(self.skip()?),
@@ -121,18 +121,18 @@ impl<'a> Request<'a> {
             }
             more = self.cursor.more_object().ok()?;
         }
-        told.then_some(())
+        has_scopes.then_some(())
     }
 
     fn scope(&mut self, resource: &str) -> Option<()> {
         let mut scope = None;
-        let mut told = false;
+        let mut has_spans = false;
         let mut more = self.cursor.open_object().ok()?;
         while more {
             match self.key()? {
-                "scope" if scope.is_none() && !told => scope = Some(self.skip()?),
-                "spans" if !told => {
-                    told = true;
+                "scope" if scope.is_none() && !has_spans => scope = Some(self.skip()?),
+                "spans" if !has_spans => {
+                    has_spans = true;
                     self.contexts.push(otlp::context(resource, scope.unwrap_or("null")));
                     self.elements(Self::span)?;
                 }
@@ -185,12 +185,12 @@ impl<'a> Request<'a> {
     }
 
     fn event(&mut self) -> Option<()> {
-        let mut told = false;
+        let mut has_attributes = false;
         let mut more = self.cursor.open_object().ok()?;
         while more {
             match self.key()? {
-                "attributes" if !told => {
-                    told = true;
+                "attributes" if !has_attributes => {
+                    has_attributes = true;
                     self.elements(Self::attribute)?;
                 }
                 // Of repeated keys the last one would count.
@@ -231,28 +231,28 @@ mod tests {
     const LIMITS: Limits = Limits { depth: 64, string: 1 << 20, lenient: true };
 
     /// Items with their traces, texts and contexts.
-    type Told = Vec<(String, String, String, u64)>;
+    type RowFacts = Vec<(String, String, String, u64)>;
 
-    fn told(text: &str, cut: impl FnOnce(&Record<'_>, &mut Items<'_>) -> bool) -> Option<Told> {
+    fn rows_of(text: &str, cut: impl FnOnce(&Record<'_>, &mut Items<'_>) -> bool) -> Option<RowFacts> {
         let record = Record { text, stem: "a", path: "a.jsonl", header: "", replaced: false };
         let mut columns = ItemColumns::default();
-        let whole = Position { line: 1, offset: 0, length: text.len() as u64 };
-        let mut items = Items::new(&mut columns, LIMITS, &record, whole, 0);
+        let position = Position { line: 1, offset: 0, length: text.len() as u64 };
+        let mut items = Items::new(&mut columns, LIMITS, &record, position, 0);
         cut(&record, &mut items).then_some(())?;
         let piece = &columns.piece;
-        let one = |row: &ItemRow| {
+        let row_facts = |row: &ItemRow| {
             let trace = columns.keys.name(row.trace).to_owned();
             (trace, piece.text(row).to_owned(), piece.context(row).to_owned(), row.position.offset)
         };
-        Some(piece.rows.iter().map(one).collect())
+        Some(piece.rows.iter().map(row_facts).collect())
     }
 
-    fn usual(text: &str) -> Option<Told> {
-        told(text, |record, items| cut(record.text, items))
+    fn usual(text: &str) -> Option<RowFacts> {
+        rows_of(text, |record, items| cut(record.text, items))
     }
 
-    fn any_way(text: &str) -> Option<Told> {
-        told(text, |record, items| items.cut(record.text, by_tree).is_ok())
+    fn any_way(text: &str) -> Option<RowFacts> {
+        rows_of(text, |record, items| items.cut(record.text, by_tree).is_ok())
     }
 
     const SPAN: &str =
@@ -278,10 +278,14 @@ mod tests {
             ),
         );
         let text = request(&format!("{SPAN}, {with},{SPAN}"));
-        let found = usual(&text).unwrap();
-        assert_eq!(Some(&found), any_way(&text).as_ref());
-        assert_eq!(found.len(), 3);
-        assert!(found[1].1.len() < with.len() - 800, "three long values are left out: {}", found[1].1);
+        let rows_of_text = usual(&text).unwrap();
+        assert_eq!(Some(&rows_of_text), any_way(&text).as_ref());
+        assert_eq!(rows_of_text.len(), 3);
+        assert!(
+            rows_of_text[1].1.len() < with.len() - 800,
+            "three long values are left out: {}",
+            rows_of_text[1].1
+        );
         assert_eq!(usual(r#"{"resourceSpans":[]}"#), Some(Vec::new()));
     }
 

@@ -80,12 +80,12 @@ fn parsed<'t>(value: Value<'t>, reading: &Reading<'_>) -> Option<Tree<'t>> {
 }
 
 pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
-    let (own, events) = (value.first(&ATTRIBUTES), value.first(&EVENTS));
-    let trees = (parsed(own, reading), parsed(events, reading));
-    let own = trees.0.as_ref().map_or(own, Tree::root);
+    let (own_attributes, events) = (value.first(&ATTRIBUTES), value.first(&EVENTS));
+    let trees = (parsed(own_attributes, reading), parsed(events, reading));
+    let own_attributes = trees.0.as_ref().map_or(own_attributes, Tree::root);
     let events = trees.1.as_ref().map_or(events, Tree::root);
     let mut facts = Facts::new(value.first(&NAME).str().unwrap_or_default());
-    otlp::attributes(own, &mut |key, attribute| facts.put(key, attribute));
+    otlp::attributes(own_attributes, &mut |key, attribute| facts.put(key, attribute));
     for event in events.elements() {
         if facts.begin_event(event.first(&["name", "event_name"]).str().unwrap_or_default()) {
             let attributes = event.first(&["attributes", "event_attributes"]);

@@ -11,14 +11,14 @@ use crate::schema::MeasureKind;
 const TRAIL: &str = "trail";
 
 pub(super) fn is(root: Value<'_>) -> bool {
-    let found = root.get("errors").elements().next();
-    let found = found.is_some_and(|e| e.get("category").exists() && e.get("location").exists());
+    let first_error = root.get("errors").elements().next();
+    let first_error = first_error.is_some_and(|e| e.get("category").exists() && e.get("location").exists());
     let scored = root.get("scores").elements().next();
     let scored = scored.is_some_and(|s| s.get("reliability_score").exists());
     trace_id(root).is_some()
         && root.get("errors").kind() == Some(Kind::Array)
         && root.get("scores").kind() == Some(Kind::Array)
-        && (found || scored)
+        && (first_error || scored)
 }
 
 /// The trace that annotations are about; the file's own `trace_id` is missing in some.
@@ -53,10 +53,10 @@ pub(super) fn labels(root: Value<'_>, spans: &mut Spans) {
         };
         let annotator = spans.recording.text(TRAIL);
         let category = spans.recording.text(error.get("category").str().unwrap_or_default());
-        let found = Label { annotator, label: category, weight, ..Label::default() };
+        let label_of_error = Label { annotator, label: category, weight, ..Label::default() };
         let location = error.get("location").str().unwrap_or_default();
         let location = ids::span_id(location).unwrap_or_default();
-        label(spans, &location, found);
+        label(spans, &location, label_of_error);
     }
     let scores = root.get("scores").at(0);
     for (key, score) in scores.members() {

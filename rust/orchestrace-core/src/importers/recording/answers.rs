@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 
 use super::order::{Order, time_of};
 use super::plan::{NONE, Plan};
-use super::{Agent, Call, Does, Party, Recording, Saying, What};
+use super::{Act, Agent, Call, Does, Party, Recording, Saying};
 
 /// What a result or a delivery brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +40,11 @@ struct Report {
 
 /// The child whose answer an entry brings.
 pub(super) fn child_of(recording: &Recording, plan: &Plan, e: u32) -> Option<Agent> {
-    match &recording.entries[e as usize].what {
-        What::Delivery { child, .. } => Some(*child),
-        What::Result(result) if !result.launched => {
-            match recording.entries.get(plan.answers[e as usize] as usize)?.what {
-                What::Call { call: Call { does: Does::Spawns(child), .. }, .. } => Some(child),
+    match &recording.entries[e as usize].act {
+        Act::Delivery { child, .. } => Some(*child),
+        Act::Result(result) if !result.launched => {
+            match recording.entries.get(plan.answers[e as usize] as usize)?.act {
+                Act::Call { call: Call { does: Does::Spawns(child), .. }, .. } => Some(child),
                 _ => None,
             }
         }
@@ -59,7 +59,7 @@ impl Answers {
         for (at, &e) in order.entries.iter().enumerate() {
             if let Some(child) = child_of(recording, plan, e) {
                 let entry = &recording.entries[e as usize];
-                let is_result = matches!(entry.what, What::Result(_));
+                let is_result = matches!(entry.act, Act::Result(_));
                 let report = Report { entry: e, parent: entry.agent, is_result, at };
                 reports.entry(child.0).or_default().push(report);
             }
@@ -71,9 +71,10 @@ impl Answers {
         let texts = texts(recording, order, plan, &reports);
         let woken = woken(recording, order, plan);
         for (child, reports) in reports {
-            let said = texts.get(&child).map_or(&[][..], Vec::as_slice);
-            settle(recording, order, plan, said, &reports, (child, woken.get(&child).copied()));
-            plan.told[child as usize] = answers.match_up(recording, order, plan, child, said, &reports);
+            let texts_of_child = texts.get(&child).map_or(&[][..], Vec::as_slice);
+            settle(recording, order, plan, texts_of_child, &reports, (child, woken.get(&child).copied()));
+            plan.told[child as usize] =
+                answers.match_up(recording, order, plan, child, texts_of_child, &reports);
         }
         answers
     }
@@ -137,10 +138,10 @@ impl Report {
     }
 
     /// What the child said last before it.
-    fn brings(&self, recording: &Recording, order: &Order, said: &[(u32, u32)]) -> Option<u32> {
-        let known = self.time(recording)?;
-        let is_before = |e: u32| order.times.get(e as usize).is_some_and(|time| *time <= known);
-        said.iter().rev().find(|(_, e)| is_before(*e)).map(|(text, _)| *text)
+    fn brings(&self, recording: &Recording, order: &Order, texts_of_child: &[(u32, u32)]) -> Option<u32> {
+        let known_time = self.time(recording)?;
+        let is_before = |e: u32| order.times.get(e as usize).is_some_and(|time| *time <= known_time);
+        texts_of_child.iter().rev().find(|(_, e)| is_before(*e)).map(|(text, _)| *text)
     }
 }
 
@@ -168,24 +169,24 @@ fn settle(
 fn woken(recording: &Recording, order: &Order, plan: &Plan) -> HashMap<u32, usize> {
     let mut woken = HashMap::new();
     for (at, &e) in order.entries.iter().enumerate() {
-        let mut asks = |what: &What| {
-            if let What::Call { call: Call { does, .. }, .. } = what
+        let mut asks = |act: &Act| {
+            if let Act::Call { call: Call { does, .. }, .. } = act
                 && let Does::Spawns(agent) | Does::HandsOff(agent) | Does::Tells(Party::Agent(agent)) = does
             {
                 woken.insert(agent.0, at);
             }
         };
         let entry = &recording.entries[e as usize];
-        match &entry.what {
-            What::Response(_) => {
+        match &entry.act {
+            Act::Response(_) => {
                 let (from, to) = plan.part_of[e as usize];
                 let parts = &plan.parts[from as usize..to as usize];
                 for part in parts {
-                    asks(&recording.entries[*part as usize].what);
+                    asks(&recording.entries[*part as usize].act);
                 }
             }
-            What::Incoming(_) => drop(woken.insert(entry.agent.0, at)),
-            what => asks(what),
+            Act::Incoming(_) => drop(woken.insert(entry.agent.0, at)),
+            act => asks(act),
         }
     }
     woken
@@ -205,15 +206,15 @@ fn texts(
         if !reports.contains_key(&agent) {
             continue;
         }
-        let text = match &entry.what {
-            What::Saying { saying, .. } => is_answer(saying).then_some(e),
-            What::Response(_) => {
+        let text = match &entry.act {
+            Act::Saying { saying, .. } => is_answer(saying).then_some(e),
+            Act::Response(_) => {
                 let (from, to) = plan.part_of[e as usize];
                 let parts = &plan.parts[from as usize..to as usize];
-                let what = |part: &u32| &recording.entries[*part as usize].what;
-                let calls = parts.iter().any(|part| matches!(what(part), What::Call { .. }));
+                let content_of = |part: &u32| &recording.entries[*part as usize].act;
+                let calls = parts.iter().any(|part| matches!(content_of(part), Act::Call { .. }));
                 let mut says = parts.iter().rev().copied();
-                says.find(|part| matches!(what(part), What::Saying { saying, .. } if is_answer(saying)))
+                says.find(|part| matches!(content_of(part), Act::Saying { saying, .. } if is_answer(saying)))
                     .filter(|text| !calls || *text == plan.last_text[agent as usize])
             }
             _ => None,

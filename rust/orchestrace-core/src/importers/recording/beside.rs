@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Agent, Hash, Party, Recording, Saying, Text, What};
+use super::{Act, Agent, Hash, Party, Recording, Saying, Text};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::importers::hex::hex;
@@ -81,7 +81,7 @@ impl Recording {
     fn states(&self) -> Stated {
         let mut stated = Stated::default();
         for entry in &self.entries {
-            if let What::Response(response) = &entry.what {
+            if let Act::Response(response) = &entry.act {
                 let tokens = response.usage.total().unwrap_or(0);
                 stated.n_responses += 1;
                 stated.tokens = stated.tokens.saturating_add(tokens);
@@ -123,10 +123,10 @@ impl Recording {
 
     /// The last text of an agent that may be its answer, and the id of the response that it is of.
     fn last_text(&self, agent: Agent) -> Option<(Text, Option<Hash>)> {
-        self.entries.iter().rev().filter(|entry| entry.agent == agent).find_map(|entry| match &entry.what {
-            What::Saying { saying, of } if !saying.aside && matches!(saying.to, None | Some(Party::User)) => {
-                let of = of.and_then(|of| match &self.entries[of.0 as usize].what {
-                    What::Response(response) => Some(response.id),
+        self.entries.iter().rev().filter(|entry| entry.agent == agent).find_map(|entry| match &entry.act {
+            Act::Saying { saying, of } if !saying.aside && matches!(saying.to, None | Some(Party::User)) => {
+                let of = of.and_then(|of| match &self.entries[of.0 as usize].act {
+                    Act::Response(response) => Some(response.id),
                     _ => None,
                 });
                 Some((of.unwrap_or_default(), saying.content))
@@ -137,8 +137,8 @@ impl Recording {
 
     /// The id of the last response of an agent.
     fn last_response(&self, agent: Agent) -> Option<&str> {
-        self.entries.iter().rev().filter(|entry| entry.agent == agent).find_map(|entry| match &entry.what {
-            What::Response(response) if !response.helps => Some(self.read(response.id)),
+        self.entries.iter().rev().filter(|entry| entry.agent == agent).find_map(|entry| match &entry.act {
+            Act::Response(response) if !response.helps => Some(self.read(response.id)),
             _ => None,
         })
     }
@@ -146,7 +146,7 @@ impl Recording {
     /// Takes what another recording alone states; names each thing, with what becomes of it. `named` says whether both
     /// call a response the same.
     fn takes(&mut self, aside: &Stated, named: bool) -> Vec<String> {
-        let own = self.states();
+        let stated = self.states();
         let mut alone = Vec::new();
         if !aside.is_same {
             if let Some(cost) = aside.cost_usd {
@@ -154,53 +154,53 @@ impl Recording {
             }
             return alone;
         }
-        match (aside.cost_usd, own.cost_usd) {
+        match (aside.cost_usd, stated.cost_usd) {
             (Some(cost), None) => {
                 self.measure(MeasureKind::Cost, "cost_usd", cost);
                 alone.push(format!("a cost of {cost} USD (kept)"));
             }
-            (Some(cost), Some(known)) if (cost - known).abs() > 1e-9 * known.abs() => {
+            (Some(cost), Some(price)) if (cost - price).abs() > 1e-9 * price.abs() => {
                 let message =
-                    format!("{} says {cost} USD, the recording {known} USD, which is used", aside.what);
+                    format!("{} says {cost} USD, the recording {price} USD, which is used", aside.what);
                 self.finding(FindingCode::UsageConflict, None, message);
             }
             _ => {}
         }
         for (name, reward) in &aside.rewards {
-            if own.rewards.iter().all(|(known, _)| known != name) {
+            if stated.rewards.iter().all(|(channel, _)| channel != name) {
                 self.measure(MeasureKind::Reward, name, *reward);
                 alone.push(format!("a reward '{name}' of {reward} (kept)"));
             }
         }
-        let known: BTreeSet<&str> = own.responses.iter().map(|(id, _)| id.as_str()).collect();
-        let lacking = aside.responses.iter().filter(|(id, _)| !known.contains(id.as_str()));
+        let ids: BTreeSet<&str> = stated.responses.iter().map(|(id, _)| id.as_str()).collect();
+        let lacking = aside.responses.iter().filter(|(id, _)| !ids.contains(id.as_str()));
         let (mut n, mut tokens) =
             lacking.fold((0, 0_i64), |(n, sum), (_, t)| (n + 1, sum.saturating_add(*t)));
         if !named {
             // Then it is only known how many there are.
-            n = aside.n_responses.saturating_sub(own.n_responses);
-            tokens = aside.tokens.saturating_sub(own.tokens).max(0);
+            n = aside.n_responses.saturating_sub(stated.n_responses);
+            tokens = aside.tokens.saturating_sub(stated.tokens).max(0);
         }
         if n > 0 {
-            let what = format!("{n} of {} responses, of {tokens} tokens", aside.n_responses);
-            alone.push(format!("{what} (in no sum)"));
+            let lacking_in_words = format!("{n} of {} responses, of {tokens} tokens", aside.n_responses);
+            alone.push(format!("{lacking_in_words} (in no sum)"));
             self.trace.partial = true;
-            let message = format!("recorded tokens are too low; {} alone has {what}", aside.what);
+            let message = format!("recorded tokens are too low; {} alone has {lacking_in_words}", aside.what);
             self.finding(FindingCode::UsageIncomplete, None, message);
         }
-        let is_open = own.answer.is_none() && own.stopped_by.is_empty();
+        let is_open = stated.answer.is_none() && stated.stopped_by.is_empty();
         if !aside.stopped_by.is_empty() && is_open {
             self.stopped_by(&aside.stopped_by);
             alone.push(format!("that it was stopped by {} (kept)", aside.stopped_by));
         }
         if let (Some((of, content)), Some(root)) = (&aside.answer, self.root())
-            && own.answer.as_ref().is_none_or(|(_, known)| known != content)
+            && stated.answer.as_ref().is_none_or(|(_, hash_of_answer)| hash_of_answer != content)
         {
             let is_after = if named {
                 let is_untold = self.last_text(root).is_none_or(|(text_of, _)| self.read(text_of) != of);
-                !known.contains(of.as_str()) || (self.last_response(root) == Some(of) && is_untold)
+                !ids.contains(of.as_str()) || (self.last_response(root) == Some(of) && is_untold)
             } else {
-                own.answer.is_none() && aside.n_responses >= own.n_responses
+                stated.answer.is_none() && aside.n_responses >= stated.n_responses
             };
             if is_after {
                 let stem = if of.is_empty() { "answer" } else { of };

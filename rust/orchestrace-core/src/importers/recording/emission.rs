@@ -11,8 +11,8 @@ use super::answers::Brought;
 use super::order::Order;
 use super::plan::{NONE, Plan};
 use super::{
-    Agent, Call, CallResult, Does, Entry, Hash, Incoming, LENIENT, Mark, Party, Recording, Response, Saying,
-    Text, Usage, What,
+    Act, Agent, Call, CallResult, Does, Entry, Hash, Incoming, LENIENT, Mark, Party, Recording, Response,
+    Saying, Text, Usage,
 };
 use crate::columns::LiftKind;
 use crate::columns::writer::{Event, Label, TraceWriter, Value};
@@ -176,7 +176,7 @@ impl Recording {
     pub fn write_labels(&self, out: &mut TraceWriter<'_>) {
         let text = |text: Text| (!text.is_none()).then(|| self.read(text));
         for label in &self.labels {
-            let said = Label {
+            let label_row = Label {
                 annotator: self.read(label.annotator),
                 event_id: text(label.entry),
                 turn: label.turn,
@@ -184,7 +184,7 @@ impl Recording {
                 label: self.read(label.label),
                 weight: label.weight,
             };
-            out.label(self.read(self.trace.trace_id), &said);
+            out.label(self.read(self.trace.trace_id), &label_row);
         }
     }
 }
@@ -232,14 +232,14 @@ impl<'r> Emission<'r, '_, '_> {
             if !std::mem::replace(&mut begun[agent as usize], true) && self.plan.unspawned[agent as usize] {
                 self.spawn_unrecorded(agent);
             }
-            match entry.what {
-                What::Response(response) => self.response(e, agent, &response),
-                What::Call { call, of } => self.separate_call(e, agent, &call, of),
-                What::Saying { saying, of } => self.separate_saying(e, agent, &saying, of),
-                What::Result(result) => self.result(e, agent, &result),
-                What::Incoming(incoming) => self.incoming(e, agent, &incoming),
-                What::Mark(mark) => self.mark(e, agent, &mark),
-                What::Delivery { child, .. } => {
+            match entry.act {
+                Act::Response(response) => self.response(e, agent, &response),
+                Act::Call { call, of } => self.separate_call(e, agent, &call, of),
+                Act::Saying { saying, of } => self.separate_saying(e, agent, &saying, of),
+                Act::Result(result) => self.result(e, agent, &result),
+                Act::Incoming(incoming) => self.incoming(e, agent, &incoming),
+                Act::Mark(mark) => self.mark(e, agent, &mark),
+                Act::Delivery { child, .. } => {
                     let at = child.0 as usize;
                     match self.plan.answers_before.brought.get(&e) {
                         Some(Brought::Earlier(text)) => {
@@ -255,7 +255,7 @@ impl<'r> Emission<'r, '_, '_> {
                         self.receive(agent, child.0);
                     }
                 }
-                What::Compaction => {
+                Act::Compaction => {
                     // Neither from what was read, nor from what was about to be.
                     let state = &mut self.agents[agent as usize];
                     state.tainted = None;
@@ -373,8 +373,8 @@ impl<'r> Emission<'r, '_, '_> {
 
     /// When a call was asked.
     fn asked_at(&self, call: u32) -> f64 {
-        let asks = match &self.recording.entries[call as usize].what {
-            What::Call { of: Some(response), call: Call { time: None, .. } } => response.0,
+        let asks = match &self.recording.entries[call as usize].act {
+            Act::Call { of: Some(response), call: Call { time: None, .. } } => response.0,
             _ => call,
         };
         if self.order.timed { self.order.t(asks, 0) } else { 0.0 }
@@ -528,7 +528,7 @@ impl<'r> Emission<'r, '_, '_> {
 
     /// The usage of a response, and its part of what the team, a scorer or a stand-in for the user has spent (R7).
     fn usage(&mut self, agent: u32, usage: &Usage) {
-        for (field, count) in usage.counts().told() {
+        for (field, count) in usage.counts().stated() {
             self.out.set(field, Value::I64(count));
         }
         if let Some(hour) = usage.cache_write_1h.filter(|n| *n >= 0) {
@@ -605,7 +605,7 @@ impl<'r> Emission<'r, '_, '_> {
         let recording = self.recording;
         let (from, to) = self.plan.part_of[e as usize];
         let parts = from as usize..to as usize;
-        let what = |part: u32| recording.entries[part as usize].what;
+        let content_of = |part: u32| recording.entries[part as usize].act;
         let delegates = response.decides || self.plan.delegates[e as usize];
         let id = recording.read(response.id);
         self.response = Some((e, *response));
@@ -623,14 +623,14 @@ impl<'r> Emission<'r, '_, '_> {
         let mut calls = 0;
         for index in parts.clone() {
             let part = self.plan.parts[index];
-            if let What::Call { call, .. } = what(part) {
+            if let Act::Call { call, .. } = content_of(part) {
                 self.call(part, agent, &call, &format!("{id}:c{calls}"), asks);
                 calls += 1;
             }
         }
         for index in parts {
             let part = self.plan.parts[index];
-            if let What::Saying { saying, .. } = what(part) {
+            if let Act::Saying { saying, .. } = content_of(part) {
                 self.saying(part, agent, &saying, id);
             }
         }
@@ -654,8 +654,8 @@ impl<'r> Emission<'r, '_, '_> {
     /// A call that stands by itself: of no response, or asked while its response went on.
     fn separate_call(&mut self, e: u32, agent: u32, call: &Call, of: Option<Entry>) {
         let recording = self.recording;
-        let of = of.map(|of| (of.0, recording.entries[of.0 as usize].what));
-        let Some((of, What::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE)
+        let of = of.map(|of| (of.0, recording.entries[of.0 as usize].act));
+        let Some((of, Act::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE)
         else {
             return self.call(e, agent, call, "", None);
         };
@@ -671,8 +671,8 @@ impl<'r> Emission<'r, '_, '_> {
     /// A text that stands by itself: of no response, or said after something came back within its response.
     fn separate_saying(&mut self, e: u32, agent: u32, saying: &Saying, of: Option<Entry>) {
         let recording = self.recording;
-        let of = of.map(|of| (of.0, recording.entries[of.0 as usize].what));
-        let Some((of, What::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE)
+        let of = of.map(|of| (of.0, recording.entries[of.0 as usize].act));
+        let Some((of, Act::Response(response))) = of.filter(|(of, _)| self.turns[*of as usize] != NONE)
         else {
             return self.saying(e, agent, saying, "");
         };
@@ -858,9 +858,9 @@ impl<'r> Emission<'r, '_, '_> {
 
     fn result(&mut self, e: u32, agent: u32, result: &CallResult) {
         let recording = self.recording;
-        let asked = self.plan.answers[e as usize];
-        let call = match recording.entries.get(asked as usize).map(|entry| entry.what) {
-            Some(What::Call { call, .. }) => Some(call),
+        let call_entry = self.plan.answers[e as usize];
+        let call = match recording.entries.get(call_entry as usize).map(|entry| entry.act) {
+            Some(Act::Call { call, .. }) => Some(call),
             _ => None,
         };
         let mut child = None;
@@ -916,15 +916,15 @@ impl<'r> Emission<'r, '_, '_> {
                 }
             }
             (None, Some(_)) => {
-                self.edges.push((End::Entry(asked), End::Event(seq), EdgeType::Return));
+                self.edges.push((End::Entry(call_entry), End::Event(seq), EdgeType::Return));
                 // what a human decided of it came before
-                if let Some(decision) = self.decided.remove(&asked) {
+                if let Some(decision) = self.decided.remove(&call_entry) {
                     self.edges.push((End::Event(decision), End::Event(seq), EdgeType::Causal));
                 }
             }
             (None, None) => self.partial_event(),
         }
-        let turn = self.turns.get(asked as usize).copied().unwrap_or(NONE);
+        let turn = self.turns.get(call_entry as usize).copied().unwrap_or(NONE);
         self.close(e, turn, result.content.as_ref(), result.extras);
         self.read(agent, seq, result.trusted);
     }

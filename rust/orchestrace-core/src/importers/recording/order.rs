@@ -1,6 +1,6 @@
 //! The order of a recording: streams merged by time, each kept in its own order.
 
-use super::{Call, Described, Recording, Saying, What};
+use super::{Act, Call, Described, Recording, Saying};
 
 /// Entries that stand for themselves, in order, and when each was.
 #[derive(Debug, Default)]
@@ -18,22 +18,22 @@ pub(super) struct Order {
 }
 
 pub(super) fn time_of(entry: &Described) -> Option<i64> {
-    match &entry.what {
-        What::Response(x) => x.time,
-        What::Call { call, .. } => call.time,
-        What::Saying { saying, .. } => saying.time,
-        What::Result(x) => x.time,
-        What::Incoming(x) => x.time,
-        What::Mark(x) => x.time,
-        What::Delivery { time, .. } => *time,
-        What::Compaction => None,
+    match &entry.act {
+        Act::Response(x) => x.time,
+        Act::Call { call, .. } => call.time,
+        Act::Saying { saying, .. } => saying.time,
+        Act::Result(x) => x.time,
+        Act::Incoming(x) => x.time,
+        Act::Mark(x) => x.time,
+        Act::Delivery { time, .. } => *time,
+        Act::Compaction => None,
     }
 }
 
 fn duration_of(entry: &Described) -> f64 {
-    let seconds = match &entry.what {
-        What::Response(x) => x.duration_s,
-        What::Result(x) => x.duration_s,
+    let seconds = match &entry.act {
+        Act::Response(x) => x.duration_s,
+        Act::Result(x) => x.duration_s,
         _ => None,
     };
     seconds.filter(|s| s.is_finite() && *s > 0.0).unwrap_or(0.0)
@@ -41,9 +41,9 @@ fn duration_of(entry: &Described) -> f64 {
 
 /// The response that it comes with rather than by itself.
 pub(super) fn part_of(entry: &Described) -> Option<u32> {
-    match &entry.what {
-        What::Call { of: Some(response), call: Call { time: None, .. } }
-        | What::Saying { of: Some(response), saying: Saying { apart: false, .. } } => Some(response.0),
+    match &entry.act {
+        Act::Call { of: Some(response), call: Call { time: None, .. } }
+        | Act::Saying { of: Some(response), saying: Saying { apart: false, .. } } => Some(response.0),
         _ => None,
     }
 }
@@ -52,10 +52,10 @@ impl Order {
     /// O(n log n).
     pub(super) fn of(recording: &Recording) -> Self {
         let entries = &recording.entries;
-        let known = |entry: &Described| Some((time_of(entry)?, duration_of(entry)));
+        let time_and_length = |entry: &Described| Some((time_of(entry)?, duration_of(entry)));
         // What arrives is no event, and makes no run longer.
-        let events = entries.iter().filter(|entry| !matches!(entry.what, What::Delivery { .. }));
-        let times = events.filter_map(known);
+        let events = entries.iter().filter(|entry| !matches!(entry.act, Act::Delivery { .. }));
+        let times = events.filter_map(time_and_length);
         // A duration that leads before the first day of the epoch is no duration.
         let starts = times.clone().map(|(t, d)| t.saturating_sub((d * 1e9) as i64));
         let base = recording.trace.started_at.into_iter().chain(starts).min();

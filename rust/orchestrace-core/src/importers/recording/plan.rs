@@ -4,7 +4,7 @@ use hashbrown::HashMap;
 
 use super::answers::Answers;
 use super::order::{Order, part_of};
-use super::{Call, CallResult, Does, Incoming, Mark, Party, Recording, What};
+use super::{Act, Call, CallResult, Does, Incoming, Mark, Party, Recording};
 use crate::schema::EventType;
 
 /// No agent, no entry.
@@ -63,9 +63,9 @@ impl Plan {
         for (e, entry) in recording.entries.iter().enumerate() {
             let agent = entry.agent.0 as usize;
             plan.present[agent] = true;
-            let (child, parent) = match &entry.what {
-                What::Call { call: Call { does: Does::Spawns(child), .. }, .. } => (child, agent),
-                What::Mark(Mark { event_type: EventType::Spawn, to: Some(child), by, .. }) => match by {
+            let (child, parent) = match &entry.act {
+                Act::Call { call: Call { does: Does::Spawns(child), .. }, .. } => (child, agent),
+                Act::Mark(Mark { event_type: EventType::Spawn, to: Some(child), by, .. }) => match by {
                     Some(Party::Agent(by)) => (child, by.0 as usize),
                     Some(_) => continue,
                     None => (child, agent),
@@ -88,13 +88,13 @@ impl Plan {
         for &e in &order.entries {
             let entry = &recording.entries[e as usize];
             let agent = entry.agent.0 as usize;
-            match &entry.what {
-                What::Saying { saying, .. } if !saying.aside => plan.last_text[agent] = e,
-                What::Response(_) => {
+            match &entry.act {
+                Act::Saying { saying, .. } if !saying.aside => plan.last_text[agent] = e,
+                Act::Response(_) => {
                     let (from, to) = plan.part_of[e as usize];
                     let texts = plan.parts[from as usize..to as usize].iter();
                     let text = texts.rev().find(|p| {
-                        matches!(&recording.entries[**p as usize].what, What::Saying { saying, .. } if !saying.aside)
+                        matches!(&recording.entries[**p as usize].act, Act::Saying { saying, .. } if !saying.aside)
                     });
                     if let Some(text) = text {
                         plan.last_text[agent] = *text;
@@ -123,8 +123,8 @@ impl Plan {
                 self.parts[range.1 as usize] = e as u32;
                 range.1 += 1;
             }
-            if let What::Call { call: Call { does: Does::Spawns(_) | Does::HandsOff(_), .. }, of: Some(r) } =
-                &entry.what
+            if let Act::Call { call: Call { does: Does::Spawns(_) | Does::HandsOff(_), .. }, of: Some(r) } =
+                &entry.act
             {
                 self.delegates[r.0 as usize] = true;
             }
@@ -133,10 +133,10 @@ impl Plan {
 
     /// Pairs results, and what humans decided, with calls by id: of the same agent, the latest call before it; else any call of that id.
     fn pair_results(&mut self, recording: &Recording, order: &Order) {
-        let mut own: HashMap<(u32, &str), u32> = HashMap::new();
+        let mut of_agent: HashMap<(u32, &str), u32> = HashMap::new();
         let mut any: HashMap<&str, u32> = HashMap::new();
         for (e, entry) in recording.entries.iter().enumerate() {
-            if let What::Call { call, .. } = &entry.what
+            if let Act::Call { call, .. } = &entry.act
                 && !call.id.is_none()
             {
                 any.entry(recording.read(call.id)).or_insert(e as u32);
@@ -146,23 +146,23 @@ impl Plan {
             let entry = &recording.entries[e as usize];
             let agent = entry.agent.0;
             let mut put = |at: u32| {
-                if let What::Call { call, .. } = &recording.entries[at as usize].what {
-                    own.insert((agent, recording.read(call.id)), at);
+                if let Act::Call { call, .. } = &recording.entries[at as usize].act {
+                    of_agent.insert((agent, recording.read(call.id)), at);
                 }
             };
-            match &entry.what {
-                What::Response(_) => {
+            match &entry.act {
+                Act::Response(_) => {
                     let (from, to) = self.part_of[e as usize];
                     self.parts[from as usize..to as usize].iter().for_each(|part| put(*part));
                 }
-                What::Call { .. } => put(e),
-                What::Result(CallResult { call, .. }) | What::Incoming(Incoming { decides: call, .. })
+                Act::Call { .. } => put(e),
+                Act::Result(CallResult { call, .. }) | Act::Incoming(Incoming { decides: call, .. })
                     if !call.is_none() =>
                 {
                     let id = recording.read(*call);
-                    let call = own.get(&(agent, id)).or_else(|| any.get(id)).copied().unwrap_or(NONE);
+                    let call = of_agent.get(&(agent, id)).or_else(|| any.get(id)).copied().unwrap_or(NONE);
                     self.answers[e as usize] = call;
-                    let is_result = matches!(&entry.what, What::Result(_));
+                    let is_result = matches!(&entry.act, Act::Result(_));
                     if let Some(answered) = self.answered.get_mut(call as usize).filter(|_| is_result) {
                         *answered = true;
                     }

@@ -126,12 +126,12 @@ impl Sketch {
 fn team() -> Recording {
     let mut s = Sketch::new();
     let lead = s.agent("lead", None);
-    let one = s.agent("worker", None);
+    let worker = s.agent("worker", None);
     let two = s.agent("worker", None);
     let deep = s.agent("helper", None);
     s.asks(lead, "q", 0);
     let r = s.answers(lead, "r1", 1);
-    s.calls(r, "c1", Does::Spawns(one));
+    s.calls(r, "c1", Does::Spawns(worker));
     s.calls(r, "c2", Does::Spawns(two));
     let r = s.answers(two, "w2", 2);
     s.calls(r, "c3", Does::Spawns(deep));
@@ -140,7 +140,7 @@ fn team() -> Recording {
     s.result(two, "c3", 4, true);
     let r = s.answers(two, "w3", 5);
     s.says(r);
-    let r = s.answers(one, "w1", 6);
+    let r = s.answers(worker, "w1", 6);
     s.says(r);
     s.result(lead, "c2", 7, true);
     s.result(lead, "c1", 8, true);
@@ -495,9 +495,9 @@ fn names_come_in_order_of_appearance() {
     let mut s = Sketch::new();
     let later = s.agent("x", None);
     let sooner = s.agent("x", None);
-    let odd = s.agent("x#2", None);
+    let numbered = s.agent("x#2", None);
     let user = s.agent("user", None);
-    for (agent, id, at) in [(sooner, "1", 1), (later, "2", 2), (odd, "3", 3), (user, "4", 4)] {
+    for (agent, id, at) in [(sooner, "1", 1), (later, "2", 2), (numbered, "3", 3), (user, "4", 4)] {
         let r = s.answers(agent, id, at);
         s.says(r);
     }
@@ -667,8 +667,8 @@ fn calls_of_one_response_are_asked_one_by_one() {
     let r = s.answers(lead, "r1", 1);
     s.calls(r, "c1", Does::UsesTool);
     s.result(lead, "c1", 2, true);
-    let asked = s.calls(r, "c2", Does::Spawns(child));
-    s.0.call_mut(asked).unwrap().time = Some(T0 + 3 * S);
+    let second_call = s.calls(r, "c2", Does::Spawns(child));
+    s.0.call_mut(second_call).unwrap().time = Some(T0 + 3 * S);
     s.result(lead, "c2", 5, true);
     let r = s.answers(child, "w1", 4);
     s.says(r);
@@ -760,12 +760,12 @@ fn no_member_of_an_event_is_there_twice() {
     let child = s.agent("child", Some(lead));
     s.0.agent_info(child).source_id = s.0.text("c-1");
     let id = s.0.text("r1");
-    let told = s.0.extra(Text::default(), "x_partial", "true");
-    let told = s.0.extra(told, "x_note", "1");
-    let told = s.0.extra(told, "x_note", "2"); // of one text the first counts
-    let told = s.0.extra(told, "x_gen", "3"); // what is written of the response is taken
-    let told = s.0.extra(told, "tokens", "4"); // what events have a column for, too
-    let r = s.0.response(lead, Response { id, extras: told, ..Response::default() });
+    let extras = s.0.extra(Text::default(), "x_partial", "true");
+    let extras = s.0.extra(extras, "x_note", "1");
+    let extras = s.0.extra(extras, "x_note", "2"); // of one text the first counts
+    let extras = s.0.extra(extras, "x_gen", "3"); // what is written of the response is taken
+    let extras = s.0.extra(extras, "tokens", "4"); // what events have a column for, too
+    let r = s.0.response(lead, Response { id, extras, ..Response::default() });
     let other = s.0.extra(Text::default(), "x_note", "5");
     let other = s.0.extra(other, "x_more", r#""\ud800""#);
     let id = s.0.text("c1");

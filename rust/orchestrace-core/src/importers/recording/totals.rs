@@ -1,6 +1,6 @@
 //! Sums of tokens that a source states beside those of the responses (R7).
 
-use super::{Agent, Entry, Recording, Usage, What};
+use super::{Act, Agent, Entry, Recording, Usage};
 use crate::error::FindingCode;
 use crate::schema::MeasureKind;
 
@@ -8,8 +8,8 @@ impl Recording {
     /// Usage of the responses, of one agent or of all.
     pub(crate) fn usages(&self, agent: Option<Agent>) -> impl Iterator<Item = Usage> {
         self.entries.iter().filter(move |entry| agent.is_none_or(|agent| entry.agent == agent)).filter_map(
-            |entry| match &entry.what {
-                What::Response(response) => Some(response.usage),
+            |entry| match &entry.act {
+                Act::Response(response) => Some(response.usage),
                 _ => None,
             },
         )

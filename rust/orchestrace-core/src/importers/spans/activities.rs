@@ -7,7 +7,7 @@ use super::matching::Matching;
 use super::owners::{Generations, Owners};
 use super::reported::{Reports, merge};
 use super::tool_agents;
-use super::{AgentWork, Described, Fate, NONE, Span, Spans, Text, ToolUse, Usage, Work};
+use super::{AgentWork, Described, NONE, Span, Spans, Text, ToolUse, Unused, Usage, Work};
 use crate::error::FindingCode;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Mark, Party, Response, Saying,
@@ -46,7 +46,7 @@ struct Row {
     span: u32,
     act: Act,
     /// Whether an earlier act says it already.
-    said: bool,
+    is_repeated: bool,
 }
 
 struct Describing<'s> {
@@ -86,8 +86,12 @@ fn ended(span: &Span) -> Option<i64> {
 }
 
 /// Describes a trace: see [`Spans::describe`].
-pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) {
-    let mut forest = Forest::of(all, same, fate);
+pub(super) fn describe(
+    all: &mut Spans,
+    same: &dyn Fn(u32, u32) -> bool,
+    note_unused: &mut dyn FnMut(u32, Unused),
+) {
+    let mut forest = Forest::of(all, same, note_unused);
     if tool_agents::insert(all, &forest) {
         // What repeats another record was found before.
         forest = Forest::of(all, same, &mut |_, _| {});
@@ -135,11 +139,11 @@ pub(super) fn describe(all: &mut Spans, same: &dyn Fn(u32, u32) -> bool, fate: &
     describing.answers_of_agents();
     describing.end_of_root(root, &rows);
     describing.clock();
-    describing.whole();
+    describing.usage_of_whole();
     describing.edges();
     describing.evaluations();
     describing.findings();
-    describing.fates(fate);
+    describing.note_all_unused(note_unused);
 }
 
 impl Describing<'_> {
@@ -218,7 +222,7 @@ impl Describing<'_> {
     fn row(&mut self, row: &Row) {
         self.all.recording.made_of(self.all.spans[row.span as usize].item);
         match row.act {
-            _ if row.said => {}
+            _ if row.is_repeated => {}
             Act::Responds => self.responds(row),
             Act::Asks => {
                 let call = self.call_of(row.span, Text::default());
@@ -330,9 +334,9 @@ impl Describing<'_> {
         for (k, at) in self.all.declared(i).enumerate() {
             if self.is_passed_over(i, at) {
                 let tool = self.all.read(self.all.calls[at].tool).to_owned();
-                let told =
+                let message =
                     format!("the call of '{tool}' had no effect: its response hands over to another agent");
-                self.all.recording.finding(FindingCode::FieldIgnored, Some(entry), told);
+                self.all.recording.finding(FindingCode::FieldIgnored, Some(entry), message);
                 continue;
             }
             self.declared(row.player, entry, i, k, at);
@@ -521,8 +525,8 @@ impl Describing<'_> {
             parent: Some(by),
             ..AgentInfo::default()
         };
-        let made = self.all.recording.agent(info);
-        let call = Call { id: span.id, does: Does::Spawns(made), time: began(&span), ..Call::default() };
+        let created = self.all.recording.agent(info);
+        let call = Call { id: span.id, does: Does::Spawns(created), time: began(&span), ..Call::default() };
         let entry = self.all.recording.lone_call(by, call);
         self.begins(row.span, row.player, entry, span.id);
     }
@@ -546,9 +550,9 @@ impl Describing<'_> {
         if let Some(first) = roots.copied().next() {
             let span = self.span(first);
             // The end of an agent or a tool has an id of its own.
-            let own = !matches!(span.work, Work::Agent(_) | Work::Tool(_));
+            let is_plain = !matches!(span.work, Work::Agent(_) | Work::Tool(_));
             let id = self.all.read(span.id).to_owned();
-            let id = if own { span.id } else { self.all.recording.join(&[&id, ":all"]) };
+            let id = if is_plain { span.id } else { self.all.recording.join(&[&id, ":all"]) };
             self.speaks(root, None, id, Saying { time, ..Saying::default() });
         }
     }
@@ -566,7 +570,7 @@ impl Describing<'_> {
     }
 
     /// What is stated of the whole alone is its cost; beside another sum of its spans it is a metric.
-    fn whole(&mut self) {
+    fn usage_of_whole(&mut self) {
         let recording = &mut self.all.recording;
         let mut put = |kind, tokens: Option<i64>, cost: Option<f64>, prefix: &str| {
             if let Some(tokens) = tokens {
@@ -636,26 +640,26 @@ impl Describing<'_> {
         all.recording.trace.partial |= self.forest.orphans;
         if let Some(i) = self.forest.cyclic {
             let id = all.read(all.spans[i as usize].id).to_owned();
-            let told = format!("the parents of span '{id}' form a cycle; it is treated as a root");
-            all.recording.finding(FindingCode::FieldIgnored, None, told);
+            let message = format!("the parents of span '{id}' form a cycle; it is treated as a root");
+            all.recording.finding(FindingCode::FieldIgnored, None, message);
         }
         for i in std::mem::take(&mut self.reports.repeated) {
             let id = all.read(all.spans[i as usize].id).to_owned();
-            let told = format!("the span '{id}' repeats the usage of spans within it");
-            all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, told);
+            let message = format!("the span '{id}' repeats the usage of spans within it");
+            all.recording.finding(FindingCode::UsageRepeated, self.described[i as usize].first, message);
         }
-        for (code, i, said) in std::mem::take(&mut self.reports.differing) {
-            let (at, told) = match i {
+        for (code, i, words) in std::mem::take(&mut self.reports.differing) {
+            let (at, message) = match i {
                 Some(i) => {
                     let id = all.read(all.spans[i as usize].id);
-                    (self.described[i as usize].first, format!("of the span '{id}': {said}"))
+                    (self.described[i as usize].first, format!("of the span '{id}': {words}"))
                 }
-                None => (None, said),
+                None => (None, words),
             };
-            all.recording.finding(code, at, told);
+            all.recording.finding(code, at, message);
         }
-        for told in std::mem::take(&mut self.owners.doubtful) {
-            all.recording.finding(FindingCode::AgentMerged, None, told);
+        for message in std::mem::take(&mut self.owners.doubtful) {
+            all.recording.finding(FindingCode::AgentMerged, None, message);
         }
         let skew = self.forest.order.iter().filter_map(|i| {
             let parent = all.spans.get(self.forest.parent[*i as usize] as usize)?;
@@ -663,12 +667,12 @@ impl Describing<'_> {
         });
         if let Some(skew) = skew.max().filter(|skew| *skew > 0) {
             let seconds = skew as f64 / 1e9;
-            let told = format!("a span starts {seconds} s before its parent");
-            all.recording.finding(FindingCode::ClockSkew, None, told);
+            let message = format!("a span starts {seconds} s before its parent");
+            all.recording.finding(FindingCode::ClockSkew, None, message);
         }
     }
 
-    fn fates(&self, fate: &mut dyn FnMut(u32, Fate)) {
+    fn note_all_unused(&self, note_unused: &mut dyn FnMut(u32, Unused)) {
         let evaluated: HashSet<u32> = self.all.evaluations.iter().map(|e| e.0).collect();
         for &i in &self.forest.order {
             let span = self.span(i);
@@ -678,7 +682,7 @@ impl Describing<'_> {
                 _ => !self.forest.places[i as usize].gone,
             };
             if !used && !evaluated.contains(&i) {
-                fate(span.item, Fate::Ignored(span.kind));
+                note_unused(span.item, Unused::Ignored(span.kind));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::{Fate, NONE, Span, Spans, ToolKind, Work};
+use super::{NONE, Span, Spans, ToolKind, Unused, Work};
 
 /// Spans by their parents.
 #[derive(Debug, Default)]
@@ -43,7 +43,11 @@ fn time(span: &Span) -> i64 {
 }
 
 impl Forest {
-    pub(super) fn of(all: &Spans, same: &dyn Fn(u32, u32) -> bool, fate: &mut dyn FnMut(u32, Fate)) -> Self {
+    pub(super) fn of(
+        all: &Spans,
+        same: &dyn Fn(u32, u32) -> bool,
+        note_unused: &mut dyn FnMut(u32, Unused),
+    ) -> Self {
         let spans = &all.spans;
         let id = |i: u32| all.recording.read(spans[i as usize].id);
         let mut by_time: Vec<u32> = (0..spans.len() as u32).collect();
@@ -54,33 +58,33 @@ impl Forest {
         });
 
         // Two records are of one span, perhaps in two serializations, if they have its id, its times and its parent.
-        let is_twin = |one: u32, other: u32| {
-            let (one, other) = (&spans[one as usize], &spans[other as usize]);
+        let is_twin = |early: u32, late: u32| {
+            let (early, late) = (&spans[early as usize], &spans[late as usize]);
             let parent = |span: &Span| all.recording.read(span.parent);
-            one.start.is_some()
-                && (one.start, one.end) == (other.start, other.end)
-                && parent(one) == parent(other)
+            early.start.is_some()
+                && (early.start, early.end) == (late.start, late.end)
+                && parent(early) == parent(late)
         };
-        let mut known: HashMap<&str, u32> = HashMap::with_capacity(spans.len());
-        let mut kept = vec![true; spans.len()];
+        let mut first_of: HashMap<&str, u32> = HashMap::with_capacity(spans.len());
+        let mut stays = vec![true; spans.len()];
         for &i in &by_time {
-            let Some(first) = known.get(id(i)).copied() else {
-                known.insert(id(i), i);
+            let Some(first) = first_of.get(id(i)).copied() else {
+                first_of.insert(id(i), i);
                 continue;
             };
             let ended = |i: u32| spans[i as usize].end.is_some();
             let (item, other) = (spans[i as usize].item, spans[first as usize].item);
             // What is recorded as it begins is recorded again when it ends.
             if ended(i) && !ended(first) {
-                kept[first as usize] = false;
-                fate(other, Fate::Duplicate);
-                known.insert(id(i), i);
+                stays[first as usize] = false;
+                note_unused(other, Unused::Duplicate);
+                first_of.insert(id(i), i);
             } else if (!ended(i) && ended(first)) || same(item, other) || is_twin(i, first) {
-                kept[i as usize] = false;
-                fate(item, Fate::Duplicate);
+                stays[i as usize] = false;
+                note_unused(item, Unused::Duplicate);
             }
         }
-        by_time.retain(|i| kept[*i as usize]);
+        by_time.retain(|i| stays[*i as usize]);
 
         let mut forest = Self { parent: vec![NONE; spans.len()], ..Self::default() };
         for &i in &by_time {
@@ -88,7 +92,7 @@ impl Forest {
             if parent.is_none() {
                 continue;
             }
-            match known.get(all.recording.read(parent)) {
+            match first_of.get(all.recording.read(parent)) {
                 Some(p) => forest.parent[i as usize] = *p,
                 None => forest.orphans = true,
             }

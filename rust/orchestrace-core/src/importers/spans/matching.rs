@@ -70,7 +70,7 @@ fn function_style(name: &str) -> String {
 impl Matching {
     pub(super) fn of(all: &Spans, forest: &Forest, generations: &Generations, owners: &mut Owners) -> Self {
         let n = all.spans.len();
-        let mut found = Self {
+        let mut matching = Self {
             response: vec![NONE; n],
             span_of: vec![NONE; all.calls.len()],
             agent_in: vec![NONE; n],
@@ -81,10 +81,10 @@ impl Matching {
         };
         let leaves: Vec<u32> =
             forest.order.iter().copied().filter(|i| generations.leaf[*i as usize] == *i).collect();
-        found.hand_over(all, forest, &leaves, owners);
-        found.agents_in_tools(all, forest, owners);
-        found.ask(all, forest, generations, &leaves, owners);
-        for (tool, agent) in found.agent_in.iter().enumerate().filter(|(_, agent)| **agent != NONE) {
+        matching.hand_over(all, forest, &leaves, owners);
+        matching.agents_in_tools(all, forest, owners);
+        matching.ask(all, forest, generations, &leaves, owners);
+        for (tool, agent) in matching.agent_in.iter().enumerate().filter(|(_, agent)| **agent != NONE) {
             // A tool without an agent above belongs to who asked for it, and so does who works within.
             let (owner, within) = (owners.of[tool], owners.of[*agent as usize]);
             if owner != NONE
@@ -94,13 +94,13 @@ impl Matching {
                 owners.players[within as usize].parent = Some(owner);
             }
         }
-        for (call, span) in found.span_of.iter().enumerate().filter(|(_, span)| **span != NONE) {
-            found.hands_over[*span as usize] = found.hands_to[call] != NONE;
+        for (call, span) in matching.span_of.iter().enumerate().filter(|(_, span)| **span != NONE) {
+            matching.hands_over[*span as usize] = matching.hands_to[call] != NONE;
         }
-        for (i, to) in found.tool_hands_to.iter().enumerate().filter(|(_, to)| **to != NONE) {
-            found.hands_over[i] |= *to != NONE;
+        for (i, to) in matching.tool_hands_to.iter().enumerate().filter(|(_, to)| **to != NONE) {
+            matching.hands_over[i] |= *to != NONE;
         }
-        found
+        matching
     }
 
     /// Finds those who take over by the names that calls say. They stand beside who hands over, not below.
@@ -119,9 +119,9 @@ impl Matching {
             if name.is_none() || from == NONE {
                 return NONE;
             }
-            let known =
+            let calls_of_id =
                 by_name.get(all.read(name)).or_else(|| by_function.get(&function_style(all.read(name))));
-            let candidates = known.map_or(&[][..], Vec::as_slice);
+            let candidates = calls_of_id.map_or(&[][..], Vec::as_slice);
             let fresh = |p: &&u32| !owners.players[**p as usize].took_over && **p != from;
             let Some(&to) = candidates.iter().find(fresh).or_else(|| candidates.iter().find(|p| **p != from))
             else {
@@ -139,11 +139,11 @@ impl Matching {
                 self.hands_to[call] = find(owners, owners.of[leaf as usize], all.calls[call].hands_to);
             }
         }
-        let told: HashSet<&str> =
+        let named_calls: HashSet<&str> =
             all.calls.iter().filter(|c| !c.id.is_none()).map(|c| all.read(c.id)).collect();
         for &i in &forest.order {
             if let Work::Tool(tool) = all.spans[i as usize].work
-                && !told.contains(all.read(tool.call))
+                && !named_calls.contains(all.read(tool.call))
             {
                 self.tool_hands_to[i as usize] = find(owners, owners.of[i as usize], tool.hands_to);
             }
@@ -217,10 +217,10 @@ impl Matching {
             }
         }
 
-        let mut asked: Vec<u32> =
+        let mut asked_spans: Vec<u32> =
             forest.order.iter().copied().filter(|i| self.is_asked(all, forest, owners, *i)).collect();
-        asked.sort_by_key(|i| begin(*i));
-        for i in asked {
+        asked_spans.sort_by_key(|i| begin(*i));
+        for i in asked_spans {
             let span = &all.spans[i as usize];
             let (id, name, kind) = match span.work {
                 Work::Tool(tool) => (tool.call, tool.tool, tool.kind),
@@ -229,24 +229,25 @@ impl Matching {
             };
             let span_of = &self.span_of;
             let free = |call: &u32| span_of[*call as usize] == NONE;
-            let mut found = by_id.get(all.read(id)).filter(|_| !id.is_none()).and_then(|calls| {
-                let own = |leaf: u32| group(leaf, owners) == group(i, owners);
+            let mut leaf_and_call = by_id.get(all.read(id)).filter(|_| !id.is_none()).and_then(|calls| {
+                let is_of_group = |leaf: u32| group(leaf, owners) == group(i, owners);
                 let open = |(leaf, call): &&(u32, u32)| free(call) && outside(*leaf, i);
                 let mut open = calls.iter().filter(open).take(BACK);
-                open.clone().find(|(leaf, _)| own(*leaf)).or_else(|| open.next()).copied()
+                open.clone().find(|(leaf, _)| is_of_group(*leaf)).or_else(|| open.next()).copied()
             });
             let taker = self.tool_hands_to[i as usize];
-            if found.is_none() && taker != NONE {
+            if leaf_and_call.is_none() && taker != NONE {
                 // A record of a hand-over is called as it likes; it is of the call that hands over to the same agent.
                 let same = |leaf: u32| {
                     let mut calls = all.declared(leaf).filter(|call| self.hands_to[*call] == taker);
                     calls.find(|call| free(&(*call as u32))).map(|call| (leaf, call as u32))
                 };
                 let mut near = in_scope.around(scope(i), begin(i)).filter(|leaf| outside(*leaf, i));
-                let mut own = in_group.around(group(i, owners), begin(i)).filter(|leaf| outside(*leaf, i));
-                found = near.find_map(same).or_else(|| own.find_map(same));
+                let mut near_in_group =
+                    in_group.around(group(i, owners), begin(i)).filter(|leaf| outside(*leaf, i));
+                leaf_and_call = near.find_map(same).or_else(|| near_in_group.find_map(same));
             }
-            if found.is_none() && !name.is_none() {
+            if leaf_and_call.is_none() && !name.is_none() {
                 // What has an id on both sides would have been found by it.
                 let sides = if id.is_none() { &[true, false][..] } else { &[false] };
                 let mut named = |leaf: u32| {
@@ -259,13 +260,14 @@ impl Matching {
                     })
                 };
                 let mut near = in_scope.around(scope(i), begin(i)).filter(|leaf| outside(*leaf, i));
-                let mut own = in_group.around(group(i, owners), begin(i)).filter(|leaf| outside(*leaf, i));
-                found = near.find_map(&mut named).or_else(|| own.find_map(&mut named));
+                let mut near_in_group =
+                    in_group.around(group(i, owners), begin(i)).filter(|leaf| outside(*leaf, i));
+                leaf_and_call = near.find_map(&mut named).or_else(|| near_in_group.find_map(&mut named));
             }
-            if let Some((leaf, call)) = found {
+            if let Some((leaf, call)) = leaf_and_call {
                 self.span_of[call as usize] = i;
                 self.response[i as usize] = leaf;
-                Self::own(i, owners.of[leaf as usize], owners);
+                Self::assign(i, owners.of[leaf as usize], owners);
                 continue;
             }
             // Code that a model wrote calls tools without saying so in its answer.
@@ -279,7 +281,7 @@ impl Matching {
             if let Some(leaf) = last {
                 self.response[i as usize] = leaf;
                 self.undeclared.push((leaf, i));
-                Self::own(i, owners.of[leaf as usize], owners);
+                Self::assign(i, owners.of[leaf as usize], owners);
             } else if owners.of[i as usize] == NONE {
                 let place = &forest.places[i as usize];
                 let owner = owners.by_place(all, place.chain, span.service);
@@ -289,7 +291,7 @@ impl Matching {
     }
 
     /// A tool without an agent above belongs to who asked for it.
-    fn own(i: u32, owner: u32, owners: &mut Owners) {
+    fn assign(i: u32, owner: u32, owners: &mut Owners) {
         if owners.of[i as usize] == NONE {
             owners.of[i as usize] = owner;
         }

@@ -20,12 +20,12 @@ impl Generations {
     /// Finds them, and completes the innermost span from those around it.
     pub(super) fn of(all: &mut Spans, forest: &Forest) -> Self {
         let n = all.spans.len();
-        let mut found = Self { leaf: vec![NONE; n], top: vec![NONE; n], outer: Vec::new() };
+        let mut tree = Self { leaf: vec![NONE; n], top: vec![NONE; n], outer: Vec::new() };
         let mut inner = vec![0_u32; n];
         let is = |span: &Span| matches!(span.work, Work::Generation(_));
         for &i in forest.order.iter().filter(|i| is(&all.spans[**i as usize])) {
             let around = forest.places[i as usize].generation;
-            found.top[i as usize] = if around == NONE { i } else { found.top[around as usize] };
+            tree.top[i as usize] = if around == NONE { i } else { tree.top[around as usize] };
             if around != NONE {
                 inner[around as usize] += 1;
             }
@@ -36,20 +36,20 @@ impl Generations {
                 continue;
             }
             if inner[i as usize] == 0 {
-                found.leaf[i as usize] = i;
+                tree.leaf[i as usize] = i;
             } else if inner[i as usize] == 1 && chain[i as usize] {
-                complete(all, i, found.leaf[i as usize], &mut found.outer);
+                complete(all, i, tree.leaf[i as usize], &mut tree.outer);
             } else {
-                found.outer.push(i);
+                tree.outer.push(i);
             }
             let around = forest.places[i as usize].generation;
             if around != NONE {
                 // Children come last to first: of several the first one stays.
-                found.leaf[around as usize] = found.leaf[i as usize];
+                tree.leaf[around as usize] = tree.leaf[i as usize];
                 chain[around as usize] &= chain[i as usize] && inner[i as usize] < 2;
             }
         }
-        found
+        tree
     }
 }
 
@@ -81,9 +81,9 @@ fn complete(all: &mut Spans, around: u32, leaf: u32, outer: &mut Vec<u32>) {
         }
     }
     inner.ok = inner.ok.or(around_it.ok);
-    let own = &mut all.calls_of[leaf as usize];
-    if own.0 == own.1 {
-        *own = calls;
+    let calls_of_leaf = &mut all.calls_of[leaf as usize];
+    if calls_of_leaf.0 == calls_of_leaf.1 {
+        *calls_of_leaf = calls;
     }
 }
 
@@ -128,8 +128,8 @@ impl Owners {
                         && place.tool == NONE
                         && place.generation == NONE
                         && all.same_who(agent.who, owners.players[above as usize].who);
-                    let known = visited.get(&(above, all.read(agent.who.id)));
-                    let player = match known {
+                    let visited_player = visited.get(&(above, all.read(agent.who.id)));
+                    let player = match visited_player {
                         _ if again => above,
                         Some(player) if !agent.who.id.is_none() => {
                             owners.doubt(all, *player, agent.who);
@@ -162,14 +162,15 @@ impl Owners {
 
     /// Remembers that a span is of a player by its id alone.
     fn doubt(&mut self, all: &Spans, player: u32, who: Who) {
-        let known = self.players[player as usize].who;
-        let (one, other) = (all.read(known.name), all.read(who.name));
-        if one != other && !known.name.is_none() && !who.name.is_none() {
+        let who_before = self.players[player as usize].who;
+        let (name_before, name_now) = (all.read(who_before.name), all.read(who.name));
+        if name_before != name_now && !who_before.name.is_none() && !who.name.is_none() {
             let id = all.read(who.id);
-            let said =
-                format!("'{one}' and '{other}' are taken for one agent, since both have the id '{id}'");
-            if !self.doubtful.contains(&said) {
-                self.doubtful.push(said);
+            let message = format!(
+                "'{name_before}' and '{name_now}' are taken for one agent, since both have the id '{id}'"
+            );
+            if !self.doubtful.contains(&message) {
+                self.doubtful.push(message);
             }
         }
     }
@@ -223,11 +224,11 @@ impl Owners {
     }
 
     /// Whether one is an ancestor of the other, or the other itself.
-    pub(super) fn is_above(&self, one: u32, other: u32) -> bool {
-        let mut at = Some(other);
+    pub(super) fn is_above(&self, above: u32, below: u32) -> bool {
+        let mut at = Some(below);
         let mut steps = 0;
         while let Some(p) = at.filter(|_| steps <= self.players.len()) {
-            if p == one {
+            if p == above {
                 return true;
             }
             at = self.players[p as usize].parent;
@@ -243,16 +244,16 @@ impl Spans {
     }
 
     /// Whether two spans say the same of who works: names that are stated, then ids, then any names.
-    fn same_who(&self, one: Who, other: Who) -> bool {
-        let same_name = !one.name.is_none() && self.read(one.name) == self.read(other.name);
+    fn same_who(&self, first: Who, second: Who) -> bool {
+        let same_name = !first.name.is_none() && self.read(first.name) == self.read(second.name);
         let stated = |who: Who| !who.name.is_none() && !who.inferred;
-        if stated(one) && stated(other) && !same_name {
+        if stated(first) && stated(second) && !same_name {
             return false;
         }
-        if one.id.is_none() || other.id.is_none() {
+        if first.id.is_none() || second.id.is_none() {
             same_name
         } else {
-            self.read(one.id) == self.read(other.id)
+            self.read(first.id) == self.read(second.id)
         }
     }
 

@@ -152,36 +152,37 @@ impl Reports {
     /// What of the usage of a span is used, each of tokens and price if nothing within says it; and what it and the
     /// spans within it state together.
     fn judge(&mut self, i: u32, work: &Work, usage: &Usage, model: Text, below: Within) -> Within {
-        let own = Spent::of(usage);
+        let stated = Spent::of(usage);
         let used = Spent {
-            tokens: own.tokens.filter(|_| below.spent.tokens.is_none()),
-            cost_usd: own.cost_usd.filter(|_| below.spent.cost_usd.is_none()),
+            tokens: stated.tokens.filter(|_| below.spent.tokens.is_none()),
+            cost_usd: stated.cost_usd.filter(|_| below.spent.cost_usd.is_none()),
         };
         if used.tokens.is_some() || used.cost_usd.is_some() {
             let counts = if used.tokens.is_some() { *usage } else { Usage::default() };
             self.carried.insert(i, (Usage { cost_usd: used.cost_usd, ..counts }, model));
         }
-        let differs = Difference::of(own, below);
-        let said = differs.say("it", "the spans within it");
-        if said.is_empty() {
-            let both = own.tokens.is_some() && below.spent.tokens.is_some();
+        let differs = Difference::of(stated, below);
+        let differences = differs.say("it", "the spans within it");
+        if differences.is_empty() {
+            let both = stated.tokens.is_some() && below.spent.tokens.is_some();
             if both && !matches!(work, Work::Chain(_)) {
                 self.repeated.push(i);
             }
         }
-        self.differing.extend(said.into_iter().rev().map(|(code, said)| (code, Some(i), said)));
-        let tokens = own.tokens.filter(|_| below.spent.tokens.is_some());
-        let cost_usd = differs.cost_usd.map(|(own, ..)| own);
+        self.differing
+            .extend(differences.into_iter().rev().map(|(code, differences)| (code, Some(i), differences)));
+        let tokens = stated.tokens.filter(|_| below.spent.tokens.is_some());
+        let cost_usd = differs.cost_usd.map(|(stated, ..)| stated);
         if tokens.is_some() || cost_usd.is_some() {
             self.stated.push(Stated { span: i, tokens, cost_usd });
         }
         let mut sum = below;
         sum.spent.add(used);
         // A sum that is that of the others, or stands for all, leaves nobody out.
-        if own.tokens.is_some() && differs.tokens.is_none() {
+        if stated.tokens.is_some() && differs.tokens.is_none() {
             sum.silent.tokens = 0;
         }
-        if own.cost_usd.is_some() && differs.cost_usd.is_none() {
+        if stated.cost_usd.is_some() && differs.cost_usd.is_none() {
             sum.silent.cost_usd = 0;
         }
         sum
@@ -229,9 +230,9 @@ impl Reports {
             });
             let Some(carrier) = carrier else {
                 let spent = Spent::of(&usage);
-                let mut whole = Spent { tokens: self.whole.0, cost_usd: self.whole.1 };
-                whole.add(spent);
-                self.whole = (whole.tokens, whole.cost_usd);
+                let mut sum_of_all = Spent { tokens: self.whole.0, cost_usd: self.whole.1 };
+                sum_of_all.add(spent);
+                self.whole = (sum_of_all.tokens, sum_of_all.cost_usd);
                 continue;
             };
             let (sum, named) = self.carried.entry(carrier).or_default();
@@ -244,14 +245,14 @@ impl Reports {
 
     /// Compares what is stated of the whole with the sum of its spans.
     fn whole_of(&mut self, usage: &Usage, within: Within) {
-        let own = Spent::of(usage);
-        let said = Difference::of(own, within).say("the trace", "its spans");
-        if !said.is_empty() {
-            self.whole_beside = (own.tokens, own.cost_usd);
+        let stated = Spent::of(usage);
+        let differences = Difference::of(stated, within).say("the trace", "its spans");
+        if !differences.is_empty() {
+            self.whole_beside = (stated.tokens, stated.cost_usd);
         }
-        self.differing.extend(said.into_iter().map(|(code, said)| (code, None, said)));
-        self.whole.0 = self.whole.0.or(own.tokens.filter(|_| within.spent.tokens.is_none()));
-        self.whole.1 = self.whole.1.or(own.cost_usd.filter(|_| within.spent.cost_usd.is_none()));
+        self.differing.extend(differences.into_iter().map(|(code, differences)| (code, None, differences)));
+        self.whole.0 = self.whole.0.or(stated.tokens.filter(|_| within.spent.tokens.is_none()));
+        self.whole.1 = self.whole.1.or(stated.cost_usd.filter(|_| within.spent.cost_usd.is_none()));
     }
 
     /// The usage that the event of a span carries.
@@ -274,14 +275,14 @@ struct Difference {
 
 impl Difference {
     /// Prices differ beyond a millionth, since sources round them.
-    fn of(own: Spent, below: Within) -> Self {
+    fn of(stated: Spent, below: Within) -> Self {
         let Within { spent, silent, .. } = below;
-        let tokens = own.tokens.zip(spent.tokens).filter(|(own, below)| own != below);
-        let price = own.cost_usd.zip(spent.cost_usd);
-        let price = price.filter(|(own, below)| (own - below).abs() > 1e-6 * own.max(*below));
+        let tokens = stated.tokens.zip(spent.tokens).filter(|(stated, below)| stated != below);
+        let price = stated.cost_usd.zip(spent.cost_usd);
+        let price = price.filter(|(stated, below)| (stated - below).abs() > 1e-6 * stated.max(*below));
         Self {
-            tokens: tokens.map(|(own, below)| (own, below, silent.tokens)),
-            cost_usd: price.map(|(own, below)| (own, below, silent.cost_usd)),
+            tokens: tokens.map(|(stated, below)| (stated, below, silent.tokens)),
+            cost_usd: price.map(|(stated, below)| (stated, below, silent.cost_usd)),
         }
     }
 
@@ -294,27 +295,29 @@ impl Difference {
             format!("{n} of the responses and agents there {verb} nothing")
         };
         if let Some((own, below, silent)) = self.tokens {
-            let said = format!("{who} states {own} tokens, {within} {below}");
+            let difference = format!("{who} states {own} tokens, {within} {below}");
             if own > below && silent > 0 {
-                floor.push(format!("{said}, and {}", silence(silent)));
+                floor.push(format!("{difference}, and {}", silence(silent)));
             } else {
-                conflict.push(said);
+                conflict.push(difference);
             }
         }
         if let Some((own, below, silent)) = self.cost_usd {
-            let said = format!("{who} states USD {own}, {within} USD {below}");
+            let difference = format!("{who} states USD {own}, {within} USD {below}");
             if own > below && silent > 0 {
-                floor.push(format!("{said}, and {}", silence(silent)));
+                floor.push(format!("{difference}, and {}", silence(silent)));
             } else {
-                conflict.push(said);
+                conflict.push(difference);
             }
         }
-        let told = [
+        let by_code = [
             (FindingCode::UsageConflict, conflict, "the latter counts"),
             (FindingCode::UsageIncomplete, floor, "the latter counts, as a floor"),
         ];
-        let told = told.into_iter().filter(|(_, said, _)| !said.is_empty());
-        told.map(|(code, said, counts)| (code, format!("{}; {counts}", said.join("; ")))).collect()
+        let by_code = by_code.into_iter().filter(|(_, sentences, _)| !sentences.is_empty());
+        by_code
+            .map(|(code, sentences, counts)| (code, format!("{}; {counts}", sentences.join("; "))))
+            .collect()
     }
 }
 

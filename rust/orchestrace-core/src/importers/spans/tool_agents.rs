@@ -31,13 +31,13 @@ pub(super) fn insert(all: &mut Spans, forest: &Forest) -> bool {
     for (tool, asker) in tools {
         let span = all.spans[tool as usize];
         let Work::Tool(used) = span.work else { continue };
-        let own = all.read(span.id).to_owned();
-        let id = all.recording.join(&[&own, ":agent"]);
+        let span_id = all.read(span.id).to_owned();
+        let id = all.recording.join(&[&span_id, ":agent"]);
         let name = if used.asks_for.is_none() { used.tool } else { used.asks_for };
         let who = Who { name, id: asker, ..Who::default() };
         let work = Work::Agent(AgentWork { who, output: used.result });
         agents.push(Span { id, parent: span.id, error_type: Text::default(), work, ..span });
-        ids.insert(own, id);
+        ids.insert(span_id, id);
     }
     for i in 0..all.spans.len() {
         let parent = all.spans[i].parent;

@@ -86,7 +86,7 @@ impl Describing<'_> {
                 let (chunk, calls) = (tick.get(chunk), tick.get(calls));
                 if chunk.exists() || !calls.is_empty() {
                     let at = time(chunk.get("timestamp")).or(time(tick.get("timestamp")));
-                    self.said(index, chunk, calls, by, at);
+                    self.turn_of_agent(index, chunk, calls, by, at);
                     index += 1;
                 }
                 for result in tick.get(results).elements() {
@@ -112,14 +112,21 @@ impl Describing<'_> {
                 let calls = message.get("tool_calls");
                 let by = calls.at(0).get("requestor").some_str().unwrap_or(role);
                 let by = self.speakers.by_role(by);
-                self.said(*index, message, calls, by, time(message.get("timestamp")));
+                self.turn_of_agent(*index, message, calls, by, time(message.get("timestamp")));
             }
             _ => unknown(*index, message, self.recording),
         }
         *index += 1;
     }
 
-    fn said(&mut self, index: usize, message: Value<'_>, calls: Value<'_>, by: Agent, at: Option<i64>) {
+    fn turn_of_agent(
+        &mut self,
+        index: usize,
+        message: Value<'_>,
+        calls: Value<'_>,
+        by: Agent,
+        at: Option<i64>,
+    ) {
         let usage = usage(message);
         self.costs[usize::from(by == self.speakers.user)] += usage.cost_usd.unwrap_or_default();
         let turn = message.get("turn_idx").u64().unwrap_or(index as u64);

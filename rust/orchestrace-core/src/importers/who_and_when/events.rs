@@ -93,8 +93,8 @@ pub(super) fn write(run: &Run, out: &mut TraceWriter<'_>) -> Parsed<(u32, u32)> 
 
 /// Who speaks in each turn of a chat, and does what.
 fn chat_turns(run: &Run, names: &mut Interner) -> Vec<(u32, Part)> {
-    let said = run.turns.iter().filter_map(|t| t.name);
-    said.map(|word| (names.code(run.words.name(word)), Part::Comments)).collect()
+    let names_of_turns = run.turns.iter().filter_map(|t| t.name);
+    names_of_turns.map(|word| (names.code(run.words.name(word)), Part::Comments)).collect()
 }
 
 /// The same of an orchestrated run; each distinct role is taken apart once.
@@ -128,11 +128,11 @@ impl Emitter<'_, '_, '_> {
         let mut complete = false;
         for (at, (turn, &(speaker, _))) in run.turns.iter().zip(turns).enumerate() {
             self.begin(at);
-            let asked = call.take();
+            let call_before = call.take();
             let last = at + 1 == turns.len();
             let content = Some(&turn.content);
             if is_result(at) {
-                let seq = self.result(content, turn.exit_ok, asked);
+                let seq = self.result(content, turn.exit_ok, call_before);
                 self.heard.push((seq, EdgeType::Causal));
             } else if last && turn.terminates && Some(speaker) != executor {
                 self.say(
@@ -150,14 +150,14 @@ impl Emitter<'_, '_, '_> {
                 self.heard.push((seq, EdgeType::Message));
                 let runs = turn.call.as_ref().filter(|_| !last && is_result(at + 1));
                 if runs.is_some() {
-                    let made = self.say(
+                    let call_event = self.say(
                         EventType::ToolCall,
                         speaker,
                         Saying { content: runs, ..Saying::default() },
                     )?;
                     self.out.set(EventField::Tool, Value::Text(TOOL));
-                    self.out.edge(seq, made, EdgeType::ToolDependency);
-                    call = Some(made);
+                    self.out.edge(seq, call_event, EdgeType::ToolDependency);
+                    call = Some(call_event);
                 }
             }
         }
@@ -198,7 +198,7 @@ impl Emitter<'_, '_, '_> {
                         }
                         self.speakers[target as usize].waiting.push((seq, EdgeType::Spawn));
                     }
-                    self.tell(
+                    self.address(
                         speaker,
                         target,
                         EventType::Message,
@@ -208,11 +208,11 @@ impl Emitter<'_, '_, '_> {
                 }
                 Part::Asks => {
                     let saying = Saying { to: Some(ORCHESTRATOR), ..saying };
-                    self.tell(speaker, orchestrator, EventType::Message, EdgeType::Message, saying)?;
+                    self.address(speaker, orchestrator, EventType::Message, EdgeType::Message, saying)?;
                 }
                 Part::Works => {
                     let saying = Saying { to: Some(ORCHESTRATOR), ..saying };
-                    returned.push(self.tell(
+                    returned.push(self.address(
                         speaker,
                         orchestrator,
                         EventType::Return,
@@ -293,7 +293,7 @@ impl Emitter<'_, '_, '_> {
     }
 
     /// An event that leads to the next one of the speaker it is addressed to.
-    fn tell(
+    fn address(
         &mut self,
         from: u32,
         to: u32,

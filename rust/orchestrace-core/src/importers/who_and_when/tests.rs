@@ -51,9 +51,10 @@ fn rows(store: &Store, table: &str, columns: &[&str]) -> Vec<String> {
 
 fn edges(store: &Store, edge_type: &str) -> Vec<String> {
     let ids = rows(store, "events", &["id"]);
-    let found = rows(store, "edges", &["type", "src", "dst"]);
-    let found = found.iter().map(|row| row.split(' ').collect::<Vec<_>>()).filter(|row| row[0] == edge_type);
-    found
+    let of_type = rows(store, "edges", &["type", "src", "dst"]);
+    let of_type =
+        of_type.iter().map(|row| row.split(' ').collect::<Vec<_>>()).filter(|row| row[0] == edge_type);
+    of_type
         .map(|row| {
             format!("{} > {}", ids[row[1].parse::<usize>().unwrap()], ids[row[2].parse::<usize>().unwrap()])
         })
@@ -123,7 +124,7 @@ fn code_that_is_executed_is_a_call_in_the_turn_of_its_message() {
 
 #[test]
 fn equal_code_is_an_equal_call_whatever_is_said_around_it() {
-    let call = |content: &str| said(content).call;
+    let call = |content: &str| turn_of_text(content).call;
     assert_eq!(call("Try\n```python\nx\n```"), call("Again:\n```py\nx\n``` now"));
     assert_ne!(call("```\nx\n```"), call("```\ny\n```"));
     assert_eq!(call("x"), None);
@@ -248,22 +249,24 @@ fn labels(fields: &serde_json::Value) -> (Vec<String>, Vec<String>) {
 #[test]
 fn labels_are_as_the_annotator_wrote_them() {
     let none: [&str; 0] = [];
-    let found = |fields: serde_json::Value| labels(&fields);
-    let (rows, findings) =
-        found(json!({"_file": "Hand-Crafted/7.json", "mistake_agent": "Websurfer", "mistake_step": "0"}));
+    let found_labels = |fields: serde_json::Value| labels(&fields);
+    let (rows, findings) = found_labels(
+        json!({"_file": "Hand-Crafted/7.json", "mistake_agent": "Websurfer", "mistake_step": "0"}),
+    );
     assert_eq!(rows, ["Hand-Crafted/7 who_and_when 0:0 0 Websurfer mistake -"]);
     assert_eq!(findings, none);
     // By another agent than the one named: still the first event of the turn.
-    let (rows, _) = found(json!({"question_ID": "q", "mistake_agent": "WebSurfer", "mistake_step": 1}));
+    let (rows, _) =
+        found_labels(json!({"question_ID": "q", "mistake_agent": "WebSurfer", "mistake_step": 1}));
     assert_eq!(rows, ["q who_and_when 1:0 1 WebSurfer mistake -"]);
-    let (rows, _) = found(json!({"mistake_agent": "WebSurfer", "mistake_step": "12"}));
+    let (rows, _) = found_labels(json!({"mistake_agent": "WebSurfer", "mistake_step": "12"}));
     assert_eq!(rows, ["run who_and_when - 12 WebSurfer mistake -"]);
     for step in [json!("two"), json!(1.5), json!(-1), json!([1])] {
-        let (rows, findings) = found(json!({"mistake_agent": "WebSurfer", "mistake_step": step}));
+        let (rows, findings) = found_labels(json!({"mistake_agent": "WebSurfer", "mistake_step": step}));
         assert_eq!(rows, ["run who_and_when - - WebSurfer mistake -"]);
         assert_eq!(findings, ["field.ignored"]);
     }
-    let (rows, findings) = found(json!({"mistake_agent": null, "mistake_step": null}));
+    let (rows, findings) = found_labels(json!({"mistake_agent": null, "mistake_step": null}));
     assert_eq!((rows.as_slice(), findings.as_slice()), (&[][..], &[][..]));
 }
 
@@ -337,8 +340,8 @@ fn lone_surrogates_are_replaced_and_told() {
 #[test]
 fn a_chat_of_strangers_cannot_fill_the_memory() {
     let entries: Vec<String> = (0..6_000).map(|i| format!(r#"{{"content":"x","name":"a{i}"}}"#)).collect();
-    let found = quarantine(&format!(r#"{{"history":[{}]}}"#, entries.join(",")));
-    assert_eq!(found, ["record.too_large /history/5793"]);
+    let rejected = quarantine(&format!(r#"{{"history":[{}]}}"#, entries.join(",")));
+    assert_eq!(rejected, ["record.too_large /history/5793"]);
 }
 
 #[test]

@@ -18,26 +18,26 @@ pub(super) enum Contents {
 }
 
 /// What an entry is that begins with `head`, which may be the `whole` of it, and whether that is clear.
-pub(super) fn contents(name: &str, head: &[u8], whole: bool) -> (Contents, bool) {
+pub(super) fn contents(name: &str, head: &[u8], is_whole: bool) -> (Contents, bool) {
     let hidden = is_hidden(name);
     let or_hidden = |code| Contents::Ignored(if hidden { IgnoredCode::ArchiveHidden } else { code });
     if compression(head) != Compression::None || is_zip(head) || is_tar(head) {
         return (or_hidden(IgnoredCode::ArchiveNested), true);
     }
     let Some(start) = head[bom(head)..].iter().position(|b| !is_space(*b)) else {
-        return (Contents::Ignored(IgnoredCode::ArchiveEmpty), whole);
+        return (Contents::Ignored(IgnoredCode::ArchiveEmpty), is_whole);
     };
     if let Some(reject) = known_kind(head).filter(|_| !hidden) {
         return (Contents::Refused(reject), true);
     }
-    let (framing, clear) = framing(head, whole);
+    let (framing, clear) = framing(head, is_whole);
     let records = head_records(head, framing);
     let has_records = records.iter().enumerate().any(|(at, record)| {
-        let open = at + 1 == records.len() && !whole;
+        let open = at + 1 == records.len() && !is_whole;
         begins_like_json(record) && (at == 0 || open || Structure::default().value_end(record).is_some())
     });
     if !has_records && (hidden || !is_recording(name)) {
-        let enough = whole || records.len() == LOOKED_AT || head.len() - start > HEAD;
+        let enough = is_whole || records.len() == LOOKED_AT || head.len() - start > HEAD;
         return (or_hidden(IgnoredCode::ArchiveNotJson), enough);
     }
     match refusal(head, has_records) {
@@ -68,7 +68,7 @@ mod tests {
 
     const RECORDS: &str = "{\"a\": 1}\n{\"a\": 2}\n";
 
-    fn said(name: &str, text: &[u8]) -> String {
+    fn verdict_on(name: &str, text: &[u8]) -> String {
         match contents(name, text, true) {
             (Contents::Records(framing), _) => format!("{framing:?}"),
             (Contents::Refused(reject), _) => reject.message,
@@ -94,11 +94,11 @@ mod tests {
             "x\n\ny",
         ] {
             for name in ["a.jsonl", "a.log", "a"] {
-                assert_eq!(said(name, format!("{first}\n{RECORDS}").as_bytes()), "Line", "{first}");
+                assert_eq!(verdict_on(name, format!("{first}\n{RECORDS}").as_bytes()), "Line", "{first}");
             }
         }
-        assert_eq!(said("a", b"\n\n {\n  \"a\": 1\n}\n"), "Document");
-        assert_eq!(said("a", b"[{\"a\": 1},\n{}]"), "Array");
+        assert_eq!(verdict_on("a", b"\n\n {\n  \"a\": 1\n}\n"), "Document");
+        assert_eq!(verdict_on("a", b"[{\"a\": 1},\n{}]"), "Array");
     }
 
     #[test]
@@ -109,16 +109,16 @@ mod tests {
             ("#include <a>\nint main()\n{\n  return 0;\n}\n", false),
             ("\u{89}PNG\r\n\x1a\n\0\0\0\rIHDR", true),
         ] {
-            assert_eq!(said("folder.json/README", text.as_bytes()), "archive.not_json", "{text}");
-            assert_eq!(said("./.git/a.json", text.as_bytes()), "archive.hidden", "{text}");
-            let named = said("./a.json.gz", text.as_bytes());
+            assert_eq!(verdict_on("folder.json/README", text.as_bytes()), "archive.not_json", "{text}");
+            assert_eq!(verdict_on("./.git/a.json", text.as_bytes()), "archive.hidden", "{text}");
+            let named = verdict_on("./a.json.gz", text.as_bytes());
             assert_eq!(named.starts_with("found a binary file"), hidden, "{named}");
         }
-        assert_eq!(said("a.json", b"\xEF\xBB\xBF \n"), "archive.empty");
-        assert!(said("a.txt", b"PAR1\x15\0").contains("a Parquet file"), "it may hold recordings");
-        assert_eq!(said(".cache/a.txt", b"PAR1\x15\0"), "archive.hidden");
+        assert_eq!(verdict_on("a.json", b"\xEF\xBB\xBF \n"), "archive.empty");
+        assert!(verdict_on("a.txt", b"PAR1\x15\0").contains("a Parquet file"), "it may hold recordings");
+        assert_eq!(verdict_on(".cache/a.txt", b"PAR1\x15\0"), "archive.hidden");
         assert_eq!(
-            (said("a", b"PK\x03\x04"), said(".a", b"PK\x03\x04").as_str()),
+            (verdict_on("a", b"PK\x03\x04"), verdict_on(".a", b"PK\x03\x04").as_str()),
             ("archive.nested".into(), "archive.hidden")
         );
     }

@@ -53,14 +53,14 @@ impl Shared {
         let mut beginning = Beginning { reader, fault: None };
         let magic = beginning.magic();
         let packed = compression(&magic);
-        let whole = Cursor::new(magic).chain(beginning);
+        let rewound = Cursor::new(magic).chain(beginning);
         let reader: Box<dyn Read + Send> = if packed == Compression::None {
-            Box::new(whole)
+            Box::new(rewound)
         } else {
             let taken = Arc::new(AtomicU64::new(0));
             // A fault of reading is noted where bytes are read; what fails here are the bytes.
-            let whole = Counted { inner: whole, count: Arc::clone(&taken), failed: Arc::default() };
-            self.bounded(decompressed(packed, whole)?, taken)
+            let rewound = Counted { inner: rewound, count: Arc::clone(&taken), failed: Arc::default() };
+            self.bounded(decompressed(packed, rewound)?, taken)
         };
         Ok(Decoded { reader, compression: stored, consumed, failed })
     }

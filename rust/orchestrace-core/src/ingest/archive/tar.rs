@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Found, unreadable};
+use super::{OpenedEntry, unreadable};
 use crate::error::Reject;
 use crate::ingest::compressed::{Compression, FailedReader};
 use crate::ingest::source::Decoded;
@@ -128,8 +128,8 @@ struct Header {
 }
 
 impl TarEntries {
-    pub(super) fn new(whole: Decoded) -> Self {
-        let Decoded { reader, consumed, failed, .. } = whole;
+    pub(super) fn new(tar: Decoded) -> Self {
+        let Decoded { reader, consumed, failed, .. } = tar;
         let inner = Inner { reader, left: 0, padding: 0, damaged: false };
         Self { inner: Arc::new(Mutex::new(inner)), consumed, failed, done: false }
     }
@@ -138,17 +138,19 @@ impl TarEntries {
         Arc::clone(&self.consumed)
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<OpenedEntry>> {
         if self.done {
             return Ok(None);
         }
-        let found = {
+        let next_header = {
             let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
             // The entry that met the damage has reported it.
             if inner.damaged { Ok(None) } else { header(&mut inner) }
         };
-        match found {
-            Ok(Some(Header { name, reject: Some(reject) })) => Ok(Some(Found { name, body: Err(reject) })),
+        match next_header {
+            Ok(Some(Header { name, reject: Some(reject) })) => {
+                Ok(Some(OpenedEntry { name, body: Err(reject) }))
+            }
             Ok(Some(Header { name, reject: None })) => {
                 let body = Decoded {
                     reader: Box::new(Section(Arc::clone(&self.inner))),
@@ -156,7 +158,7 @@ impl TarEntries {
                     consumed: Arc::clone(&self.consumed),
                     failed: Arc::clone(&self.failed),
                 };
-                Ok(Some(Found { name, body: Ok(body) }))
+                Ok(Some(OpenedEntry { name, body: Ok(body) }))
             }
             Ok(None) => {
                 self.done = true;
@@ -167,7 +169,7 @@ impl TarEntries {
                 self.done = true;
                 let reject = FailedReader::reject(&error);
                 let reject = reject.unwrap_or_else(|| unreadable(format!("the archive is damaged: {error}")));
-                Ok(Some(Found { name: String::new(), body: Err(reject) }))
+                Ok(Some(OpenedEntry { name: String::new(), body: Err(reject) }))
             }
         }
     }

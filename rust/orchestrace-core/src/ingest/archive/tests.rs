@@ -160,14 +160,14 @@ fn entries_of_a_zip_file_are_read_like_files() {
 
 #[test]
 fn a_zip_file_is_read_wherever_it_begins_and_rejected_without_its_end() {
-    let whole = zip_file(&[packed("a.json", trace("1"), 8)]);
-    let shifted = [b"PK\x03\x04 something that unpacks".as_slice(), &whole].concat();
+    let packed_file = zip_file(&[packed("a.json", trace("1"), 8)]);
+    let shifted = [b"PK\x03\x04 something that unpacks".as_slice(), &packed_file].concat();
     assert_eq!(stream(&shifted, &ReadOptions::default()).n_traces(), 1);
-    let cut = stream(&whole[..whole.len() - 10], &ReadOptions::default());
+    let cut = stream(&packed_file[..packed_file.len() - 10], &ReadOptions::default());
     assert_eq!(column(&cut, "quarantine", "code"), [pair("in/a", "archive.entry")]);
     // Any prefix is judged.
-    for end in (4..whole.len()).step_by(5) {
-        let store = stream(&whole[..end], &ReadOptions::default());
+    for end in (4..packed_file.len()).step_by(5) {
+        let store = stream(&packed_file[..end], &ReadOptions::default());
         assert_eq!(store.records_read(), (store.n_traces() + store.records_quarantined()) as u64);
     }
 }
@@ -238,8 +238,8 @@ fn a_tar_file_that_ends_early_is_told_once() {
         let rejects = column(&store, "quarantine", "code");
         assert!(rejects.len() <= 1, "{end}: {rejects:?}");
         // Whole from where its last byte is; each has a header and lies in blocks of 512 bytes.
-        let whole = [512, 3 * 512].iter().filter(|start| end >= *start + trace("1").len()).count();
-        assert_eq!(store.n_traces(), whole, "{end}");
+        let n_whole = [512, 3 * 512].iter().filter(|start| end >= *start + trace("1").len()).count();
+        assert_eq!(store.n_traces(), n_whole, "{end}");
     }
     let zipped = zstd::stream::encode_all(&bytes[..], 1).unwrap();
     for end in (8..zipped.len()).step_by(7) {
@@ -257,7 +257,7 @@ fn a_reading_goes_on_between_two_blocks_of_an_archive() {
     let options = ReadOptions { block_size: 200, ..ReadOptions::default() };
     let run = Run::new(Some(2)).unwrap();
     let mut at = ReadPosition::default();
-    let mut found = Vec::new();
+    let mut trace_ids = Vec::new();
     let mut records = 0;
     while !at.done {
         let path = std::env::temp_dir().join(format!("orchestrace-zip-{}", std::process::id()));
@@ -265,14 +265,14 @@ fn a_reading_goes_on_between_two_blocks_of_an_archive() {
         let input = Input::Named { name: "a".into(), path: path.clone() };
         let mut reader = TraceReader::new(vec![(input, at)], options.clone()).unwrap();
         let batch = reader.next(1, None, &run).unwrap().unwrap();
-        found.extend(column(&batch.store, "traces", "trace_id"));
+        trace_ids.extend(column(&batch.store, "traces", "trace_id"));
         records += batch.parts[0].records;
         at = batch.parts[0].position;
         std::fs::remove_file(&path).unwrap();
     }
     let expected: Vec<_> =
         (0..8).map(|i| pair(if i < 4 { "a/a.jsonl" } else { "a/b.jsonl" }, &i.to_string())).collect();
-    assert_eq!((found, records), (expected, 9));
+    assert_eq!((trace_ids, records), (expected, 9));
 }
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {

@@ -9,7 +9,7 @@ use flate2::read::DeflateDecoder;
 
 use super::super::positional::read_full_at;
 use super::limits::Shared;
-use super::{Found, Range, unreadable};
+use super::{OpenedEntry, Range, unreadable};
 use crate::error::Reject;
 
 /// One entry of the directory.
@@ -55,9 +55,9 @@ fn directory(file: &File, len: u64) -> io::Result<Option<(u64, u64, u64)>> {
     // The end record has 22 bytes and a comment of up to 65,535 behind it.
     let from = len.saturating_sub(22 + 65_535);
     let tail = piece(file, from, len)?;
-    let found = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06")
+    let end_record = memchr::memmem::rfind_iter(&tail, b"PK\x05\x06")
         .find(|at| u16_at(&tail, at + 20).is_some_and(|n| at + 22 + usize::from(n) <= tail.len()));
-    let Some(at) = found else { return Ok(None) };
+    let Some(at) = end_record else { return Ok(None) };
     let end = from + at as u64;
     let (Some(size), Some(offset)) = (u32_at(&tail, at + 12), u32_at(&tail, at + 16)) else {
         return Ok(None);
@@ -137,13 +137,13 @@ impl ZipEntries {
         Ok(Self { file: Arc::clone(file), shared, listed: listed.unwrap_or_default().into_iter(), damage })
     }
 
-    pub(super) fn next(&mut self) -> io::Result<Option<Found>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<OpenedEntry>> {
         if let Some(damage) = self.damage.take() {
-            return Ok(Some(Found { name: String::new(), body: Err(damage) }));
+            return Ok(Some(OpenedEntry { name: String::new(), body: Err(damage) }));
         }
         let Some(entry) = self.listed.next() else { return Ok(None) };
         let body = self.body(&entry)?.map(|reader| self.shared.entry(reader, entry.compressed));
-        Ok(Some(Found { name: entry.name, body }))
+        Ok(Some(OpenedEntry { name: entry.name, body }))
     }
 
     /// The text of an entry, if it is there, can be read and is no longer than `most`.
@@ -201,8 +201,8 @@ impl Read for Checked {
         if n == 0 && !buffer.is_empty() && self.left {
             self.left = false;
             // The sum counts bytes modulo 2^32.
-            let found = (self.crc.sum(), self.crc.amount());
-            if found != (self.expected.0, self.expected.1 as u32) {
+            let actual = (self.crc.sum(), self.crc.amount());
+            if actual != (self.expected.0, self.expected.1 as u32) {
                 return Err(io::Error::other("the checksum of its bytes differs from that in the archive"));
             }
         }

@@ -196,30 +196,32 @@ pub(super) fn copies(
     // Files that are spelt otherwise have as many items and quotation marks.
     let alike =
         |file: &File<'_>| (file.importer, file.beside, file.sum.items, file.sum.quotes, file.sum.rest);
-    let mut known: HashMap<_, u32> = HashMap::new();
+    let mut occurrences: HashMap<_, u32> = HashMap::new();
     order.retain(|at| !copies[*at]);
     for at in &order {
-        *known.entry(alike(&files[*at])).or_default() += 1;
+        *occurrences.entry(alike(&files[*at])).or_default() += 1;
     }
-    order.retain(|at| known[&alike(&files[*at])] > 1);
+    order.retain(|at| occurrences[&alike(&files[*at])] > 1);
     run.check()?;
-    let part =
-        |one: &'_ Collected| Part { keys: keys_of(&one.block.columns, &one.path), spilled: one.spilled };
+    let part = |collected: &'_ Collected| Part {
+        keys: keys_of(&collected.block.columns, &collected.path),
+        spilled: collected.spilled,
+    };
     let parts = order.iter().map(|at| {
         let blocks = blocks[files[*at].blocks.clone()].iter();
-        blocks.map(|one| (part(one), &one.block.columns.piece, &*one.path)).collect()
+        blocks.map(|collected| (part(collected), &collected.block.columns.piece, &*collected.path)).collect()
     });
     let parts: Vec<Vec<(Part, &Piece, &str)>> = parts.collect();
     let sum_of = |blocks: Vec<(Part, &Piece, &str)>| -> Result<FileSum> {
-        let mut whole = FileSum::default();
+        let mut sum_of_file = FileSum::default();
         for (Part { keys, spilled }, piece, path) in blocks {
             let read = match (spilled, spill) {
                 (Some(place), Some(spill)) => Some(spill.read(place)?),
                 _ => None,
             };
-            whole.and(FileSum::by(By::Saying, &keys, read.as_ref().unwrap_or(piece), path));
+            sum_of_file.and(FileSum::by(By::Saying, &keys, read.as_ref().unwrap_or(piece), path));
         }
-        Ok(whole)
+        Ok(sum_of_file)
     };
     let sums: Vec<FileSum> =
         run.pool().install(|| parts.into_par_iter().map(sum_of).collect::<Result<_>>())?;
@@ -230,11 +232,11 @@ pub(super) fn copies(
 
 /// Marks files that say what one before them in order says.
 fn mark(files: &[File<'_>], order: &[usize], copies: &mut [bool]) {
-    let mut known: HashSet<(usize, &str, u64, [u64; 3])> = HashSet::new();
+    let mut seen: HashSet<(usize, &str, u64, [u64; 3])> = HashSet::new();
     for &at in order {
         let File { importer, beside, sum: FileSum { items, sums, rest, .. }, .. } = &files[at];
         for (kind, sum) in sums.iter().enumerate() {
-            copies[at] |= !known.insert((kind, importer, *beside, [*items, *sum, *rest]));
+            copies[at] |= !seen.insert((kind, importer, *beside, [*items, *sum, *rest]));
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use hashbrown::{HashMap, HashSet};
 
 use super::spread::{Scratch, Spread};
-use super::{Codes, Gathered, Made};
+use super::{Codes, Gathered, GroupOutput};
 use crate::columns::block::BlockWriter;
 use crate::columns::tally::Tallies;
 use crate::importers::recording::{Beside, Stated, shown_path};
@@ -43,14 +43,15 @@ impl Gathered {
         let mut of: HashMap<u32, (Recorded, BTreeSet<&str>)> = HashMap::new();
         let mut better: HashMap<u32, Option<u32>> = HashMap::new();
         for (session, recorded, trace) in sessions {
-            let known = of.entry(trace).or_insert((recorded, BTreeSet::new()));
-            known.0 = known.0.max(recorded);
-            known.1.insert(session);
+            let entry = of.entry(trace).or_insert((recorded, BTreeSet::new()));
+            entry.0 = entry.0.max(recorded);
+            entry.1.insert(session);
             let best = richest.get(session).filter(|best| best.0 > recorded).map(|best| best.1);
-            let known = better.entry(trace).or_insert(best);
+            let best_so_far = better.entry(trace).or_insert(best);
             // Of several the one of the least name.
-            *known =
-                known.and_then(|known| best.map(|best| if name(best) < name(known) { best } else { known }));
+            *best_so_far = best_so_far.and_then(|best_so_far| {
+                best.map(|best| if name(best) < name(best_so_far) { best } else { best_so_far })
+            });
         }
         let mut rivals: HashMap<u32, Vec<Rival>> = HashMap::new();
         for (trace, best) in &better {
@@ -79,7 +80,7 @@ impl Gathered {
             }
         }
         for map in maps {
-            map.own.clone_from(&map.traces);
+            map.own_traces.clone_from(&map.traces);
             if !used.is_empty() {
                 map.traces.iter_mut().for_each(|trace| *trace = used.get(trace).copied().unwrap_or(*trace));
             }
@@ -96,7 +97,7 @@ impl<'a> Spread<'a, '_> {
         options: &ReadOptions,
         writer: &mut BlockWriter,
         scratch: &mut Scratch,
-        made: &mut Made,
+        output: &mut GroupOutput,
         files: &mut Vec<&'a str>,
     ) {
         let rows: Vec<(Rival, Vec<(u32, u32)>)> = rivals
@@ -123,12 +124,12 @@ impl<'a> Spread<'a, '_> {
                 let planned = self.gathered.planned[row.own as usize];
                 let name = self.gathered.importers[planned.importer as usize].info().name;
                 let (_, input) = &self.gathered.sources[row.source as usize];
-                made.tallies.add(*input, name, RecordStatus::Duplicate, 1);
+                output.tallies.add(*input, name, RecordStatus::Duplicate, 1);
             }
         }
         let (rival, rows) = &rows[used];
         let recording = Spread { rows, number: rival.number, ..*self };
-        recording.make_one(Some(&beside), options, writer, scratch, made, files);
+        recording.make_one(Some(&beside), options, writer, scratch, output, files);
     }
 
     /// What the items state of the run.
@@ -143,14 +144,16 @@ impl<'a> Spread<'a, '_> {
         let importer = self.gathered.importers[planned.importer as usize];
         let (name, key) = (importer.info().name, self.gathered.key(planned.key));
         let (items, rows) = self.distinct(scratch, name, &mut Tallies::default());
-        let what = format!("{} ({name}, {})", recorded.words(), self.places());
-        let Some(first) = rows.first() else { return Stated { what, format: name, ..Stated::default() } };
+        let description = format!("{} ({name}, {})", recorded.words(), self.places());
+        let Some(first) = rows.first() else {
+            return Stated { what: description, format: name, ..Stated::default() };
+        };
         let trace = TraceItems::new(key, &items, planned.partial, options.records.limits).stating();
         let mut out = writer.begin(&options.records, first.position);
         importer.trace(&trace, &mut out);
         out.rollback();
         let stated = trace.stated().map(std::cell::RefCell::take).unwrap_or_default();
-        Stated { what, format: name, ..stated }
+        Stated { what: description, format: name, ..stated }
     }
 
     /// The files that the items lie in.

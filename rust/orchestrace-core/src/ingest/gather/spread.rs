@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::{Gathered, Made, Ordered};
+use super::{Gathered, GroupOutput, Ordered};
 use crate::columns::block::BlockWriter;
 use crate::columns::tally::Tallies;
 use crate::error::FindingCode;
-use crate::importers::items::{Fate, ItemRow, Piece};
+use crate::importers::items::{ItemRow, ItemUse, Piece};
 use crate::importers::mapping::Counts;
 use crate::importers::recording::Beside;
 use crate::importers::{TraceItem, TraceItems};
@@ -50,12 +50,12 @@ impl<'a> Spread<'a, '_> {
         options: &ReadOptions,
         writer: &mut BlockWriter,
         scratch: &mut Scratch,
-        made: &mut Made,
+        output: &mut GroupOutput,
         files: &mut Vec<&'a str>,
     ) {
         match self.gathered.rivals.get(&self.number) {
-            Some(rivals) => self.make_best(rivals, options, writer, scratch, made, files),
-            None => self.make_one(None, options, writer, scratch, made, files),
+            Some(rivals) => self.make_best(rivals, options, writer, scratch, output, files),
+            None => self.make_one(None, options, writer, scratch, output, files),
         }
     }
 
@@ -66,13 +66,13 @@ impl<'a> Spread<'a, '_> {
         options: &ReadOptions,
         writer: &mut BlockWriter,
         scratch: &mut Scratch,
-        made: &mut Made,
+        output: &mut GroupOutput,
         files: &mut Vec<&'a str>,
     ) {
         let planned = self.gathered.planned[self.number as usize];
         let importer = self.gathered.importers[planned.importer as usize];
         let name = importer.info().name;
-        let (items, rows) = self.distinct(scratch, name, &mut made.tallies);
+        let (items, rows) = self.distinct(scratch, name, &mut output.tallies);
         if items.is_empty() {
             return;
         }
@@ -107,8 +107,8 @@ impl<'a> Spread<'a, '_> {
                     for (item, row) in items.iter().zip(&rows) {
                         let text = item.text.as_bytes();
                         let row_of = quarantine_row(options, name, row.position, reject.clone(), text);
-                        made.quarantine.push((row.source, row_of));
-                        made.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
+                        output.quarantine.push((row.source, row_of));
+                        output.tallies.add(input(row), name, RecordStatus::Quarantined, 1);
                     }
                     scratch.counts = trace.counts();
                     return;
@@ -127,7 +127,7 @@ impl<'a> Spread<'a, '_> {
                             let row = rows[item.min(rows.len() - 1)];
                             (&*self.gathered.sources[row.source as usize].0, row.position)
                         });
-                        sought.found(made_of);
+                        sought.note(made_of);
                     }
                     let committed = out.commit(name);
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
@@ -146,14 +146,14 @@ impl<'a> Spread<'a, '_> {
         }
         scratch.counts = trace.counts();
         let kind = format!("{name}.no_events");
-        let tallies = &mut made.tallies;
+        let tallies = &mut output.tallies;
         trace.settle(
             |i| input(rows[i]),
             |input, fate, n| match fate {
-                Fate::Used if nothing => tallies.ignored(input, name, &kind, n),
-                Fate::Used => tallies.add(input, name, RecordStatus::Used, n),
-                Fate::Duplicate => tallies.add(input, name, RecordStatus::Duplicate, n),
-                Fate::Ignored(kind) => tallies.ignored(input, name, kind, n),
+                ItemUse::Used if nothing => tallies.ignored(input, name, &kind, n),
+                ItemUse::Used => tallies.add(input, name, RecordStatus::Used, n),
+                ItemUse::Duplicate => tallies.add(input, name, RecordStatus::Duplicate, n),
+                ItemUse::Ignored(kind) => tallies.ignored(input, name, kind, n),
             },
         );
     }
@@ -214,8 +214,8 @@ impl<'a> Spread<'a, '_> {
                 let item = &items[*i as usize];
                 *other == hash && (!by_bytes || (item.text == text && item.context == context))
             };
-            let known = seen.find(hash, is_same).map(|(_, i)| *i as usize);
-            if known.is_some_and(|known| rows[known].record != row.record) {
+            let earlier = seen.find(hash, is_same).map(|(_, i)| *i as usize);
+            if earlier.is_some_and(|earlier| rows[earlier].record != row.record) {
                 tallies.add(*input, name, RecordStatus::Duplicate, 1);
                 continue;
             }
@@ -223,7 +223,7 @@ impl<'a> Spread<'a, '_> {
             let after_loss = lost.take() == Some(row.source);
             items.push(TraceItem { text, context, path, line: row.position.line, after_loss, identity });
             rows.push(row);
-            if known.is_none() {
+            if earlier.is_none() {
                 seen.insert_unique(hash, (hash, number), |(hash, _)| *hash);
             }
         }

@@ -135,10 +135,10 @@ fn traces_are_put_together_over_inputs() {
             ),
         ],
     );
-    let found = events(&store, "agent");
+    let agents = events(&store, "agent");
     let expected =
         [("A", vec!["two:1\"!\"", "x/one.jsonl:1"]), ("B", vec!["x/one.jsonl:2"]), ("C", vec!["two:1\"!\""])];
-    assert_eq!(found, expected.map(|(k, e)| (k.to_owned(), e.into_iter().map(str::to_owned).collect())));
+    assert_eq!(agents, expected.map(|(k, e)| (k.to_owned(), e.into_iter().map(str::to_owned).collect())));
     let row = |file: &str, status: &str, kind: &str, n| (file.into(), status.into(), kind.into(), n);
     assert_eq!(
         counts(&store),
@@ -189,14 +189,14 @@ proptest! {
     fn nothing_depends_on_threads_blocks_or_memory(inputs in lines()) {
         let inputs = named(&inputs);
         let bytes: Vec<_> = inputs.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
-        let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 1);
+        let expected = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 1);
         for (threads, block_size, gather_budget) in [(1, 1, 0), (2, 64, 600), (7, 17, 2_000), (2, 1 << 20, 1)] {
             let options = ReadOptions { block_size, gather_budget, ..ReadOptions::default() };
             let other = read_bytes(Format::Spread(&Tiny), &bytes, &options, threads);
-            prop_assert_eq!(tables(&whole), tables(&other), "{} {} {}", threads, block_size, gather_budget);
+            prop_assert_eq!(tables(&expected), tables(&other), "{} {} {}", threads, block_size, gather_budget);
         }
-        let read: u64 = counts(&whole).iter().map(|row| row.3).sum();
-        prop_assert_eq!(read, whole.records_read());
+        let read: u64 = counts(&expected).iter().map(|row| row.3).sum();
+        prop_assert_eq!(read, expected.records_read());
         let parts = |l: &String| if l.starts_with("{\"many") { 2 } else { u64::from(!l.trim().is_empty()) };
         prop_assert_eq!(read, inputs.iter().flat_map(|(_, t)| t.lines()).map(|l| parts(&l.into())).sum::<u64>());
     }
@@ -207,13 +207,13 @@ proptest! {
             let inputs = named(inputs);
             let texts: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
             let store = read_texts(&Tiny, &texts);
-            let mut found = events(&store, "id");
-            found.sort();
+            let mut ids = events(&store, "id");
+            ids.sort();
             let mut sums = counts(&store).into_iter().fold([0; 2], |[used, all], (_, status, _, n)| {
                 [used + if status == "used" { n } else { 0 }, all + n]
             }).to_vec();
             sums.push(store.n_traces() as u64);
-            (found, sums)
+            (ids, sums)
         };
         let mut shuffled = inputs.clone();
         let mut state = seed | 1;
@@ -231,11 +231,11 @@ proptest! {
     fn a_reading_that_was_left_goes_on_with_the_next_trace(inputs in lines(), budget in 0..3_000_usize) {
         let inputs = named(&inputs);
         let bytes: Vec<_> = inputs.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
-        let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 1);
+        let expected = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 1);
         let options =
             ReadOptions { block_size: 9, gather_budget: budget, ..ReadOptions::default() };
         let run = Run::new(Some(2)).unwrap();
-        let mut found = Vec::new();
+        let mut agents = Vec::new();
         let mut labels = 0;
         let mut sums = [0; 4];
         let mut at = ReadPosition::default();
@@ -246,7 +246,7 @@ proptest! {
             let mut reader =
                 TraceReader::resumed(streams, at, options.clone()).unwrap();
             let Some(batch) = reader.next(1, Some(&mut index), &run).unwrap() else { break };
-            found.extend(events(&batch.store, "agent"));
+            agents.extend(events(&batch.store, "agent"));
             labels += batch.store.combined("labels").unwrap().num_rows();
             let last = batch.parts.last().unwrap();
             prop_assert!(last.position.done || last.position.blocks > at.blocks || at.blocks == 0);
@@ -263,9 +263,9 @@ proptest! {
         }
         // Without inputs there is nothing to be at the end of.
         prop_assert!(at.done || inputs.is_empty());
-        prop_assert_eq!(found, events(&whole, "agent"));
-        prop_assert_eq!(labels, whole.combined("labels").unwrap().num_rows());
-        prop_assert_eq!(sums.iter().sum::<u64>(), whole.records_read());
+        prop_assert_eq!(agents, events(&expected, "agent"));
+        prop_assert_eq!(labels, expected.combined("labels").unwrap().num_rows());
+        prop_assert_eq!(sums.iter().sum::<u64>(), expected.records_read());
     }
 }
 
@@ -275,12 +275,12 @@ fn spilling_leaves_no_file_behind() {
     std::fs::create_dir_all(&folder).unwrap();
     let text: String = (0..2_000).map(|i| format!("{{\"k\":\"{}\",\"n\":{i}}}\n", i % 97)).collect();
     let bytes = [("a.jsonl", text.as_bytes())];
-    let whole = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 2);
+    let expected = read_bytes(Format::Spread(&Tiny), &bytes, &ReadOptions::default(), 2);
     let spill_folder = Some(folder.clone());
     let options =
         ReadOptions { block_size: 1_000, gather_budget: 10_000, spill_folder, ..ReadOptions::default() };
     let spilled = read_bytes(Format::Spread(&Tiny), &bytes, &options, 2);
-    assert_eq!(tables(&whole), tables(&spilled));
+    assert_eq!(tables(&expected), tables(&spilled));
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
     std::fs::remove_dir(&folder).unwrap();
     let gone = ReadOptions { spill_folder: Some(folder.clone()), ..options };
@@ -323,9 +323,9 @@ fn what_breaks_off_is_missed_by_the_traces_that_it_names() {
 
 #[test]
 fn what_repeats_within_a_record_stays() {
-    let one = "{\"many\":[{\"k\":\"A\",\"n\":1},{\"k\":\"A\",\"n\":1}]}\n";
+    let record = "{\"many\":[{\"k\":\"A\",\"n\":1},{\"k\":\"A\",\"n\":1}]}\n";
     // Tiny itself calls the second one a duplicate; the driver both of the second record.
-    let store = read_texts(&Tiny, &[("a", one), ("b", one)]);
+    let store = read_texts(&Tiny, &[("a", record), ("b", record)]);
     let row = |file: &str, status: &str, n| (file.into(), status.into(), String::new(), n);
     assert_eq!(counts(&store), [row("a", "used", 1), row("a", "duplicate", 1), row("b", "duplicate", 2)]);
 }
@@ -343,19 +343,19 @@ fn keys_may_be_gathered_together() {
     let say = |key: &str, of: &str| format!("{{\"k\":\"{key}\",\"of\":\"{of}\"}}\n");
     let has = |key: &str, n: i64| format!("{{\"k\":\"{key}\",\"n\":{n}}}\n");
     // A chain whose links lie in any input, a circle, one said twice, and one that has nothing itself.
-    let one = [has("c", 3), say("b", "a"), has("x", 1), say("y", "x"), say("p", "top")].concat();
+    let first = [has("c", 3), say("b", "a"), has("x", 1), say("y", "x"), say("p", "top")].concat();
     let two = [has("a", 1), say("c", "b"), say("c", "a"), has("p", 5), has("b", 2)].concat();
     let three =
         [say("x", "y"), has("y", 2), say("q", "top"), has("q", 4), "{\"k\":\"c\",\"bad\":1}\n".to_owned()]
             .concat();
-    let texts = [("one", one), ("two", two), ("three", three)];
+    let texts = [("one", first), ("two", two), ("three", three)];
     let traces = |order: [usize; 3]| {
         let inputs: Vec<(&str, &str)> = order.iter().map(|i| (texts[*i].0, texts[*i].1.as_str())).collect();
         let store = read_texts(&Tiny, &inputs);
         assert_eq!(counts(&store).iter().map(|row| row.3).sum::<u64>(), 15);
-        let mut found = events(&store, "id");
-        found.sort();
-        found
+        let mut ids_of_events = events(&store, "id");
+        ids_of_events.sort();
+        ids_of_events
     };
     let expected = [("a", vec!["1", "2", "3"]), ("p", vec!["4", "5"]), ("x", vec!["1", "2"])];
     let expected =

@@ -262,14 +262,14 @@ fn work_in_the_background_returns_when_it_is_told() {
         ]
     };
     let child = vec![by("aa", asks(2, "p1", "", "left")), by("aa", says(6, "p2", "p1", "m5", "L"))];
-    let told = trace(&[(MAIN, &main(asks(8, "u4", "a3", note))), (&file_of("aa"), &child)]);
+    let returned = trace(&[(MAIN, &main(asks(8, "u4", "a3", note))), (&file_of("aa"), &child)]);
     has(
-        &told,
+        &returned,
         &["t1 return t1:r", "t1:s spawn m5", "m5 return m4", "m5 aggregate m4"]
             .map(|e| if e == "t1 return t1:r" { "t1:s return t1:r" } else { e }),
     );
-    assert_eq!(event(&told, "m3")["type"], "message", "it has not come back yet");
-    assert!(!is_partial(&told));
+    assert_eq!(event(&returned, "m3")["type"], "message", "it has not come back yet");
+    assert!(!is_partial(&returned));
     // Nothing is left of the child but what is told of it.
     let alone = solo(&main(asks(8, "u4", "a3", note)));
     has(&alone, &["aa:return return m4", "aa:return aggregate m4"]);
@@ -339,11 +339,11 @@ fn members_of_a_team() {
 #[test]
 fn agents_of_a_workflow() {
     let run = |file: &str| format!("p/{SESSION}/subagents/workflows/wf1/{file}");
-    let kept = json!({"isAsync": true, "status": "async_launched", "runId": "wf1", "taskId": "k"});
+    let launched = json!({"isAsync": true, "status": "async_launched", "runId": "wf1", "taskId": "k"});
     let lines = [
         asks(0, "u1", "", "go"),
         calls(1, "a1", "u1", "m1", "t1", "Workflow", json!({"script": "s"})),
-        keeps(gives(2, "u2", "a1", "t1", "Workflow launched"), kept),
+        keeps(gives(2, "u2", "a1", "t1", "Workflow launched"), launched),
         says(9, "a2", "u2", "m2", "done"),
     ];
     let mut first = by("aa", asks(3, "p1", "", "left"));

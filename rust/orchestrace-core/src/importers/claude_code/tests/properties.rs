@@ -40,25 +40,25 @@ const LATER: [&str; 4] = ["x_partial", "role", "x_abandoned", "x_trace"];
 /// Events of a trace that is cut occur in the whole one. The last response of the main stream is open; sub-agents are
 /// left out while the call that made them work is not read, because nobody knows yet whose they are. Their turns count
 /// the responses of all streams, so those of the lead alone are compared. Number of events compared.
-fn agree(cut: &Json, whole: &Json) -> usize {
+fn agree(cut: &Json, complete: &Json) -> usize {
     let list = cut["events"].as_array().unwrap();
     let of_main = |e: &Json| e["agent"] == "main";
     let open = list.iter().rfind(|e| of_main(e) && !e["x_gen"].is_null()).map(|e| e["x_gen"].clone());
-    let mut known = BTreeSet::from(["main", "user"]);
+    let mut agents = BTreeSet::from(["main", "user"]);
     for event in list.iter().filter(|e| e["type"] == "spawn" && e["x_partial"] != true) {
-        if known.contains(event["agent"].as_str().unwrap()) {
-            known.extend(event["to"].as_str());
+        if agents.contains(event["agent"].as_str().unwrap()) {
+            agents.extend(event["to"].as_str());
         }
     }
     let mut compared = 0;
     for event in list {
-        let stranger = event["type"] != "tool_result" && !known.contains(event["agent"].as_str().unwrap());
+        let stranger = event["type"] != "tool_result" && !agents.contains(event["agent"].as_str().unwrap());
         let made_up = event["type"] == "spawn" && event["x_partial"] == true;
         if stranger || made_up || open.as_ref().is_some_and(|open| event["x_gen"] == *open) {
             continue;
         }
         compared += 1;
-        let same = self::event(whole, event["id"].as_str().unwrap());
+        let same = self::event(complete, event["id"].as_str().unwrap());
         for (key, value) in event.as_object().unwrap() {
             if !LATER.contains(&key.as_str()) && (key != "turn" || of_main(event)) {
                 assert_eq!(value, &same[key], "{key} of {event}");
@@ -84,12 +84,12 @@ fn a_prefix_tells_the_same_as_the_whole() {
             assert_eq!(all.len(), 1);
             all.remove(0)
         };
-        let whole = read(main.len());
+        let complete = read(main.len());
         // The first record is where times count from.
         let first = main.find('\n').unwrap();
         let mut compared = 0;
         for end in (first..main.len()).step_by(149) {
-            compared = agree(&read(end), &whole);
+            compared = agree(&read(end), &complete);
         }
         assert!(compared > 15, "{compared}");
     }

@@ -13,14 +13,14 @@ fn nothing_gives_nothing() {
 
 #[test]
 fn a_line_that_is_cut_leaves_the_rest() {
-    let whole = text(&short());
-    let cut = &whole[..whole.len() - 40];
+    let all_lines = text(&short());
+    let cut = &all_lines[..all_lines.len() - 40];
     let store = read_texts(&ClaudeCode, &[(MAIN, cut)]);
     let trace = &traces(&store)[0];
     assert_eq!(events(trace).len(), 3);
     assert!(is_partial(trace));
     fated(&store, &[("quarantined", 1), ("used", 3)]);
-    let start = whole.trim_end().rfind('\n').unwrap() as u64 + 1;
+    let start = all_lines.trim_end().rfind('\n').unwrap() as u64 + 1;
     assert_eq!(rejects(&store), [("input.truncated".to_owned(), 4, start)]);
 }
 
@@ -200,11 +200,11 @@ fn times_that_are_none_or_go_back() {
     let mut lines = short();
     lines[1]["timestamp"] = "soon".into();
     lines[2].as_object_mut().unwrap().remove("timestamp");
-    let odd = store(&[(MAIN, &lines)]);
+    let unusual = store(&[(MAIN, &lines)]);
     let times: Vec<f64> =
-        traces(&odd)[0]["events"].as_array().unwrap().iter().map(|e| e["t"].as_f64().unwrap()).collect();
+        traces(&unusual)[0]["events"].as_array().unwrap().iter().map(|e| e["t"].as_f64().unwrap()).collect();
     assert_eq!(times, [0.0, 0.0, 0.0, 5.0]);
-    assert!(findings(&odd).contains(&("field.ignored".into(), 1)));
+    assert!(findings(&unusual).contains(&("field.ignored".into(), 1)));
     let mut lines = short();
     lines[2]["timestamp"] = "2026-01-01T00:00:01.000Z".into();
     let back = store(&[(MAIN, &lines)]);
@@ -250,9 +250,9 @@ fn long_lines_odd_texts_and_odd_bytes() {
     assert_eq!(events(&traces(&store)[0]).len(), 4);
     assert!(findings(&store).contains(&("utf8.replaced".into(), 1)));
     // What is not of the expected type is left out.
-    let odd = json!({"message": {"role": "user", "content": ["wow", 3]}});
+    let unusual = json!({"message": {"role": "user", "content": ["wow", 3]}});
     let mut lines = short();
-    lines.insert(1, line(1, "user", "o1", "u1", odd));
+    lines.insert(1, line(1, "user", "o1", "u1", unusual));
     lines.insert(2, line(1, "user", "o2", "o1", json!({"message": {"role": "user", "contents": []}})));
     let store = self::store(&[(MAIN, &lines)]);
     fated(&store, &[("used", 4), ("user.wrapped", 2)]);
@@ -301,7 +301,8 @@ fn only_its_own_records_are_taken() {
 fn what_nobody_reads_may_be_of_any_length() {
     let session = |long: &str| {
         let thought = json!([{"type": "thinking", "thinking": long, "signature": long}, {"type": "text", "text": "so"}]);
-        let kept = json!({"stdout": long, "totalDurationMs": 1500, "status": "completed", "content": [long]});
+        let result =
+            json!({"stdout": long, "totalDurationMs": 1500, "status": "completed", "content": [long]});
         let failed = keeps(gives(5, "u3", "a3", "c2", "no"), json!(format!("Error: {long}")));
         let refused =
             "The user doesn't want to proceed with this tool use. The tool use was rejected ".to_owned();
@@ -309,7 +310,7 @@ fn what_nobody_reads_may_be_of_any_length() {
             asks(0, "u1", "", "go"),
             answers(1, "a1", "u1", "m1", 2, thought),
             calls(2, "a2", "a1", "m1", "c1", "Bash", json!({"command": "ls"})),
-            keeps(gives(3, "u2", "a2", "c1", "x"), kept),
+            keeps(gives(3, "u2", "a2", "c1", "x"), result),
             calls(4, "a3", "u2", "m2", "c2", "Bash", json!({"command": "rm"})),
             failed,
             calls(6, "a4", "u3", "m3", "c3", "Bash", json!({"command": "mv"})),

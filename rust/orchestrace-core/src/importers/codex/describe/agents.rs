@@ -1,6 +1,6 @@
 //! Calls that spawn, message and end agents, and the answers to them.
 
-use super::super::line::{Given, Line, Statuses, What};
+use super::super::line::{InlineResult, Line, LineContent, Statuses};
 use super::Stream;
 use crate::importers::recording::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, Party, Saying, Text,
@@ -9,15 +9,15 @@ use crate::importers::recording::{
 impl Stream<'_, '_> {
     /// Records of other agents beside the calls of the history.
     pub(super) fn collaboration(&mut self, line: &Line) {
-        match line.what {
-            What::Spawned { call, .. } => {
+        match line.content {
+            LineContent::Spawned { call, .. } => {
                 let call = self.recording.read(call).to_owned();
                 if !self.facts.calls.contains(&call) && !call.is_empty() {
                     let child = self.team.spawned(&call, self.facts.spawned[&call], self.recording);
                     self.lone(line, Does::Spawns(child), "spawn_agent", Text::default());
                 }
             }
-            What::Told { call, to, nickname, prompt } if self.lacks(call) && !to.is_none() => {
+            LineContent::Told { call, to, nickname, prompt } if self.lacks(call) && !to.is_none() => {
                 let name = self.recording.read(nickname).to_owned();
                 let to = self.team.named(to, &name, self.recording);
                 let call = self.lone(line, Does::Tells(Party::Agent(to)), "send_input", Text::default());
@@ -25,21 +25,21 @@ impl Stream<'_, '_> {
                     call.content = prompt;
                 }
             }
-            What::Waited { call, statuses }
+            LineContent::Waited { call, statuses }
                 if self.lacks(call) || !self.facts.answered.contains(self.recording.read(call)) =>
             {
                 self.deliver(line, statuses);
             }
-            What::Closed { call, child } if self.lacks(call) && !child.is_none() => {
+            LineContent::Closed { call, child } if self.lacks(call) && !child.is_none() => {
                 let child = self.team.named(child, "", self.recording);
                 self.lone(line, Does::Ends(child), "close_agent", Text::default());
             }
-            What::Resumed { call, child } if self.lacks(call) && !child.is_none() => {
+            LineContent::Resumed { call, child } if self.lacks(call) && !child.is_none() => {
                 let child = self.team.named(child, "", self.recording);
                 let extras = self.recording.extra(Text::default(), "x_resume", "true");
                 self.lone(line, Does::Spawns(child), "resume_agent", extras);
             }
-            What::AgentMessage { from, to, content, answers } => {
+            LineContent::AgentMessage { from, to, content, answers } => {
                 self.put_in(line);
                 self.agent_message(line, from, to, content, answers);
             }
@@ -53,7 +53,7 @@ impl Stream<'_, '_> {
     }
 
     pub(super) fn call(&mut self, line: &Line) {
-        let What::Call { id, tool, content, target, given, .. } = line.what else { return };
+        let LineContent::Call { id, tool, content, target, result, .. } = line.content else { return };
         let current = self.response(line);
         let id = if id.is_none() { self.lone_id(line) } else { id };
         let key = self.recording.read(id).to_owned();
@@ -91,7 +91,7 @@ impl Stream<'_, '_> {
         self.recording
             .call(current.entry, Call { id, tool, does, content: Some(content), time: None, extras });
         self.asked.insert(key, (line.time, tool));
-        if let Some(Given { content, ok, reads }) = given {
+        if let Some(InlineResult { content, ok, reads }) = result {
             let (call, time, trusted) = (id, line.time, Some(false));
             let result = CallResult { call, time, content, ok, trusted, extras, ..CallResult::default() };
             self.recording.result(self.agent, result);
@@ -106,9 +106,11 @@ impl Stream<'_, '_> {
     }
 
     pub(super) fn lone(&mut self, line: &Line, does: Does, tool: &str, extras: Text) -> Entry {
-        let (id, content) = match line.what {
-            What::Spawned { call, prompt, .. } | What::Told { call, prompt, .. } => (call, prompt),
-            What::Closed { call, .. } | What::Resumed { call, .. } => (call, None),
+        let (id, content) = match line.content {
+            LineContent::Spawned { call, prompt, .. } | LineContent::Told { call, prompt, .. } => {
+                (call, prompt)
+            }
+            LineContent::Closed { call, .. } | LineContent::Resumed { call, .. } => (call, None),
             _ => (Text::default(), None),
         };
         let id = if id.is_none() { self.id_of(line) } else { id };
@@ -155,8 +157,8 @@ impl Stream<'_, '_> {
     }
 
     pub(super) fn is_child(&mut self, agent: Agent) -> bool {
-        let told = self.recording.agent_info(agent).parent.is_none_or(|parent| parent == self.agent);
-        told && agent != self.agent
+        let may_be_child = self.recording.agent_info(agent).parent.is_none_or(|parent| parent == self.agent);
+        may_be_child && agent != self.agent
     }
 
     /// Answers of children reach this agent.

@@ -11,13 +11,13 @@ impl Stream<'_, '_> {
     pub(super) fn beside_printed(&mut self) {
         let Some(printed) = self.thread.printed else { return };
         let path = shown_path(self.recording.read(printed.path));
-        let what = format!("{} (codex, {path})", Recorded::Printed.words());
+        let source = format!("{} (codex, {path})", Recorded::Printed.words());
         let mut alone = Vec::new();
-        let known = self.running_total();
-        if let Some(total) = printed.total.filter(|total| *total > known) {
-            alone.push(format!("{} tokens (in no sum)", total - known));
+        let counted = self.running_total();
+        if let Some(total) = printed.total.filter(|total| *total > counted) {
+            alone.push(format!("{} tokens (in no sum)", total - counted));
             let message = format!(
-                "recorded tokens are too low; {what} states {total} tokens of the thread, its rollout {known}"
+                "recorded tokens are too low; {source} states {total} tokens of the thread, its rollout {counted}"
             );
             self.recording.finding(FindingCode::UsageIncomplete, self.last_response, message);
             self.recording.trace.partial = true;
@@ -26,7 +26,7 @@ impl Stream<'_, '_> {
             let stem = self.id.clone();
             alone.push(self.recording.takes_answer(self.agent, &stem, answer));
         }
-        let message = set_aside(Recorded::Itself.words(), std::iter::once((&*what, alone)));
+        let message = set_aside(Recorded::Itself.words(), std::iter::once((&*source, alone)));
         self.recording.finding(FindingCode::TraceSetAside, None, message);
     }
 }

@@ -1,22 +1,25 @@
 //! Results of calls, and ends of what the history has no call for.
 
-use super::super::line::{Line, What, is_collaboration, only_waits};
+use super::super::line::{Line, LineContent, is_collaboration, only_waits};
 use super::{Stream, seconds};
 use crate::importers::recording::{Call, CallResult, Party, Text};
 use crate::schema::EventType;
 
 impl Stream<'_, '_> {
     pub(super) fn output(&mut self, line: &Line) {
-        let What::Output { call, content, mut ok, mut duration_s, statuses, denied, .. } = line.what else {
+        let LineContent::Output { call, content, mut ok, mut duration_s, statuses, denied, .. } =
+            line.content
+        else {
             return;
         };
         self.put_in(line);
         let key = self.recording.read(call);
-        let asked = self.asked.get(key).copied();
-        let tool = asked.map_or("", |(_, tool)| self.recording.read(tool)).to_owned();
-        let end = self.facts.ends.get(key).and_then(|at| self.thread.own().nth(*at)).map(|line| line.what);
-        if let Some(What::End { ok: known, duration_s: took, .. }) = end {
-            ok = known.or(ok);
+        let request = self.asked.get(key).copied();
+        let tool = request.map_or("", |(_, tool)| self.recording.read(tool)).to_owned();
+        let end =
+            self.facts.ends.get(key).and_then(|at| self.thread.own_lines().nth(*at)).map(|line| line.content);
+        if let Some(LineContent::End { ok: ok_at_end, duration_s: took, .. }) = end {
+            ok = ok_at_end.or(ok);
             duration_s = took.or(duration_s);
         }
         if denied {
@@ -24,7 +27,7 @@ impl Stream<'_, '_> {
             let extras = self.extras();
             self.mark(line, EventType::HumanIntervention, Party::User, None, None, extras);
         }
-        let began = asked.and_then(|(time, _)| time).zip(line.time);
+        let began = request.and_then(|(time, _)| time).zip(line.time);
         let duration_s = duration_s.or_else(|| began.map(|(start, end)| seconds(start, end)));
         // What the result brings was said before it.
         if matches!(tool.as_str(), "wait" | "wait_agent") {
@@ -54,7 +57,8 @@ impl Stream<'_, '_> {
 
     /// An end whose call the history does not have is a call with its result.
     pub(super) fn end(&mut self, line: &Line) {
-        let What::End { call, tool, content, request, ok, duration_s, stands_alone } = line.what else {
+        let LineContent::End { call, tool, content, request, ok, duration_s, stands_alone } = line.content
+        else {
             return;
         };
         let key = self.recording.read(call);
@@ -68,9 +72,9 @@ impl Stream<'_, '_> {
         self.asked.insert(key.to_owned(), (line.time, tool));
         let began = line.time.zip(duration_s).map(|(end, s)| end.saturating_sub((s * 1e9) as i64));
         let extras = self.extras();
-        let asked =
+        let lone =
             Call { id: call, tool, content: request, time: began.or(line.time), extras, ..Call::default() };
-        self.recording.lone_call(self.agent, asked);
+        self.recording.lone_call(self.agent, lone);
         if !self.facts.answered.contains(self.recording.read(call)) {
             self.recording.result(
                 self.agent,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::super::line::{Line, Sums, What};
+use super::super::line::{Line, LineContent, Sums};
 use super::{Current, Stream, Turn};
 use crate::error::FindingCode;
 use crate::importers::recording::{Entry, Hash, Party, Text, Usage};
@@ -64,11 +64,17 @@ impl Stream<'_, '_> {
         let Accounts { spent, inherited, of_counts, of_records, unsplit, odd_turn, .. } = self.accounts;
         let mut reported = None;
         for total in [of_records, of_counts].into_iter().flatten() {
-            let whole = total.all().saturating_sub(inherited);
-            if whole != spent && reported.is_none() {
-                reported = Some(whole);
+            let total_of_source = total.all().saturating_sub(inherited);
+            if total_of_source != spent && reported.is_none() {
+                reported = Some(total_of_source);
                 let words = ("the thread's running total is", "its requests");
-                self.recording.other_total(self.last_response, Some(self.agent), whole, spent, words);
+                self.recording.other_total(
+                    self.last_response,
+                    Some(self.agent),
+                    total_of_source,
+                    spent,
+                    words,
+                );
             }
         }
         if let Some((stated, sum)) = odd_turn {
@@ -84,9 +90,9 @@ impl Stream<'_, '_> {
                 ),
             );
         }
-        if let Some((entry, whole)) = self.last_response.zip(reported) {
+        if let Some((entry, total_of_source)) = self.last_response.zip(reported) {
             let extras = self.recording.response_mut(entry).map(|r| r.extras).unwrap_or_default();
-            let extras = self.recording.extra(extras, "x_reported_tokens", &whole.to_string());
+            let extras = self.recording.extra(extras, "x_reported_tokens", &total_of_source.to_string());
             if let Some(response) = self.recording.response_mut(entry) {
                 response.extras = extras;
             }
@@ -125,7 +131,7 @@ impl Stream<'_, '_> {
 
     /// What one response took, by its id.
     pub(super) fn spent(&mut self, line: &Line) {
-        let What::Spent { response, used, thread, turn, compacts } = line.what else { return };
+        let LineContent::Spent { response, used, thread, turn, compacts } = line.content else { return };
         let id = self.recording.read(response);
         let is_new = id.is_empty() || self.accounts.responses.insert(id.to_owned());
         if let Some(used) = used.filter(|_| is_new) {

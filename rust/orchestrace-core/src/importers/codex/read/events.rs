@@ -1,20 +1,20 @@
 //! Event lines for observers, which repeat much of the history.
 
-use super::super::line::{By, Sums, What};
+use super::super::line::{By, LineContent, Sums};
 use super::{Reader, text_of};
 use crate::importers::recording::{Hash, Text, call_hash, hash};
 use crate::json::tree::Value;
 
 impl Reader<'_> {
     /// An event for whoever watches; most repeat what the history has.
-    pub(super) fn event(&mut self, event: Value<'_>) -> What {
+    pub(super) fn event(&mut self, event: Value<'_>) -> LineContent {
         let call = self.keep(event.first(&["call_id", "callId"]));
         let status = event.get("status").str();
         match event.get("type").str().unwrap_or_default() {
             "token_count" => {
                 let info = event.get("info");
                 let last = info.get("last_token_usage");
-                What::Usage {
+                LineContent::Usage {
                     total: Sums::of(info.get("total_token_usage")),
                     last: Sums::of(if last.exists() { last } else { info }),
                 }
@@ -24,16 +24,16 @@ impl Reader<'_> {
             "agent_message" => self.echo(By::Assistant, event),
             "task_started" | "turn_started" => {
                 let at = event.get("started_at").f64().map(|at| at as i64);
-                What::TurnStart { at: at.or_else(|| second_of(event.get("turn_id").str()?)) }
+                LineContent::TurnStart { at: at.or_else(|| second_of(event.get("turn_id").str()?)) }
             }
-            "task_complete" | "turn_complete" | "turn.completed" => What::TurnEnd {
+            "task_complete" | "turn_complete" | "turn.completed" => LineContent::TurnEnd {
                 text: event.get("last_agent_message").some_str().map(hash),
                 failed: event.get("error").exists(),
                 usage: Sums::of(event.get("usage")),
             },
             "turn_aborted" => {
                 let reason = event.get("reason").str().unwrap_or_default();
-                What::Aborted {
+                LineContent::Aborted {
                     reason: self.recording.text(reason),
                     by_human: matches!(reason, "interrupted" | "replaced"),
                 }
@@ -72,23 +72,23 @@ impl Reader<'_> {
                     .iter()
                     .find_map(|(kind, by)| (*kind == tool).then_some(*by))
                 {
-                    return What::Completed { by, content: hash(&text_of(item.get("content"))) };
+                    return LineContent::Completed { by, content: hash(&text_of(item.get("content"))) };
                 }
                 if !matches!(tool, "CommandExecution" | "McpToolCall" | "FileChange") {
-                    return What::Nothing;
+                    return LineContent::Nothing;
                 }
                 let call = self.keep(item.get("id"));
                 let code = item.first(&["exit_code", "exitCode"]).i64().map(|code| code == 0);
                 let failed = item.get("status").str() == Some("failed");
                 let ok = code.or_else(|| failed.then_some(false));
                 match self.end(call, tool, item, ok, None, None) {
-                    What::End { call, tool, content, request, ok, duration_s, .. } => {
-                        What::End { call, tool, content, request, ok, duration_s, stands_alone: false }
+                    LineContent::End { call, tool, content, request, ok, duration_s, .. } => {
+                        LineContent::End { call, tool, content, request, ok, duration_s, stands_alone: false }
                     }
                     other => other,
                 }
             }
-            "collab_agent_spawn_end" => What::Spawned {
+            "collab_agent_spawn_end" => LineContent::Spawned {
                 call,
                 child: self.keep(event.get("new_thread_id")),
                 nickname: self.keep(event.get("new_agent_nickname")),
@@ -96,7 +96,7 @@ impl Reader<'_> {
                 path: Text::default(),
                 prompt: event.get("prompt").some_str().map(hash),
             },
-            "collab_agent_interaction_end" => What::Told {
+            "collab_agent_interaction_end" => LineContent::Told {
                 call,
                 to: self.keep(event.get("receiver_thread_id")),
                 nickname: self.keep(event.get("receiver_agent_nickname")),
@@ -107,11 +107,15 @@ impl Reader<'_> {
                 let named = named
                     .map(|entry| (entry.get("thread_id").str().unwrap_or_default(), entry.get("status")));
                 let statuses = self.statuses(named.chain(event.get("statuses").members()));
-                What::Waited { call, statuses }
+                LineContent::Waited { call, statuses }
             }
-            "collab_close_end" => What::Closed { call, child: self.keep(event.get("receiver_thread_id")) },
-            "collab_resume_end" => What::Resumed { call, child: self.keep(event.get("receiver_thread_id")) },
-            "sub_agent_activity" if event.get("kind").str() == Some("started") => What::Spawned {
+            "collab_close_end" => {
+                LineContent::Closed { call, child: self.keep(event.get("receiver_thread_id")) }
+            }
+            "collab_resume_end" => {
+                LineContent::Resumed { call, child: self.keep(event.get("receiver_thread_id")) }
+            }
+            "sub_agent_activity" if event.get("kind").str() == Some("started") => LineContent::Spawned {
                 call: self.keep(event.get("event_id")),
                 child: self.keep(event.get("agent_thread_id")),
                 nickname: Text::default(),
@@ -119,16 +123,18 @@ impl Reader<'_> {
                 path: self.keep(event.get("agent_path")),
                 prompt: None,
             },
-            "sub_agent_activity" => What::Told {
+            "sub_agent_activity" => LineContent::Told {
                 call: self.keep(event.get("event_id")),
                 to: self.keep(event.get("agent_thread_id")),
                 nickname: Text::default(),
                 prompt: None,
             }
             .unless(event.get("kind").str() != Some("interacted")),
-            "context_compacted" => What::Compacted,
-            "thread_rolled_back" => What::RolledBack { turns: event.get("num_turns").u64().unwrap_or(0) },
-            "guardian_assessment" if status != Some("in_progress") => What::Assessed {
+            "context_compacted" => LineContent::Compacted,
+            "thread_rolled_back" => {
+                LineContent::RolledBack { turns: event.get("num_turns").u64().unwrap_or(0) }
+            }
+            "guardian_assessment" if status != Some("in_progress") => LineContent::Assessed {
                 status: self.keep(event.get("status")),
                 risk: self.keep(event.get("risk_level")),
                 allowed: match status {
@@ -144,20 +150,20 @@ impl Reader<'_> {
                     let named = info.members().next().map(|(name, _)| name);
                     named.filter(|_| event.get("error").is_absent())
                 });
-                What::Failed { reason: self.recording.text(reason.unwrap_or("error")) }
+                LineContent::Failed { reason: self.recording.text(reason.unwrap_or("error")) }
             }
-            _ => What::Nothing,
+            _ => LineContent::Nothing,
         }
     }
 
-    fn echo(&mut self, by: By, event: Value<'_>) -> What {
+    fn echo(&mut self, by: By, event: Value<'_>) -> LineContent {
         let text = event.get("message").str().unwrap_or_default();
         match by {
             By::User => match self.user(text, None) {
-                What::Message { content, .. } => What::Echo { by, content },
-                _ => What::Nothing,
+                LineContent::Message { content, .. } => LineContent::Echo { by, content },
+                _ => LineContent::Nothing,
             },
-            By::Assistant => What::Echo { by, content: hash(text) },
+            By::Assistant => LineContent::Echo { by, content: hash(text) },
         }
     }
 
@@ -169,12 +175,13 @@ impl Reader<'_> {
         ok: Option<bool>,
         content: Option<Hash>,
         request: Option<Hash>,
-    ) -> What {
+    ) -> LineContent {
         let took = event.get("duration");
         let seconds = took.get("secs").f64().zip(took.get("nanos").f64());
         let duration_s = seconds.map(|(s, n)| s + n / 1e9).filter(|s| *s >= 0.0);
         let tool = self.recording.text(tool);
-        What::End { call, tool, content, request, ok, duration_s, stands_alone: true }.unless(call.is_none())
+        LineContent::End { call, tool, content, request, ok, duration_s, stands_alone: true }
+            .unless(call.is_none())
     }
 }
 

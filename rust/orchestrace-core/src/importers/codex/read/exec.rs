@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::line::{By, Given, History, Sums, What};
+use super::super::line::{By, History, InlineResult, LineContent, Sums};
 use super::Reader;
 use crate::importers::recording::{Text, call_hash, hash};
 use crate::json::tree::Value;
@@ -18,8 +18,13 @@ pub(in super::super) struct Run {
 
 impl Reader<'_> {
     /// A line of a stream.
-    pub(super) fn streamed(&mut self, root: Value<'_>, number: u64, run: &mut Run) -> (What, &'static str) {
-        let what = match root.get("type").str().unwrap_or_default() {
+    pub(super) fn streamed(
+        &mut self,
+        root: Value<'_>,
+        number: u64,
+        run: &mut Run,
+    ) -> (LineContent, &'static str) {
+        let line_content = match root.get("type").str().unwrap_or_default() {
             "thread.started" => {
                 let id = root.get("thread_id").str().unwrap_or_default();
                 let n = self.runs.entry(id.to_owned()).or_insert(0);
@@ -27,7 +32,7 @@ impl Reader<'_> {
                 let thread = if *n == 1 { id.to_owned() } else { format!("{id}:{n}") };
                 *run = Run { thread, calls: HashMap::new() };
                 let none = Text::default();
-                What::Meta {
+                LineContent::Meta {
                     id: self.recording.text(id),
                     parent: none,
                     forked_from: none,
@@ -38,40 +43,45 @@ impl Reader<'_> {
                     history: History::default(),
                 }
             }
-            "turn.started" => What::TurnStart { at: None },
+            "turn.started" => LineContent::TurnStart { at: None },
             // What the thread took so far, in a run that resumes it what it took before included.
-            "turn.completed" => What::StreamEnd { total: Sums::of(root.get("usage")) },
-            "turn.failed" => What::Failed { reason: self.recording.text("turn.failed") },
+            "turn.completed" => LineContent::StreamEnd { total: Sums::of(root.get("usage")) },
+            "turn.failed" => LineContent::Failed { reason: self.recording.text("turn.failed") },
             "item.started" => return self.begun(root.get("item"), number, run),
             "item.completed" => return self.completed(root.get("item"), number, run),
-            "error" => return (What::Nothing, "codex.error"),
-            _ => return (What::Nothing, "codex.item_updated"),
+            "error" => return (LineContent::Nothing, "codex.error"),
+            _ => return (LineContent::Nothing, "codex.item_updated"),
         };
-        (what, "")
+        (line_content, "")
     }
 
-    fn begun(&mut self, item: Value<'_>, number: u64, run: &mut Run) -> (What, &'static str) {
-        let Some((tool, request)) = request_of(item) else { return (What::Nothing, "codex.item_started") };
+    fn begun(&mut self, item: Value<'_>, number: u64, run: &mut Run) -> (LineContent, &'static str) {
+        let Some((tool, request)) = request_of(item) else {
+            return (LineContent::Nothing, "codex.item_started");
+        };
         let id = self.place(number, run);
         run.calls.insert(item.get("id").raw().to_owned(), id);
         (self.item_call(id, tool, request, None), "")
     }
 
-    fn completed(&mut self, item: Value<'_>, number: u64, run: &mut Run) -> (What, &'static str) {
+    fn completed(&mut self, item: Value<'_>, number: u64, run: &mut Run) -> (LineContent, &'static str) {
         let begun = run.calls.remove(item.get("id").raw());
         let text = item.get("text").str().unwrap_or_default();
         let kind = match item.get("type").str().unwrap_or_default() {
-            "agent_message" => return (What::Message { by: By::Assistant, content: hash(text) }, ""),
-            "reasoning" => return (What::Reasoning, "codex.reasoning"),
+            "agent_message" => return (LineContent::Message { by: By::Assistant, content: hash(text) }, ""),
+            "reasoning" => return (LineContent::Reasoning, "codex.reasoning"),
             "collab_tool_call" => {
-                let what = self.collaborates(item, number, run);
-                return (what, if matches!(what, What::Nothing) { "codex.collab_tool_call" } else { "" });
+                let line_content = self.collaborates(item, number, run);
+                return (
+                    line_content,
+                    if matches!(line_content, LineContent::Nothing) { "codex.collab_tool_call" } else { "" },
+                );
             }
             "todo_list" => "codex.todo_list",
             "error" => "codex.error",
             _ => "codex.item_completed",
         };
-        let Some((tool, request)) = request_of(item) else { return (What::Nothing, kind) };
+        let Some((tool, request)) = request_of(item) else { return (LineContent::Nothing, kind) };
         let code = item.get("exit_code").i64().map(|code| code == 0);
         let ok = code.or_else(|| match item.get("status").str() {
             Some("failed" | "declined") => Some(false),
@@ -80,8 +90,8 @@ impl Reader<'_> {
         });
         let output = item.first(&["aggregated_output", "result", "error"]);
         let content = output.exists().then(|| hash(output.str().unwrap_or(output.raw())));
-        let what = if let Some(call) = begun {
-            What::Output {
+        let line_content = if let Some(call) = begun {
+            LineContent::Output {
                 call,
                 content: content.unwrap_or_else(|| hash("")),
                 ok,
@@ -93,24 +103,24 @@ impl Reader<'_> {
             }
         } else {
             let id = self.place(number, run);
-            self.item_call(id, tool, request, Some(Given { content, ok, reads: true }))
+            self.item_call(id, tool, request, Some(InlineResult { content, ok, reads: true }))
         };
-        (what, "")
+        (line_content, "")
     }
 
     /// What agents do with agents.
-    fn collaborates(&mut self, item: Value<'_>, number: u64, run: &Run) -> What {
+    fn collaborates(&mut self, item: Value<'_>, number: u64, run: &Run) -> LineContent {
         let call = self.place(number, run);
         let none = Text::default();
         let other = item.get("receiver_thread_ids").elements().next().map_or(none, |id| self.keep(id));
         let prompt = item.get("prompt").some_str().map(hash);
         match item.get("tool").str().unwrap_or_default() {
             "spawn_agent" => {
-                What::Spawned { call, child: other, nickname: none, role: none, path: none, prompt }
+                LineContent::Spawned { call, child: other, nickname: none, role: none, path: none, prompt }
             }
-            "send_input" => What::Told { call, to: other, nickname: none, prompt },
-            "resume_agent" => What::Resumed { call, child: other },
-            "close_agent" => What::Closed { call, child: other },
+            "send_input" => LineContent::Told { call, to: other, nickname: none, prompt },
+            "resume_agent" => LineContent::Resumed { call, child: other },
+            "close_agent" => LineContent::Closed { call, child: other },
             "wait" => {
                 let states = item.get("agents_states").members();
                 let start = self.statuses.len() as u32;
@@ -124,9 +134,9 @@ impl Reader<'_> {
                     let agent = self.recording.text(agent);
                     self.statuses.push(super::Status { agent, answer });
                 }
-                What::Waited { call, statuses: (start, self.statuses.len() as u32) }
+                LineContent::Waited { call, statuses: (start, self.statuses.len() as u32) }
             }
-            _ => What::Nothing,
+            _ => LineContent::Nothing,
         }
     }
 
@@ -135,10 +145,16 @@ impl Reader<'_> {
         self.recording.join(&[&run.thread, ":", &number.to_string(), ":c"])
     }
 
-    fn item_call(&mut self, id: Text, tool: &str, request: Value<'_>, given: Option<Given>) -> What {
+    fn item_call(
+        &mut self,
+        id: Text,
+        tool: &str,
+        request: Value<'_>,
+        result: Option<InlineResult>,
+    ) -> LineContent {
         let content = call_hash(tool, request);
         let tool = self.recording.text(tool);
-        What::Call { id, tool, content, target: Text::default(), prompt: None, given }
+        LineContent::Call { id, tool, content, target: Text::default(), prompt: None, result }
     }
 }
 

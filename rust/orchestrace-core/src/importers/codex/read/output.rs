@@ -1,36 +1,36 @@
 //! Results of calls, in the words of their tools.
 
-use super::super::line::What;
+use super::super::line::LineContent;
 use super::{Reader, text_of};
 use crate::importers::recording::{Text, hash};
 use crate::json::tree::{Tree, Value};
 
 impl Reader<'_> {
-    pub(super) fn output(&mut self, call: Text, output: Value<'_>) -> What {
+    pub(super) fn output(&mut self, call: Text, output: Value<'_>) -> LineContent {
         let body = if output.get("content").exists() { output.get("content") } else { output };
         let text = text_of(body);
-        let mut found = Output { ok: output.get("success").bool(), ..Output::default() };
+        let mut parsed = Output { ok: output.get("success").bool(), ..Output::default() };
         let mut statuses = (0, 0);
         if text.starts_with('{')
             && let Ok(tree) = Tree::parse(&text, self.limits)
         {
             let inner = tree.root();
-            found.read_json(inner);
+            parsed.read_json(inner);
             let spawned = inner.first(&["agent_id", "task_name"]).some_str();
-            found.spawned = spawned.map_or(Text::default(), |id| self.recording.text(id));
-            found.nickname = self.keep(inner.get("nickname"));
+            parsed.spawned = spawned.map_or(Text::default(), |id| self.recording.text(id));
+            parsed.nickname = self.keep(inner.get("nickname"));
             let of = inner.first(&["status", "statuses"]).members();
             statuses = self.statuses(of);
         } else {
-            found.read_text(&text);
+            parsed.read_text(&text);
         }
-        What::Output {
+        LineContent::Output {
             call,
             content: hash(&text),
-            ok: found.ok,
-            duration_s: found.duration_s,
-            spawned: found.spawned,
-            nickname: found.nickname,
+            ok: parsed.ok,
+            duration_s: parsed.duration_s,
+            spawned: parsed.spawned,
+            nickname: parsed.nickname,
             statuses,
             denied: text.contains("rejected by user"),
         }

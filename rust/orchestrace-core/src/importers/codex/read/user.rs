@@ -1,6 +1,6 @@
 //! Texts in the name of the user: a human's, or the harness's.
 
-use super::super::line::{By, What};
+use super::super::line::{By, LineContent};
 use super::Reader;
 use crate::importers::recording::hash;
 use crate::json::tree::{Tree, Value};
@@ -34,7 +34,7 @@ const NOTICE: (&str, &str) = ("<subagent_notification>", "</subagent_notificatio
 
 impl Reader<'_> {
     /// A text in the name of the user; `human` where the file says whether it is his.
-    pub(super) fn user(&mut self, text: &str, human: Option<bool>) -> What {
+    pub(super) fn user(&mut self, text: &str, human: Option<bool>) -> LineContent {
         let start = text.trim_start();
         if let Some(rest) = start.strip_prefix(NOTICE.0) {
             let inner = rest.split(NOTICE.1).next().unwrap_or(rest).trim();
@@ -42,15 +42,17 @@ impl Reader<'_> {
                 Ok(tree) => {
                     let notice = tree.root();
                     let agent = notice.first(&["agent_id", "agent_path", "thread_id"]).str();
-                    What::Notice(self.statuses(agent.map(|agent| (agent, notice.get("status"))).into_iter()))
+                    LineContent::Notice(
+                        self.statuses(agent.map(|agent| (agent, notice.get("status"))).into_iter()),
+                    )
                 }
-                Err(_) => What::Wrapped,
+                Err(_) => LineContent::Wrapped,
             };
         }
         if !human.unwrap_or_else(|| !WRAPPERS.iter().any(|wrapper| start.starts_with(wrapper))) {
-            return What::Wrapped;
+            return LineContent::Wrapped;
         }
-        What::Message { by: By::User, content: hash(text) }
+        LineContent::Message { by: By::User, content: hash(text) }
     }
 }
 

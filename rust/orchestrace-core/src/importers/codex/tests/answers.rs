@@ -74,9 +74,9 @@ fn each_answer_reaches_the_parent_with_its_own_text_and_time() {
                 let (first, second) = (of_answer(trace, "one"), of_answer(trace, "two"));
                 assert_eq!((&first["type"], &second["type"]), (&json!("message"), &json!("return")), "{why}");
                 assert_eq!((&first["to"], &second["to"]), (&json!("codex"), &json!("codex")), "{why}");
-                let asked = event(trace, "m1");
+                let request = event(trace, "m1");
                 let t = |event: &Json| event["t"].as_f64().unwrap();
-                assert!(t(&first) <= t(asked) && t(asked) < t(&second), "{why}");
+                assert!(t(&first) <= t(request) && t(request) < t(&second), "{why}");
                 let id = |event: &Json| event["id"].as_str().unwrap().to_owned();
                 let into = |kind: &str, from: &str| -> Vec<String> {
                     edges_of(trace, kind)
@@ -107,7 +107,7 @@ fn an_answer_that_is_reported_twice_is_one_answer() {
     line["timestamp"] = root.lines[at - 1]["timestamp"].clone();
     root.lines.insert(at, line);
     for files in [vec![&root, &kid], vec![&root]] {
-        let trace = one(&files);
+        let trace = only_trace(&files);
         let answers: Vec<String> = events(&trace).into_iter().filter(|e| e.ends_with(" Ada codex")).collect();
         assert_eq!(answers.len(), 2, "{answers:?}");
     }
@@ -121,7 +121,7 @@ fn equal_answers_to_two_orders_are_two_answers() {
         file.lines = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     }
     for files in [vec![&root, &kid], vec![&root]] {
-        let trace = one(&files);
+        let trace = only_trace(&files);
         let answers: Vec<String> = events(&trace).into_iter().filter(|e| e.ends_with(" Ada codex")).collect();
         assert_eq!(answers.len(), 2, "{answers:?}");
     }

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn threads_of_a_family_are_one_trace_in_any_order_of_files() {
     let [root, kid, deep] = team();
-    let trace = one(&[&root, &kid, &deep]);
+    let trace = only_trace(&[&root, &kid, &deep]);
     assert_eq!(
         events(&trace),
         [
@@ -35,7 +35,7 @@ fn threads_of_a_family_are_one_trace_in_any_order_of_files() {
     assert_eq!(trace["topology"], "hierarchical");
     assert!(!is_partial(&trace));
     for files in [[&deep, &kid, &root], [&kid, &root, &deep]] {
-        assert_eq!(one(&files), trace);
+        assert_eq!(only_trace(&files), trace);
     }
 }
 
@@ -50,9 +50,9 @@ fn prompts_of_children_are_told_once() {
 
 /// The lines of another file, with times of its own, as a thread that is forked writes them.
 fn replayed(mut file: File, of: &File, at: i64) -> File {
-    let own = file.lines.len();
+    let n_own = file.lines.len();
     file.lines.extend(of.lines.iter().cloned());
-    for line in &mut file.lines[own..] {
+    for line in &mut file.lines[n_own..] {
         line["timestamp"] = time(at).replace('Z', ".020Z").into();
     }
     file.second = at + 5;
@@ -76,9 +76,9 @@ fn what_a_child_repeats_of_its_parent_is_left_out() {
     root.usage((300, 40), (50, 10)).output("s1", &json!({"agent_id": KID}).to_string());
     root.says("ok").usage((310, 41), (10, 1)).end("t2", "ok");
     let child = go_on(replayed(File::child(KID, ROOT, "Ada", 40), &cut, 40));
-    let trace = one(&[&root, &child]);
-    let own = |trace: &Json| events(trace).into_iter().filter(|e| e.contains(" Ada ")).collect::<Vec<_>>();
-    assert_eq!(own(&trace), ["B:28 return Ada codex"]);
+    let trace = only_trace(&[&root, &child]);
+    let of_ada = |trace: &Json| events(trace).into_iter().filter(|e| e.contains(" Ada ")).collect::<Vec<_>>();
+    assert_eq!(of_ada(&trace), ["B:28 return Ada codex"]);
     assert!(events(&trace).contains(&"s1:s spawn codex Ada".into()));
     assert_eq!(trace["costs"]["tokens"], json!(351 + 170));
     let fates = fates(&read_files(&[&child, &root]));
@@ -88,9 +88,9 @@ fn what_a_child_repeats_of_its_parent_is_left_out() {
     for line in child.lines.iter_mut().filter(|line| line["payload"]["turn_id"] == "t1") {
         line["payload"]["started_at"] = json!(1_767_225_600 + 4);
     }
-    let alone = one(&[&child]);
+    let alone = only_trace(&[&child]);
     assert_eq!(alone["trace_id"], ROOT);
-    assert_eq!(own(&alone), ["B:28 return Ada codex"]);
+    assert_eq!(of_ada(&alone), ["B:28 return Ada codex"]);
     assert_eq!(alone["costs"]["tokens"], json!(170));
     assert!(is_partial(&alone));
 }
@@ -103,12 +103,12 @@ fn a_fork_is_a_trace_of_its_own_without_what_it_copies() {
     let fork = go_on(replayed(fork, &origin, 100));
     for files in [[&origin, &fork], [&fork, &origin]] {
         let store = read_files(&files);
-        let mut found = traces(&store);
-        found.sort_by_key(|trace| trace["trace_id"].to_string());
-        assert_eq!(found[0], one(&[&origin]));
-        assert_eq!(events(&found[1]), ["B:25 message user codex", "B:28 return codex user"]);
-        assert_eq!((&found[1]["trace_id"], &found[1]["costs"]["tokens"]), (&json!(KID), &json!(170)));
-        assert!(!is_partial(&found[1]));
+        let mut all = traces(&store);
+        all.sort_by_key(|trace| trace["trace_id"].to_string());
+        assert_eq!(all[0], only_trace(&[&origin]));
+        assert_eq!(events(&all[1]), ["B:25 message user codex", "B:28 return codex user"]);
+        assert_eq!((&all[1]["trace_id"], &all[1]["costs"]["tokens"]), (&json!(KID), &json!(170)));
+        assert!(!is_partial(&all[1]));
         let total: u64 = fates(&store).values().sum();
         assert_eq!(total, (origin.lines.len() + fork.lines.len()) as u64);
     }
@@ -117,14 +117,14 @@ fn a_fork_is_a_trace_of_its_own_without_what_it_copies() {
     for (i, line) in session().lines.iter().enumerate() {
         alone.lines[i + 1]["timestamp"] = line["timestamp"].clone();
     }
-    let alone = one(&[&alone]);
+    let alone = only_trace(&[&alone]);
     assert_eq!((&alone["trace_id"], &alone["costs"]["tokens"]), (&json!(KID), &json!(170)));
 }
 
 #[test]
 fn children_without_files_are_spawned_and_answer() {
     let [root, ..] = team();
-    let trace = one(&[&root]);
+    let trace = only_trace(&[&root]);
     let list = events(&trace);
     assert!(
         list.contains(&"s1:s spawn codex Ada".into()) && list.contains(&"B:return return Ada codex".into())
@@ -136,11 +136,11 @@ fn children_without_files_are_spawned_and_answer() {
 #[test]
 fn children_without_parents_are_one_trace_under_the_parents_id() {
     let [_, kid, deep] = team();
-    let trace = one(&[&deep, &kid]);
+    let trace = only_trace(&[&deep, &kid]);
     assert_eq!(trace["trace_id"], ROOT);
     assert!(is_partial(&trace));
     assert_eq!(events(&trace)[0], "B:s spawn codex Ada");
-    let alone = one(&[&deep]);
+    let alone = only_trace(&[&deep]);
     assert_eq!(alone["trace_id"], KID, "the last parent that anybody names");
 }
 
@@ -150,9 +150,9 @@ fn parents_in_a_circle_are_one_trace() {
     one_file.start("a").user("x").says("y").end("a", "y");
     let mut other = File::child(DEEP, KID, "Bob", 0);
     other.start("b").user("z").says("w").end("b", "w");
-    let trace = one(&[&one_file, &other]);
+    let trace = only_trace(&[&one_file, &other]);
     assert_eq!(trace["trace_id"], KID);
-    assert_eq!(one(&[&other, &one_file]), trace);
+    assert_eq!(only_trace(&[&other, &one_file]), trace);
 }
 
 #[test]
@@ -174,11 +174,11 @@ fn second_generation_agents_talk_by_paths() {
         .output("m1", "");
     kid.says("dug").usage((10, 2), (5, 1)).end("k1", "dug");
     root.second = kid.second;
-    let told = |text: &str| json!({"author": "/root/dig", "recipient": "/root", "content": [{"type": "input_text", "text": text}]});
-    root.item("agent_message", told("deep"));
-    root.item("agent_message", told("Message Type: FINAL_ANSWER\nPayload:\ndug"));
+    let mail = |text: &str| json!({"author": "/root/dig", "recipient": "/root", "content": [{"type": "input_text", "text": text}]});
+    root.item("agent_message", mail("deep"));
+    root.item("agent_message", mail("Message Type: FINAL_ANSWER\nPayload:\ndug"));
     root.says("fine").usage((20, 2), (10, 1)).end("t1", "fine");
-    let trace = one(&[&kid, &root]);
+    let trace = only_trace(&[&kid, &root]);
     assert_eq!(
         events(&trace),
         [
@@ -206,14 +206,14 @@ fn clocks_may_disagree_by_an_hour() {
     let store = read_files(&[&root, &early, &deep]);
     let trace = &traces(&store)[0];
     assert!(finding(&store, "clock.skew"));
-    let calm = one(&[&root, &kid, &deep]);
+    let calm = only_trace(&[&root, &kid, &deep]);
     assert_eq!(edges(trace, "aggregate"), edges(&calm, "aggregate"));
     let sorted = |trace: &Json| events(trace).into_iter().collect::<BTreeSet<_>>();
     assert_eq!(sorted(trace), sorted(&calm));
     // Backwards within a file: its own order stays.
     let mut back = session();
     back.lines[18]["timestamp"] = time(1).into();
-    assert_eq!(events(&one(&[&back])), events(&one(&[&session()])));
+    assert_eq!(events(&only_trace(&[&back])), events(&only_trace(&[&session()])));
 }
 
 #[test]
@@ -222,15 +222,15 @@ fn the_same_file_twice_is_one_trace() {
     let mut copy = file.clone();
     copy.path = copy.path.replace("sessions", "archived_sessions");
     let store = read_files(&[&file, &copy]);
-    assert_eq!(traces(&store), [one(&[&file])]);
+    assert_eq!(traces(&store), [only_trace(&[&file])]);
     assert_eq!(fates(&store)["duplicate"], 4 + file.lines.len() as u64);
     // A file that is named otherwise is known by its first line; one that has gone on is one with its beginning.
     let mut longer = go_on(file.clone());
     longer.path = "elsewhere/renamed.jsonl".into();
     let text = longer.text();
-    let whole = file.text();
+    let text_of_file = file.text();
     let alone = traces(&read_texts(&Codex, &[(&longer.path, &text)]));
     assert_eq!(alone[0]["trace_id"], ROOT);
-    let both = traces(&read_texts(&Codex, &[(&file.path, &whole), (&longer.path, &text)]));
+    let both = traces(&read_texts(&Codex, &[(&file.path, &text_of_file), (&longer.path, &text)]));
     assert_eq!(both, alone);
 }

@@ -18,7 +18,7 @@ fn past(file: &mut File, started_at: Option<i64>) {
 }
 
 /// The child's own turn, with totals that go on from the parent's.
-fn own(file: &mut File, started_at: Option<i64>) {
+fn own_turn(file: &mut File, started_at: Option<i64>) {
     let mut turn = json!({"turn_id": "k1"});
     if let Some(at) = started_at {
         turn["started_at"] = json!(1_767_225_600 + at);
@@ -48,7 +48,7 @@ fn the_file_says_where_its_own_lines_begin() {
     let mut file = File::child(KID, ROOT, "Ada", 10);
     past(&mut file, None);
     let from = file.lines.len();
-    own(&mut file, None);
+    own_turn(&mut file, None);
     for (i, line) in file.lines.iter_mut().enumerate() {
         line["ordinal"] = json!(i);
     }
@@ -58,14 +58,14 @@ fn the_file_says_where_its_own_lines_begin() {
     assert!(!finding(&store, "usage.repeated"), "totals go on from what was inherited");
     file.lines[0]["payload"]["subagent_history_start_ordinal"] = Json::Null;
     file.lines[0]["payload"]["history_base"] = json!({"thread_id": ROOT, "end_ordinal_exclusive": from});
-    is_the_childs_own(&one(&[&file]), "history_base");
+    is_the_childs_own(&only_trace(&[&file]), "history_base");
 }
 
 #[test]
 fn lines_of_a_fork_that_are_numbered_from_its_base_on_are_its_own() {
     for start in [100, 0] {
         let mut file = File::child(KID, ROOT, "Ada", 10);
-        own(&mut file, None);
+        own_turn(&mut file, None);
         for (i, line) in file.lines.iter_mut().enumerate() {
             line["ordinal"] = json!(start + i);
         }
@@ -82,8 +82,8 @@ fn turns_that_are_older_than_the_thread_are_not_its_own() {
     let mut file = File::child(KID, ROOT, "Ada", 10);
     past(&mut file, Some(1));
     let at = file.second;
-    own(&mut file, Some(at));
-    is_the_childs_own(&one(&[&file]), "started_at");
+    own_turn(&mut file, Some(at));
+    is_the_childs_own(&only_trace(&[&file]), "started_at");
     // Without that, the ids of turns have their time.
     let dated = |file: &mut File, at: i64, id: &str| {
         let id = format!("{:012x}", 1_767_225_600_000 + at * 1000) + id;
@@ -94,13 +94,13 @@ fn turns_that_are_older_than_the_thread_are_not_its_own() {
     past(&mut file, None);
     dated(&mut file, 1, "-7000-8000-000000000001");
     let at = file.second;
-    own(&mut file, None);
+    own_turn(&mut file, None);
     dated(&mut file, at, "-7000-8000-000000000002");
-    is_the_childs_own(&one(&[&file]), "the time in an id");
+    is_the_childs_own(&only_trace(&[&file]), "the time in an id");
     // A turn that begins with the thread, in the same second, is its own.
     let mut file = File::child(KID, ROOT, "Ada", 10);
-    own(&mut file, Some(10));
-    is_the_childs_own(&one(&[&file]), "the same second");
+    own_turn(&mut file, Some(10));
+    is_the_childs_own(&only_trace(&[&file]), "the same second");
 }
 
 #[test]
@@ -108,8 +108,8 @@ fn the_order_that_spawned_a_child_ends_what_it_inherits() {
     let mut file = File::child(KID, ROOT, "Ada", 10);
     foreign(&mut file);
     past(&mut file, None);
-    own(&mut file, None);
-    is_the_childs_own(&one(&[&file]), "order");
+    own_turn(&mut file, None);
+    is_the_childs_own(&only_trace(&[&file]), "order");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn siblings_show_what_they_inherit() {
     };
     let children = [sibling(KID, "Ada", false), sibling(DEEP, "Bob", false)];
     for files in [[&children[0], &children[1]], [&children[1], &children[0]]] {
-        let trace = one(&files);
+        let trace = only_trace(&files);
         assert_eq!(trace["costs"]["tokens"], json!(33 + 33));
         assert!(is_partial(&trace));
     }
@@ -151,7 +151,7 @@ fn siblings_that_were_asked_the_same_inherit_nothing() {
         file.start(name).user("Say yes.").says("yes").usage((30, 3), (30, 3)).end(name, "yes");
         file
     };
-    let trace = one(&[&sibling(KID, "Ada"), &sibling(DEEP, "Bob")]);
+    let trace = only_trace(&[&sibling(KID, "Ada"), &sibling(DEEP, "Bob")]);
     assert_eq!(trace["costs"]["tokens"], json!(66));
 }
 
@@ -177,7 +177,7 @@ fn pages_of_a_thread_have_ids_of_their_own() {
     );
     assert!(!finding(&store, "id.repeated") && !is_partial(trace));
     assert_eq!(trace["costs"]["tokens"], json!(33));
-    assert_eq!(one(&[&first, &second]), *trace);
+    assert_eq!(only_trace(&[&first, &second]), *trace);
     // Without the first page the run lacks its beginning.
     let store = read_files(&[&second]);
     assert!(is_partial(&traces(&store)[0]) && finding(&store, "usage.repeated"));

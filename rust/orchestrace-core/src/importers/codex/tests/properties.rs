@@ -12,19 +12,20 @@ use crate::importers::testing::documents;
 /// counted over the trace: they change if another file of it has more.
 fn settled(trace: &Json, open: &BTreeSet<String>, others: bool) -> BTreeMap<String, Json> {
     let list = trace["events"].as_array().unwrap().iter();
-    let kept = list.filter(|event| !open.contains(event["id"].as_str().unwrap()));
-    kept.map(|event| {
-        let mut event = event.as_object().unwrap().clone();
-        for late in ["role", "x_trace", "x_abandoned", "x_aborted"] {
-            event.remove(late);
-        }
-        if others {
-            event.remove("turn");
-            event.remove("t");
-        }
-        (event["id"].as_str().unwrap().to_owned(), Json::Object(event))
-    })
-    .collect()
+    let closed = list.filter(|event| !open.contains(event["id"].as_str().unwrap()));
+    closed
+        .map(|event| {
+            let mut event = event.as_object().unwrap().clone();
+            for late in ["role", "x_trace", "x_abandoned", "x_aborted"] {
+                event.remove(late);
+            }
+            if others {
+                event.remove("turn");
+                event.remove("t");
+            }
+            (event["id"].as_str().unwrap().to_owned(), Json::Object(event))
+        })
+        .collect()
 }
 
 /// Ids of the events of the last response of each agent, and of what came after it.
@@ -47,21 +48,21 @@ fn unsettled(trace: &Json) -> BTreeSet<String> {
 }
 
 fn prefixes_hold(file: &File, others: &[&File], cut: usize) {
-    let whole = file.text();
+    let full_text = file.text();
     let texts: Vec<String> = others.iter().map(|file| file.text()).collect();
     let read = |text: &str| {
         let mut inputs = vec![(file.path.as_str(), text)];
         inputs.extend(others.iter().zip(&texts).map(|(file, text)| (file.path.as_str(), text.as_str())));
         traces(&read_texts(&Codex, &inputs))
     };
-    let full = read(&whole);
+    let full = read(&full_text);
     let all: BTreeMap<String, Json> =
         full.iter().flat_map(|trace| settled(trace, &BTreeSet::new(), !others.is_empty())).collect();
-    let mut at = cut % (whole.len() + 1);
-    while !whole.is_char_boundary(at) {
+    let mut at = cut % (full_text.len() + 1);
+    while !full_text.is_char_boundary(at) {
         at -= 1;
     }
-    for trace in read(&whole[..at]) {
+    for trace in read(&full_text[..at]) {
         for (id, event) in settled(&trace, &unsettled(&trace), !others.is_empty()) {
             assert_eq!(all.get(&id), Some(&event), "{id} of the first {at} bytes");
         }
@@ -90,8 +91,8 @@ proptest! {
             files.iter().zip(&texts).map(|(file, text)| (file.path.as_str(), text.as_bytes())).collect();
         let options = ReadOptions { block_size: size, ..ReadOptions::default() };
         let store = read_bytes(Format::Spread(&Codex), &inputs, &options, threads);
-        let whole = read_files(&files.each_ref());
-        prop_assert_eq!(documents(&store), documents(&whole));
-        prop_assert_eq!(fates(&store), fates(&whole));
+        let single = read_files(&files.each_ref());
+        prop_assert_eq!(documents(&store), documents(&single));
+        prop_assert_eq!(fates(&store), fates(&single));
     }
 }

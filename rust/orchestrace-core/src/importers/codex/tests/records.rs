@@ -81,7 +81,7 @@ fn totals_of_threads_and_turns_are_compared() {
 
 #[test]
 fn tokens_in_all_have_no_parts() {
-    let whole = |all: i64| {
+    let total_alone = |all: i64| {
         json!({"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0,
             "reasoning_output_tokens": 0, "total_tokens": all})
     };
@@ -89,7 +89,7 @@ fn tokens_in_all_have_no_parts() {
     file.start("t1").user("do it").says("done");
     file.event(
         "token_count",
-        json!({"info": {"last_token_usage": whole(500), "total_token_usage": whole(500)}}),
+        json!({"info": {"last_token_usage": total_alone(500), "total_token_usage": total_alone(500)}}),
     );
     file.end("t1", "done").start("t2").user("more").says("again");
     let mut total = sums((100, 10));
@@ -99,7 +99,10 @@ fn tokens_in_all_have_no_parts() {
         json!({"info": {"last_token_usage": sums((100, 10)), "total_token_usage": total}}),
     );
     // An estimate of a context is no use of tokens: the total stays.
-    file.event("token_count", json!({"info": {"last_token_usage": whole(77), "total_token_usage": total}}));
+    file.event(
+        "token_count",
+        json!({"info": {"last_token_usage": total_alone(77), "total_token_usage": total}}),
+    );
     file.end("t2", "again");
     let store = read_files(&[&file]);
     let trace = &traces(&store)[0];
@@ -135,7 +138,7 @@ fn kinds_say_whose_a_text_is() {
     named(&mut file, "<skill> is a tag: why?", &["user.text"]);
     named(&mut file, "Look.", &["environments.environment_context", "user.image"]);
     file.says("well").usage((10, 1), (10, 1)).end("t1", "well");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(prompts(&trace), 2, "{:?}", events(&trace));
     assert_eq!(fates(&read_files(&[&file]))["codex.context"], 1);
 }
@@ -150,7 +153,7 @@ fn without_kinds_the_completed_items_say_it() {
     let item = json!({"type": "UserMessage", "id": "u", "content": [{"type": "text", "text": "do it"}]});
     file.event("item_completed", json!({"thread_id": ROOT, "item": item}));
     file.says("done").usage((10, 1), (10, 1)).end("t1", "done");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     assert_eq!(events(&trace), ["A:5 message user codex", "A:8 return codex user"]);
 }
 
@@ -168,7 +171,7 @@ fn what_the_harness_says_in_the_users_name_is_no_prompt() {
         file.start("t1").item("message", text);
         let text = json!({"role": "user", "content": [{"type": "input_text", "text": "do it"}]});
         file.item("message", text).says("done").usage((10, 1), (10, 1)).end("t1", "done");
-        assert_eq!(prompts(&one(&[&file])), 1, "{context}");
+        assert_eq!(prompts(&only_trace(&[&file])), 1, "{context}");
     }
 }
 
@@ -180,7 +183,7 @@ fn a_response_begins_when_the_one_before_has_ended() {
         file.usage((10 * n, n), (10, 1));
     }
     file.end("t1", "done");
-    let trace = one(&[&file]);
+    let trace = only_trace(&[&file]);
     let list = trace["events"].as_array().unwrap();
     let took: Vec<f64> = list.iter().filter_map(|event| event["duration_s"].as_f64()).collect();
     // The first since what the user said, whose echo is a second later; each of the others since the one before, and

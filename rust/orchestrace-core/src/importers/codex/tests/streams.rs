@@ -128,7 +128,7 @@ fn a_stream_beside_its_rollout_is_a_copy() {
         trace["events"][0]["x_trace"]["findings"].take();
         trace
     };
-    let alone = without_findings(one(&[&rollout]));
+    let alone = without_findings(only_trace(&[&rollout]));
     for inputs in [
         [(rollout.path.as_str(), texts[0].as_str()), ("a.jsonl", &texts[1])],
         [("a.jsonl", &texts[1]), (rollout.path.as_str(), &texts[0])],
@@ -164,13 +164,13 @@ fn a_stream_has_what_a_cut_rollout_lacks() {
         assert!(aside.starts_with("the session's own record is used, since it records more; set aside is "));
         assert!(aside.contains("which alone states 170 tokens (in no sum), the answer sha256:"), "{aside}");
     }
-    let whole = read_texts(&Codex, &[(&rollout.path, &rollout.text()), ("a.jsonl", &lines(&run("done")))]);
+    let both = read_texts(&Codex, &[(&rollout.path, &rollout.text()), ("a.jsonl", &lines(&run("done")))]);
     assert_eq!(
-        messages(&whole, "trace.set_aside"),
+        messages(&both, "trace.set_aside"),
         ["the session's own record is used, since it records more; set aside is what the program printed \
          (codex, 'a.jsonl')"]
     );
-    assert!(!finding(&whole, "usage.incomplete"));
+    assert!(!finding(&both, "usage.incomplete"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{Telling, When, elements};
-use crate::importers::mapping::source::{Found, Scope};
+use crate::importers::mapping::source::{FieldValue, Scope};
 use crate::importers::mapping::spec::{Fields, Key, StepKind};
 use crate::importers::recording::{
     Agent, Call, CallResult, Does, Entry, Hash, Incoming, Mark, Party, Response, Saying, Text, Usage,
@@ -13,10 +13,10 @@ use crate::json::{Kind, Limits};
 use crate::schema::EventType;
 
 /// A call as far as its place defines it: who asks in which response, and its id if it records none.
-struct Asked<'a> {
+struct CallRequest<'a> {
     at: usize,
     response: Entry,
-    made: &'a str,
+    call_id: &'a str,
     kind: StepKind,
     time: Option<i64>,
 }
@@ -25,9 +25,9 @@ impl Telling<'_> {
     pub(super) fn step(&mut self, n: usize, kind: StepKind, scope: Scope<'_, '_>) {
         let spec = self.spec;
         let fields = &spec.step;
-        let told = fields.find(Key::Id, scope).word();
-        let own = told.is_some();
-        let id = told.map_or_else(|| format!("s{n}"), Cow::into_owned);
+        let stated_id = fields.find(Key::Id, scope).word();
+        let has_id = stated_id.is_some();
+        let id = stated_id.map_or_else(|| format!("s{n}"), Cow::into_owned);
         let when = self.when(fields, scope);
         let user = fields.find(Key::Agent, scope).word().is_some_and(|name| self.is_user(&name));
         match kind {
@@ -46,10 +46,10 @@ impl Telling<'_> {
             }
             StepKind::Response => self.response(&id, when, scope),
             StepKind::Call | StepKind::Spawn | StepKind::Handoff | StepKind::Despawn => {
-                self.lone_call(&id, own, kind, when, scope);
+                self.lone_call(&id, has_id, kind, when, scope);
             }
             StepKind::Tool => {
-                let call = self.lone_call(&id, own, kind, when, scope);
+                let call = self.lone_call(&id, has_id, kind, when, scope);
                 let result =
                     CallResult { duration_s: when.duration_s, time: when.end, ..CallResult::default() };
                 self.answered(fields, scope, Some(&call), &call, result);
@@ -65,7 +65,7 @@ impl Telling<'_> {
                 result.extras = self.extras(scope);
                 let call = fields.find(Key::Call, scope).word();
                 let differs = call.as_deref().is_none_or(|call| call != id);
-                if own && differs {
+                if has_id && differs {
                     result.id = self.recording.text(&id);
                 }
                 self.answered(fields, scope, call.as_deref(), &id, result);
@@ -100,24 +100,24 @@ impl Telling<'_> {
         scope: Scope<'_, '_>,
     ) -> (Entry, bool) {
         let usage = self.usage(scope);
-        let told = usage != Usage::default() || self.spec.step.find(Key::Model, scope).exists();
-        if let Some(before) = before.filter(|_| !told) {
+        let is_stated = usage != Usage::default() || self.spec.step.find(Key::Model, scope).exists();
+        if let Some(before) = before.filter(|_| !is_stated) {
             return (before, false);
         }
         let response = self.respond(at, id, when, usage, scope);
-        self.streams[at].implied = when.end.filter(|_| !told);
+        self.streams[at].implied = when.end.filter(|_| !is_stated);
         (response, true)
     }
 
     fn respond(&mut self, at: usize, id: &str, when: When, usage: Usage, scope: Scope<'_, '_>) -> Entry {
         let spec = self.spec;
         let fields = &spec.step;
-        let turn = self.whole(Key::Turn, scope).and_then(|turn| u32::try_from(turn).ok());
+        let turn = self.whole_number(Key::Turn, scope).and_then(|turn| u32::try_from(turn).ok());
         let response = Response {
             id: self.recording.text(id),
             time: when.end,
             duration_s: when.duration_s,
-            model: self.kept(&fields.find(Key::Model, scope)),
+            model: self.word_of(&fields.find(Key::Model, scope)),
             usage,
             ok: self.ok(fields, scope),
             decides: false,
@@ -144,7 +144,7 @@ impl Telling<'_> {
         if let Some(prompt) = spec.step.find(Key::Prompt, scope).content() {
             let from = spec.step.find(Key::From, scope).word();
             let from = from.map_or(Party::User, |from| self.party(&from, false));
-            let said = Incoming {
+            let incoming = Incoming {
                 id: self.recording.join(&[id, ":p"]),
                 from,
                 time: when.start.or(when.end),
@@ -154,7 +154,7 @@ impl Telling<'_> {
                 decides: Text::default(),
                 extras: Text::default(),
             };
-            self.recording.incoming(self.streams[at].agent, said);
+            self.recording.incoming(self.streams[at].agent, incoming);
         }
         let usage = self.usage(scope);
         let entry = self.respond(at, id, when, usage, scope);
@@ -167,10 +167,10 @@ impl Telling<'_> {
                 }
                 let kind = parts.fields.find(Key::Kind, here).word().and_then(|word| StepKind::parse(&word));
                 let time = self.time(&parts.fields, Key::Time, here);
-                let made = format!("{id}:c{k}");
+                let call_id = format!("{id}:c{k}");
                 let kind = kind.unwrap_or(StepKind::Call);
-                let asked = Asked { at, response: entry, made: &made, kind, time };
-                let (call, _) = self.call(&asked, &parts.fields, here);
+                let call_request = CallRequest { at, response: entry, call_id: &call_id, kind, time };
+                let (call, _) = self.call(&call_request, &parts.fields, here);
                 calls.push(call);
             }
         }
@@ -193,7 +193,7 @@ impl Telling<'_> {
     fn lists_results(&self, scope: Scope<'_, '_>) -> bool {
         let each = self.spec.results.as_ref().and_then(|parts| parts.each.as_ref());
         each.is_some_and(
-            |each| matches!(each.find(scope.uncounted()), Found::Json(list) if list.kind() == Some(Kind::Array)),
+            |each| matches!(each.find(scope.uncounted()), FieldValue::Json(list) if list.kind() == Some(Kind::Array)),
         )
     }
 
@@ -215,11 +215,11 @@ impl Telling<'_> {
                 continue;
             }
             results += 1;
-            let own = self.when(fields, here);
+            let times = self.when(fields, here);
             let result = CallResult {
-                id: self.kept(&fields.find(Key::Id, here)),
-                time: own.end.or(when.end),
-                duration_s: own.duration_s,
+                id: self.word_of(&fields.find(Key::Id, here)),
+                time: times.end.or(when.end),
+                duration_s: times.duration_s,
                 extras,
                 ..CallResult::default()
             };
@@ -232,17 +232,22 @@ impl Telling<'_> {
     }
 
     /// Describes a call; its id and its entry.
-    fn call(&mut self, asked: &Asked<'_>, fields: &Fields, scope: Scope<'_, '_>) -> (String, Entry) {
-        let Asked { at, response, made, kind, time } = *asked;
+    fn call(
+        &mut self,
+        call_request: &CallRequest<'_>,
+        fields: &Fields,
+        scope: Scope<'_, '_>,
+    ) -> (String, Entry) {
+        let CallRequest { at, response, call_id, kind, time } = *call_request;
         let tool = fields.find(Key::Tool, scope).word().unwrap_or_default().into_owned();
-        let id = fields.find(Key::Call, scope).word().map_or_else(|| made.to_owned(), Cow::into_owned);
+        let id = fields.find(Key::Call, scope).word().map_or_else(|| call_id.to_owned(), Cow::into_owned);
         let to = fields.find(Key::To, scope).word().map(|to| self.party(&to, true));
-        let own = self.streams[at].agent;
+        let own_agent = self.streams[at].agent;
         let does = match (kind, to) {
-            (StepKind::Spawn, Some(Party::Agent(child))) if child != own => Does::Spawns(child),
-            (StepKind::Handoff, Some(Party::Agent(other))) if other != own => Does::HandsOff(other),
-            (StepKind::Despawn, Some(Party::Agent(child))) if child != own => Does::Ends(child),
-            (StepKind::Message, Some(party)) if party != Party::Agent(own) => Does::Tells(party),
+            (StepKind::Spawn, Some(Party::Agent(child))) if child != own_agent => Does::Spawns(child),
+            (StepKind::Handoff, Some(Party::Agent(other))) if other != own_agent => Does::HandsOff(other),
+            (StepKind::Despawn, Some(Party::Agent(child))) if child != own_agent => Does::Ends(child),
+            (StepKind::Message, Some(party)) if party != Party::Agent(own_agent) => Does::Tells(party),
             _ => Does::UsesTool,
         };
         if let Does::Spawns(child) = does
@@ -274,7 +279,14 @@ impl Telling<'_> {
 
     /// A call that is a step of its own; its id. It belongs to the response that the step is or names, or that its
     /// agent gave just before; else somebody asked for it whose answer is not recorded.
-    fn lone_call(&mut self, id: &str, own: bool, kind: StepKind, when: When, scope: Scope<'_, '_>) -> String {
+    fn lone_call(
+        &mut self,
+        id: &str,
+        has_id: bool,
+        kind: StepKind,
+        when: When,
+        scope: Scope<'_, '_>,
+    ) -> String {
         let spec = self.spec;
         let at = self.actor(scope);
         let before = self.belongs_to(at, scope);
@@ -293,11 +305,11 @@ impl Telling<'_> {
         };
         // It was asked when its response was complete, unless something was read since.
         let current = self.streams[at].response.map(|(response, _)| response);
-        let asked = if kind == StepKind::Tool { when.start.or(when.end) } else { when.end };
-        let time = asked.filter(|_| current != Some(response));
-        let made = if own { id.to_owned() } else { format!("{id}:c") };
-        let asked = Asked { at, response, made: &made, kind, time };
-        let (call, entry) = self.call(&asked, &spec.step, scope);
+        let asked_at = if kind == StepKind::Tool { when.start.or(when.end) } else { when.end };
+        let time = asked_at.filter(|_| current != Some(response));
+        let call_id = if has_id { id.to_owned() } else { format!("{id}:c") };
+        let call_request = CallRequest { at, response, call_id: &call_id, kind, time };
+        let (call, entry) = self.call(&call_request, &spec.step, scope);
         if !new {
             let extras = self.extras(scope);
             if let Some(call) = self.recording.call_mut(entry) {
@@ -329,19 +341,20 @@ impl Telling<'_> {
         fields: &Fields,
         scope: Scope<'_, '_>,
         call: Option<&str>,
-        made: &str,
+        call_id: &str,
         mut result: CallResult,
     ) {
         let spec = self.spec;
         let tool = fields.find(Key::Tool, scope).word().map(Cow::into_owned);
         // Looked for in one of several results too, which is not the step.
         let named = spec.step.find(Key::Agent, scope.uncounted()).word().map(Cow::into_owned);
-        let own = named.as_deref().and_then(|name| self.of_id.get(name).copied());
+        let own_stream = named.as_deref().and_then(|name| self.of_id.get(name).copied());
         let caller = call.and_then(|call| {
-            let own = own.filter(|own| self.open.contains_key(&(*own, call.to_owned())));
-            own.or_else(|| self.callers.get(call).copied())
+            let own_stream =
+                own_stream.filter(|own_stream| self.open.contains_key(&(*own_stream, call.to_owned())));
+            own_stream.or_else(|| self.callers.get(call).copied())
         });
-        let at = match caller.or(own).or(self.last) {
+        let at = match caller.or(own_stream).or(self.last) {
             Some(at) => at,
             None => self.actor(scope),
         };
@@ -366,7 +379,7 @@ impl Telling<'_> {
                 self.streams[*child].open = false;
             }
         } else if result.id.is_none() {
-            result.id = self.recording.text(made);
+            result.id = self.recording.text(call_id);
         }
         result.tool = tool.map_or(Text::default(), |tool| self.recording.text(&tool));
         result.content = fields.find(Key::Content, scope).content().map(|text| hash(&text));
@@ -399,7 +412,7 @@ impl Telling<'_> {
     ) {
         let spec = self.spec;
         let trusted = self.flag(&spec.step, Key::Trusted, scope);
-        let said = Incoming {
+        let incoming = Incoming {
             id: self.recording.text(id),
             from,
             time,
@@ -409,7 +422,7 @@ impl Telling<'_> {
             decides: Text::default(),
             extras: self.extras(scope),
         };
-        self.recording.incoming(self.streams[at].agent, said);
+        self.recording.incoming(self.streams[at].agent, incoming);
         self.streams[at].response = None;
         self.streams[at].open = true;
     }
@@ -457,7 +470,7 @@ impl Telling<'_> {
             content: spec.step.find(Key::Content, scope).content().map(|text| hash(&text)),
             trusted: self.flag(&spec.step, Key::Trusted, scope),
             ok: self.ok(&spec.step, scope),
-            tool: self.kept(&spec.step.find(Key::Tool, scope)),
+            tool: self.word_of(&spec.step.find(Key::Tool, scope)),
             extras: self.extras(scope),
         };
         self.recording.mark(self.streams[at].agent, mark);
@@ -468,7 +481,7 @@ impl Telling<'_> {
 fn call_content(tool: &str, fields: &Fields, scope: Scope<'_, '_>) -> Hash {
     const LIMITS: Limits = Limits { depth: 128, string: usize::MAX, lenient: true };
     match fields.find(Key::Arguments, scope) {
-        Found::Json(value) if value.kind() != Some(Kind::String) => call_hash(tool, value),
+        FieldValue::Json(value) if value.kind() != Some(Kind::String) => call_hash(tool, value),
         found => call_hash_of_text(tool, &found.word().unwrap_or_default(), LIMITS),
     }
 }

@@ -16,7 +16,7 @@ const MAIN: &str = "main";
 
 /// What a span of Claude Code says in words of its own.
 #[derive(Debug, Default)]
-pub(super) struct Own {
+pub(super) struct ClaudeFacts {
     usage: Usage,
     fresh: Option<i64>,
     by_user: bool,
@@ -31,29 +31,29 @@ pub(super) fn step(span_name: &str) -> Option<&str> {
 impl<'t> Facts<'t> {
     /// The request of a response, by which the session knows it, too ([`request_identity`]).
     pub(super) fn request(&self) -> u64 {
-        self.own.request
+        self.claude.request
     }
 
     /// Reads an attribute of a span of Claude Code; whether it was one of its own.
     pub(super) fn put_claude_code(&mut self, key: &'t str, a: &Attribute<'t>) -> bool {
         match key {
             // All four stand beside each other.
-            "input_tokens" => self.own.fresh = self.integer(key, a),
-            "output_tokens" => self.own.usage.tokens_out = self.integer(key, a),
-            "cache_read_tokens" => self.own.usage.cached = self.integer(key, a),
-            "cache_creation_tokens" => self.own.usage.cache_write = self.integer(key, a),
-            "cost_usd" => self.own.usage.cost_usd = self.number(key, a),
+            "input_tokens" => self.claude.fresh = self.integer(key, a),
+            "output_tokens" => self.claude.usage.tokens_out = self.integer(key, a),
+            "cache_read_tokens" => self.claude.usage.cached = self.integer(key, a),
+            "cache_creation_tokens" => self.claude.usage.cache_write = self.integer(key, a),
+            "cost_usd" => self.claude.usage.cost_usd = self.number(key, a),
             "model" => self.model.offer(3, a.clone().filled()),
             "tool_name" => self.tool.offer(3, a.clone().filled()),
             "tool_use_id" => self.call.offer(2, a.clone().filled()),
             "agent_id" => self.agent_id.offer(1, a.clone().filled()),
             "request_id" => {
-                self.own.request = a.clone().filled().map_or(0, |id| request_identity(&id));
+                self.claude.request = a.clone().filled().map_or(0, |id| request_identity(&id));
             }
             "success" => self.succeeded = a.flag(),
             "source" | "decision_source" => {
                 let by = a.clone().filled();
-                self.own.by_user = by.is_some_and(|by| by.starts_with("user"));
+                self.claude.by_user = by.is_some_and(|by| by.starts_with("user"));
             }
             _ => return false,
         }
@@ -68,7 +68,7 @@ impl<'t> Facts<'t> {
                 Sort::Agent
             }
             "llm_request" => {
-                let Own { usage, fresh, .. } = &self.own;
+                let ClaudeFacts { usage, fresh, .. } = &self.claude;
                 let cache = usage.cached.unwrap_or(0).saturating_add(usage.cache_write.unwrap_or(0));
                 let tokens_in = fresh.map(|fresh| fresh.saturating_add(cache));
                 let usage = Usage { tokens_in, ..*usage };
@@ -79,7 +79,7 @@ impl<'t> Facts<'t> {
             }
             "tool" => Sort::Tool(ToolKind::Asked),
             // Rules of the settings decide at once; only a user lets one wait.
-            "tool.blocked_on_user" if self.own.by_user => Sort::Decision,
+            "tool.blocked_on_user" if self.claude.by_user => Sort::Decision,
             _ => Sort::Nothing,
         }
     }

@@ -136,15 +136,15 @@ impl<'t> Facts<'t> {
         }
         if let Some((key, value)) = self.odd.first() {
             let shown: String = value.chars().take(40).collect();
-            let told = format!("'{key}' is {}, expected a number of at least 0", shown.escape_debug());
-            spans.recording.finding(FindingCode::FieldIgnored, None, told);
+            let message = format!("'{key}' is {}, expected a number of at least 0", shown.escape_debug());
+            spans.recording.finding(FindingCode::FieldIgnored, None, message);
         }
         if let Some(key) = self.unknown_counts.first() {
-            let told = format!(
+            let message = format!(
                 "{} counts of usage have names that are not known, such as '{key}'; they are in no sum",
                 self.unknown_counts.len()
             );
-            spans.recording.finding(FindingCode::UsageUnknown, None, told);
+            spans.recording.finding(FindingCode::UsageUnknown, None, message);
         }
         spans.push(span);
     }

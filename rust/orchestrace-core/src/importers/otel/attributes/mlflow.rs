@@ -85,10 +85,10 @@ pub(in crate::importers::otel) fn is_info(info: Value<'_>) -> bool {
 
 /// The usage of a whole trace.
 pub(in crate::importers::otel) fn usage_of_trace(info: Value<'_>) -> Usage {
-    let said = info.first(&["trace_metadata", "request_metadata"]);
-    let read = |key: &str| said.get(key).str().and_then(|text| Tree::parse(text, LIMITS).ok());
+    let metadata = info.first(&["trace_metadata", "request_metadata"]);
+    let read = |key: &str| metadata.get(key).str().and_then(|text| Tree::parse(text, LIMITS).ok());
     let (tokens, cost) = (read("mlflow.trace.tokenUsage"), read("mlflow.trace.cost"));
-    let mut found = tokens.map_or_else(Usage::default, |tree| usage::of(tree.root()).0);
-    found.cost_usd = cost.and_then(|tree| read_cost(tree.root()).0.cost_usd);
-    found
+    let mut usage_found = tokens.map_or_else(Usage::default, |tree| usage::of(tree.root()).0);
+    usage_found.cost_usd = cost.and_then(|tree| read_cost(tree.root()).0.cost_usd);
+    usage_found
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashSet;
 
-use super::super::{Text, What};
+use super::super::{Act, Text};
 use super::{Accounts, Emission, End, NONE, Spent};
 use crate::columns::writer::Label;
 use crate::error::FindingCode;
@@ -30,11 +30,11 @@ impl Emission<'_, '_, '_> {
                 && src != dst
             {
                 // What was sent and then read is one edge: a message, a return.
-                let told = matches!(edge_type, EdgeType::Message | EdgeType::Return | EdgeType::Spawn);
+                let carries = matches!(edge_type, EdgeType::Message | EdgeType::Return | EdgeType::Spawn);
                 if edge_type == EdgeType::Causal && drawn.contains(&(src, dst)) {
                     continue;
                 }
-                if told {
+                if carries {
                     drawn.insert((src, dst));
                 }
                 self.out.edge(src, dst, edge_type);
@@ -47,7 +47,7 @@ impl Emission<'_, '_, '_> {
             let turn =
                 label.turn.or_else(|| entry.map(|e| self.turns[e as usize]).filter(|turn| *turn != NONE));
             let text = |text: Text| (!text.is_none()).then(|| recording.read(text));
-            let said = Label {
+            let label_row = Label {
                 annotator: recording.read(label.annotator),
                 event_id: event.as_deref().or(text(label.entry)),
                 turn,
@@ -55,7 +55,7 @@ impl Emission<'_, '_, '_> {
                 label: recording.read(label.label),
                 weight: label.weight,
             };
-            self.out.label(recording.read(recording.trace.trace_id), &said);
+            self.out.label(recording.read(recording.trace.trace_id), &label_row);
         }
         self.findings();
     }
@@ -64,25 +64,25 @@ impl Emission<'_, '_, '_> {
     fn entry_of(&self, id: Text) -> Option<u32> {
         let recording = self.recording;
         let wanted = recording.read(id);
-        let has = |what: &What| {
-            let id = match what {
-                What::Response(x) => x.id,
-                What::Call { call, .. } => call.id,
-                What::Saying { saying, .. } => saying.id,
-                What::Result(x) => x.id,
-                What::Incoming(x) => x.id,
-                What::Mark(x) => x.id,
-                What::Delivery { .. } | What::Compaction => return false,
+        let has = |content: &Act| {
+            let id = match content {
+                Act::Response(x) => x.id,
+                Act::Call { call, .. } => call.id,
+                Act::Saying { saying, .. } => saying.id,
+                Act::Result(x) => x.id,
+                Act::Incoming(x) => x.id,
+                Act::Mark(x) => x.id,
+                Act::Delivery { .. } | Act::Compaction => return false,
             };
             recording.read(id) == wanted
         };
-        let found = recording.entries.iter().position(|entry| has(&entry.what));
-        found.filter(|_| !wanted.is_empty()).map(|e| e as u32)
+        let position = recording.entries.iter().position(|entry| has(&entry.act));
+        position.filter(|_| !wanted.is_empty()).map(|e| e as u32)
     }
 
     fn costs(&mut self) {
         let recording = self.recording;
-        let given = |name: &str| {
+        let is_given = |name: &str| {
             recording
                 .measures
                 .iter()
@@ -112,18 +112,18 @@ impl Emission<'_, '_, '_> {
             }
             kind => *kind,
         };
-        let mut told = HashSet::new();
+        let mut reported = HashSet::new();
         // In the order of a document, so that what is written and read again is the same table.
         for wanted in MeasureKind::ALL {
             let derived = derived.iter().filter(|_| *wanted == MeasureKind::Cost);
             for (name, value) in derived {
-                if let Some(value) = value.filter(|_| !given(name)) {
+                if let Some(value) = value.filter(|_| !is_given(name)) {
                     self.out.measure(MeasureKind::Cost, name, value);
                 }
             }
             for measure in recording.measures.iter().filter(|measure| kind_of(measure) == *wanted) {
                 let name = recording.read(measure.1);
-                if told.insert((*wanted as u8, name)) {
+                if reported.insert((*wanted as u8, name)) {
                     self.out.measure(*wanted, name, measure.2);
                 } else {
                     self.out.finding(FindingCode::FieldIgnored, None, || {

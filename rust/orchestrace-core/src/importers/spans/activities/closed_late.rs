@@ -12,7 +12,7 @@ type Key = (i64, u32, u8);
 
 /// What agents did but answer.
 #[derive(Default)]
-struct Own {
+struct OwnActs {
     /// The last act of each visit within its span.
     within: HashMap<u32, Key>,
     /// Of each player its acts beside all of its visits, in order.
@@ -31,16 +31,16 @@ impl Describing<'_> {
         if late.is_empty() {
             return;
         }
-        let own = self.own_acts(rows);
+        let acts = self.own_acts(rows);
         for row in rows.iter_mut().filter(|row| row.act == Act::Ends) {
             let Some(&given) = late.get(&row.span) else { continue };
-            let besides = own.besides.get(&row.player).and_then(|keys| {
+            let besides = acts.besides.get(&row.player).and_then(|keys| {
                 let before = keys.partition_point(|key| *key <= row.key);
                 before.checked_sub(1).map(|at| keys[at])
             });
             let begun = self.span(row.span).start.unwrap_or(given);
             let mut key = (given.max(begun), row.key.1, row.key.2);
-            for (time, tour, _) in [own.within.get(&row.span).copied(), besides].into_iter().flatten() {
+            for (time, tour, _) in [acts.within.get(&row.span).copied(), besides].into_iter().flatten() {
                 // Behind whatever is at the same place.
                 key = key.max((time, tour, u8::MAX));
             }
@@ -58,7 +58,7 @@ impl Describing<'_> {
         runs.then(|| self.span(tool).end).flatten()
     }
 
-    fn own_acts(&self, rows: &[Row]) -> Own {
+    fn own_acts(&self, rows: &[Row]) -> OwnActs {
         // A second record of an agent's span is the same visit.
         let mut visit = vec![NONE; self.all.spans.len()];
         for &i in &self.forest.order {
@@ -68,19 +68,19 @@ impl Describing<'_> {
                 visit[i as usize] = if again { visit[around as usize] } else { i };
             }
         }
-        let mut own = Own::default();
+        let mut acts = OwnActs::default();
         // What an agent receives is no act of its own.
         for row in rows.iter().filter(|row| !matches!(row.act, Act::Ends | Act::Receives)) {
             let around = self.forest.places[row.span as usize].agent;
             let visit = visit.get(around as usize).copied().unwrap_or(NONE);
             if visit != NONE && self.owners.of[visit as usize] == row.player {
-                let last = own.within.entry(visit).or_insert(row.key);
+                let last = acts.within.entry(visit).or_insert(row.key);
                 *last = (*last).max(row.key);
             } else {
-                own.besides.entry(row.player).or_default().push(row.key);
+                acts.besides.entry(row.player).or_default().push(row.key);
             }
         }
-        own.besides.values_mut().for_each(|keys| keys.sort_unstable());
-        own
+        acts.besides.values_mut().for_each(|keys| keys.sort_unstable());
+        acts
     }
 }

@@ -26,8 +26,9 @@ impl Describing<'_> {
         for &i in &self.forest.order {
             let place = &self.forest.places[i as usize];
             let player = self.owners.of[i as usize];
-            let mut push = |act, key, player| rows.push(Row { key, player, span: i, act, said: false });
-            let asked = match self.matching.response[i as usize] {
+            let mut push =
+                |act, key, player| rows.push(Row { key, player, span: i, act, is_repeated: false });
+            let asked_at = match self.matching.response[i as usize] {
                 NONE => None,
                 leaf => {
                     let (time, tour, _) = key_of(leaf, true, &mut last);
@@ -35,11 +36,11 @@ impl Describing<'_> {
                 }
             };
             let declared = self.declared_spans[i as usize];
-            let own = key_of(i, false, &mut last);
-            let begin = match asked {
-                Some(asked) if declared => asked,
-                Some(asked) => own.max(asked),
-                None => own,
+            let own_key = key_of(i, false, &mut last);
+            let begin = match asked_at {
+                Some(asked_at) if declared => asked_at,
+                Some(asked_at) => own_key.max(asked_at),
+                None => own_key,
             };
             let end = key_of(i, true, &mut last).max((begin.0, begin.1, 2));
             match self.span(i).work {
@@ -62,7 +63,7 @@ impl Describing<'_> {
                                     player,
                                     span: agent,
                                     act: Act::Receives,
-                                    said: false,
+                                    is_repeated: false,
                                 });
                             }
                         }
@@ -123,7 +124,7 @@ impl Describing<'_> {
                 && let Some(leaf) = last[row.player as usize].and_then(|l: usize| self.answers(&rows[l]))
                 && self.span(row.span).ok != Some(false)
             {
-                rows[at].said = true;
+                rows[at].is_repeated = true;
                 self.ends_with.push((leaf, row.span));
                 if player.last_visit != Some(row.span)
                     && let Some(parent) = player.parent
@@ -145,16 +146,16 @@ impl Describing<'_> {
         let failed =
             span.ok == Some(false) || self.failed_by.binary_search_by_key(&row.span, |f| f.0).is_ok();
         let mut declared = self.all.declared(row.span);
-        let mut asked = self.asked(row.span).iter();
+        let mut asked_calls = self.asked_calls(row.span).iter();
         let hands_over = declared.clone().any(|call| self.matching.hands_to[call] != NONE)
-            || asked.clone().any(|(_, i)| self.matching.tool_hands_to[*i as usize] != NONE);
+            || asked_calls.clone().any(|(_, i)| self.matching.tool_hands_to[*i as usize] != NONE);
         let speaks =
-            generation.text.is_some() && !failed && declared.next().is_none() && asked.next().is_none();
+            generation.text.is_some() && !failed && declared.next().is_none() && asked_calls.next().is_none();
         (speaks || hands_over).then_some(row.span)
     }
 
     /// What a response asked for without declaring it.
-    fn asked(&self, leaf: u32) -> &[(u32, u32)] {
+    fn asked_calls(&self, leaf: u32) -> &[(u32, u32)] {
         let from = self.undeclared.partition_point(|row| row.0 < leaf);
         let to = self.undeclared.partition_point(|row| row.0 <= leaf);
         &self.undeclared[from..to]
