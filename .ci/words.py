@@ -24,6 +24,7 @@ DENIED = frozenset(
         *("there", "whole", "odd", "fate", "what"),
     }
 )
+_STRING = re.compile(r"""'"'|"(?:[^"\\]|\\.)*"|r#".*"#""")
 _BOUND = re.compile(r"\b(?:let(?: mut)?|fn|struct|enum|type|trait|for) (\w+)\b|[(|,] ?&?(?:mut )?(\w+): ")
 
 
@@ -41,7 +42,7 @@ def python_names(path: Path) -> Iterator[tuple[int, str]]:
 def rust_names(path: Path) -> Iterator[tuple[int, str]]:
     """Line and name of variables, parameters, functions and types of a file."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        code = line.partition("//")[0]
+        code = _STRING.sub("", line).partition("//")[0]
         yield from ((number, found[1] or found[2]) for found in _BOUND.finditer(code))
 
 
