@@ -101,9 +101,9 @@ def _traces_of(corpus: Corpus, blamed: pl.DataFrame) -> pl.DataFrame:
         .collect(engine="streaming")
         for number, rule in enumerate(rules)
     ]
-    all_results = pl.concat(parts)
+    all_matches = pl.concat(parts)
     return (
-        all_results.filter(pl.col("rule") == pl.col("rule").min().over("name"))
+        all_matches.filter(pl.col("rule") == pl.col("rule").min().over("name"))
         .select("name", "trace", "found")
         .sort("name", "trace")
     )
