@@ -78,10 +78,10 @@ def check(
     ...     "trace": {"id": "/run"},
     ...     "step": {"kind": "=response", "content": "/text", "tokens_in": "/tokns/in"},
     ... }
-    >>> found = ot.mapping.check(house, io.BytesIO(log))
-    >>> found["keys"].filter(matched=0).select("key", "pointer", "of").rows()
+    >>> report = ot.mapping.check(house, io.BytesIO(log))
+    >>> report["keys"].filter(matched=0).select("key", "pointer", "of").rows()
     [('step.tokens_in', '/tokns/in', 1)]
-    >>> found["unread"]["field"].to_list()
+    >>> report["unread"]["field"].to_list()
     ['/ev', '/tokens/in']
     """
     options = checked_options({"mapping": mapping})

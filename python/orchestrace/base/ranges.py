@@ -34,8 +34,8 @@ def in_range(table: pl.DataFrame, names: Iterable[str], reason: str = "reason") 
     --------
     >>> import polars as pl
     >>> from orchestrace.base.ranges import in_range
-    >>> told = in_range(pl.DataFrame({"x": [1.0, float("inf")], "reason": [None, None]}), ["x"])
-    >>> told["x"].to_list(), told["reason"].to_list()
+    >>> table = in_range(pl.DataFrame({"x": [1.0, float("inf")], "reason": [None, None]}), ["x"])
+    >>> table["x"].to_list(), table["reason"].to_list()
     ([1.0, None], [None, 'result.range'])
     """
     columns = list(names)

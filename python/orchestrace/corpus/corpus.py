@@ -261,8 +261,8 @@ class Corpus:
         >>> import polars as pl
         >>> import orchestrace as ot
         >>> corpus = ot.generate(traces=2, seed=0)
-        >>> own = corpus.with_measures(pl.DataFrame({"trace": [0, 1], "mine": [0.5, 1.0]}))
-        >>> own.measures.filter(pl.col("name") == "mine").select("value").collect()["value"].to_list()
+        >>> extended = corpus.with_measures(pl.DataFrame({"trace": [0, 1], "mine": [0.5, 1.0]}))
+        >>> extended.measures.filter(pl.col("name") == "mine").select("value").collect()["value"].to_list()
         [0.5, 1.0]
         """
         new = measures_of(self, frame)

@@ -88,9 +88,9 @@ def explain(
     >>> corpus = ot.generate(traces=3, seed=0)
     >>> credits = ot.credit(corpus, method="flow", unit="agent")
     >>> parts = ot.explain(corpus, credits, "orchestrator", trace=0)
-    >>> made = parts.filter(parts["kind"] == "value")
+    >>> values = parts.filter(parts["kind"] == "value")
     >>> row = credits.filter(trace=0, unit_id="orchestrator")
-    >>> round((made["weight"] * made["amount"]).sum() - row["credit"].item(), 12)
+    >>> round((values["weight"] * values["amount"]).sum() - row["credit"].item(), 12)
     0.0
     """
     row = _one_row(collected(credits, "credits", _NEEDED), unit_id, trace)

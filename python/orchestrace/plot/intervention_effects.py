@@ -61,8 +61,8 @@ def effects(frame: pl.DataFrame | pl.LazyFrame, *, top: Top = 30, theme: Theme =
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=20, seed=0)
-    >>> found = ot.replay(corpus, ot.interventions.drop(each="role"))
-    >>> ot.plot.effects(found).to_dict()["title"]["text"]
+    >>> effects = ot.replay(corpus, ot.interventions.drop(each="role"))
+    >>> ot.plot.effects(effects).to_dict()["title"]["text"]
     ['Effects of interventions']
     """
     canvas = Canvas(theme)

@@ -308,8 +308,8 @@ def attach(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame) -> Corpus:
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
-    >>> own = ot.rewards.attach(corpus, ot.rewards.compute(corpus, "parl"))
-    >>> ot.credit(own, reward="parl", unit="agent")["reward"].unique().to_list()
+    >>> attached = ot.rewards.attach(corpus, ot.rewards.compute(corpus, "parl"))
+    >>> ot.credit(attached, reward="parl", unit="agent")["reward"].unique().to_list()
     ['parl']
     """
     rows = collected(rewards, "rewards", ("trace", "reward", "unit", "value"))

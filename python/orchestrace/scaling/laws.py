@@ -236,8 +236,8 @@ def predict_law(
     >>> runs = [(f"run {r}", n, (1 + r / 100) * 2.0 * n) for r in range(8) for n in (10.0, 20.0, 40.0)]
     >>> table = pl.DataFrame(runs, ["trace_id", "n", "cost"], orient="row")
     >>> law = ot.scaling.fit_law(table, x="n", y="cost", models=["power"])
-    >>> said = ot.scaling.predict_law(law, [80.0, 800.0])
-    >>> said.select(pl.col("estimate").round(1), "beyond_a_decade", "reason").rows()
+    >>> predicted = ot.scaling.predict_law(law, [80.0, 800.0])
+    >>> predicted.select(pl.col("estimate").round(1), "beyond_a_decade", "reason").rows()
     [(165.6, False, None), (None, True, 'range.exceeded')]
     """
     absent = [name for name in _LAWS if not isinstance(fit, pl.DataFrame) or name not in fit.columns]

@@ -269,8 +269,8 @@ def scaling_curve(
     --------
     >>> import orchestrace as ot
     >>> curve = ot.schedules.scaling_curve(ot.generate(traces=2, seed=0), slots=[1, None])
-    >>> one = curve.filter(k=1)
-    >>> one["makespan"].equals(one["upper"]) or (one["makespan"] - one["work"]).abs().max() < 1e-9
+    >>> serial = curve.filter(k=1)
+    >>> serial["makespan"].equals(serial["upper"]) or (serial["makespan"] - serial["work"]).abs().max() < 1e-9
     True
     """
     intervention = concurrency(slots, pool=pool, queue=queue)

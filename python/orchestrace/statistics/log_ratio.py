@@ -54,7 +54,7 @@ def task_ratio(a: Floats, b: Floats, *, confidence: float) -> TaskRatio:
     >>> import numpy as np
     >>> from orchestrace.statistics.log_ratio import task_ratio
     >>> got = task_ratio(np.array([1.0, 100.0, 7.0]), np.array([2.0, 190.0, 15.0]), confidence=0.95)
-    >>> [round(one, 2) for one in got[:3]]
+    >>> [round(value, 2) for value in got[:3]]
     [2.01, 1.73, 2.34]
     """
     if not a.size:

@@ -31,8 +31,8 @@ def shrunk(units: pl.DataFrame, confidence: float) -> tuple[pl.DataFrame, dict[s
     --------
     >>> import polars as pl
     >>> from orchestrace.statistics.shrinkage import shrunk
-    >>> own = {"delegate": ["x", "x", "y", "y"], "reward": [0.0, 1.0, 2.0, 3.0]}
-    >>> units = pl.DataFrame({"subtask": ["a"] * 4, **own})
+    >>> cells = {"delegate": ["x", "x", "y", "y"], "reward": [0.0, 1.0, 2.0, 3.0]}
+    >>> units = pl.DataFrame({"subtask": ["a"] * 4, **cells})
     >>> shrunk(units, 0.95)[0]["effect"].to_list()  # one class a delegate: nothing to be drawn to
     [-1.0, 1.0]
     """

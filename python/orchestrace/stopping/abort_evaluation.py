@@ -122,8 +122,8 @@ def evaluate_abort(
     ...                       for i in range(4) for k in (1, 2)])
     >>> epochs = ot.stopping.epochs_from_frame(steps)
     >>> alarms = pl.DataFrame({"trace": [0, 2], "k": [1, 2], "alarm": True})
-    >>> found = ot.stopping.evaluate_abort(epochs, {"mine": alarms}, n_boot=100)
-    >>> found.select("far", "power", "early", "saved_failed", "lost").row(0)
+    >>> table = ot.stopping.evaluate_abort(epochs, {"mine": alarms}, n_boot=100)
+    >>> table.select("far", "power", "early", "saved_failed", "lost").row(0)
     (0.5, 0.5, 0.5, 0.125, 0.0)
     """
     named = _named(rules)

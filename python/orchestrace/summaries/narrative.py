@@ -421,8 +421,8 @@ def summary(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> told = ot.summary(ot.generate(traces=5, seed=0))
-    >>> told.n_traces, [about for about, _, _ in told.sentences()][:3]
+    >>> summary = ot.summary(ot.generate(traces=5, seed=0))
+    >>> summary.n_traces, [about for about, _, _ in summary.sentences()][:3]
     (5, ['Read', 'Answers', 'Tokens'])
     """
     tools = {

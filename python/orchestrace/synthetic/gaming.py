@@ -159,8 +159,8 @@ def gamed(
     --------
     >>> import orchestrace as ot
     >>> corpus, rewards, truth = ot.synthetic.gamed("idle_spawns", seed=0)
-    >>> found = ot.rewards.detect_hacking(corpus, rewards, n_boot=200)
-    >>> found.filter("alarm")["detector"].to_list()
+    >>> alarms = ot.rewards.detect_hacking(corpus, rewards, n_boot=200)
+    >>> alarms.filter("alarm")["detector"].to_list()
     ['idle_spawns']
     >>> truth.alarms["detector"].to_list()
     ['idle_spawns']

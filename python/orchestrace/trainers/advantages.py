@@ -319,8 +319,8 @@ def gae(
     --------
     >>> import orchestrace as ot
     >>> rewards, values = [0.0, 1.0, 1.0], [0.5, 0.5, 0.0]
-    >>> one = ot.trainers.advantages.gae(rewards, values, offsets=[0, 2, 3], gamma=1.0, lambda_=1.0)
-    >>> one.to_list()
+    >>> advantages = ot.trainers.advantages.gae(rewards, values, offsets=[0, 2, 3], gamma=1.0, lambda_=1.0)
+    >>> advantages.to_list()
     [0.5, 0.5, 1.0]
     """
     rows = _frame([_numbers("rewards", rewards), _numbers("values", values)])

@@ -138,8 +138,8 @@ def view(
     >>> import tempfile
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=3, seed=0)
-    >>> made = ot.view(corpus, tempfile.mkdtemp() + "/page.html", methods=["uniform"])
-    >>> made.n_listed, made.n_detailed, made.left_out
+    >>> page = ot.view(corpus, tempfile.mkdtemp() + "/page.html", methods=["uniform"])
+    >>> page.n_listed, page.n_detailed, page.left_out
     (3, 3, ())
     """
     target = path_of(path)

@@ -97,8 +97,8 @@ def balance(
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=40, seed=0)
     >>> paid = ot.rewards.compute(corpus, ["outcome", "tokens"])
-    >>> told = ot.rewards.balance(corpus, paid, {"outcome": 1.0, "tokens": 1e-6}, n_boot=200)
-    >>> parts = told.filter(statistic="variance_share").group_by("train_step").agg(pl.col("value").sum())
+    >>> table = ot.rewards.balance(corpus, paid, {"outcome": 1.0, "tokens": 1e-6}, n_boot=200)
+    >>> parts = table.filter(statistic="variance_share").group_by("train_step").agg(pl.col("value").sum())
     >>> parts["value"].round(9).to_list()
     [1.0, 1.0]
     """

@@ -119,10 +119,10 @@ def failure_modes(
     --------
     >>> import orchestrace as ot
     >>> corpus, _, _ = ot.synthetic.gamed("late_stop", tasks=6, seed=0)
-    >>> found = ot.rewards.failure_modes(corpus, n_boot=200)
-    >>> found.filter("alarm").select("family", "detector").rows()
+    >>> modes = ot.rewards.failure_modes(corpus, n_boot=200)
+    >>> modes.filter("alarm").select("family", "detector").rows()
     [('stopping', 'late_stop')]
-    >>> found.filter(detector="spawn_slope")["reason"].item()
+    >>> modes.filter(detector="spawn_slope")["reason"].item()
     'field.absent'
     """
     with reporting(progress, "looking for failure modes"):

@@ -122,8 +122,9 @@ def detect_hacking(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=40, seed=0)
-    >>> found = ot.rewards.detect_hacking(corpus, ot.rewards.compute(corpus, ["distinct_calls"]), n_boot=200)
-    >>> found.filter(detector="tool_spam")["family"].unique().to_list()
+    >>> paid = ot.rewards.compute(corpus, ["distinct_calls"])
+    >>> hazards = ot.rewards.detect_hacking(corpus, paid, n_boot=200)
+    >>> hazards.filter(detector="tool_spam")["family"].unique().to_list()
     ['R5']
     """
     needed = ("trace", "reward", "family", "unit", "unit_id", "value", "params")

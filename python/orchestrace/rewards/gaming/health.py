@@ -91,8 +91,8 @@ def verifier_health(
     --------
     >>> import orchestrace as ot
     >>> corpus = ot.generate(traces=40, seed=0)
-    >>> told = ot.rewards.verifier_health(corpus, judge="team", success=0.8, n_boot=200)
-    >>> told["statistic"].unique(maintain_order=True).to_list()
+    >>> health = ot.rewards.verifier_health(corpus, judge="team", success=0.8, n_boot=200)
+    >>> health["statistic"].unique(maintain_order=True).to_list()
     ['brier', 'auc', 'calibration_error', 'inflation']
     """
     rows = _scores(corpus, judge, outcome, success)
