@@ -3,7 +3,7 @@
 A room imports from rooms that come before it in ROOMS or CORE_ROOMS, and a module of Python from modules that
 do not import it. A folder of a room may stand above other rooms: ABOVE. Nothing of the package is imported
 inside a function; of other packages, those in LATE are. What a package loads when it is asked for counts as
-imported: what packages with `load_when_asked` have under TYPE_CHECKING, and what `Deferred` and
+imported: what packages with `load_lazily` have under TYPE_CHECKING, and what `Deferred` and
 `import_module` name. Files of a room of the core do not use each other but those of TOGETHER; a file may use
 the one that it is a part of, and names that a file offers again are of the file that has them. Left out are
 what only a type checker reads and what only tests of Rust use. Importers have like files.
@@ -150,8 +150,8 @@ def imports(module: str, tree: ast.Module, is_package: bool) -> Iterator[tuple[s
 
 
 def loaded_when_asked(module: str, tree: ast.Module) -> Iterator[tuple[str, str, int]]:
-    """Module, name and line of everything that a package with `load_when_asked` has under TYPE_CHECKING."""
-    if not any(ast.unparse(node).startswith("load_when_asked(") for node in tree.body):
+    """Module, name and line of everything that a package with `load_lazily` has under TYPE_CHECKING."""
+    if not any(ast.unparse(node).startswith("load_lazily(") for node in tree.body):
         return
     for node in tree.body:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":

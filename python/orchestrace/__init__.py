@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from .base import process as process  # isort: skip  # first: it refuses what would break the others
 from . import _core
 from .base.misspelled import missing_name
-from .base.namespaces import load_when_asked
+from .base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from . import (
         costs as costs,
         decisions as decisions,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
 __version__ = _core.VERSION
 
 
-load_when_asked(__name__, missing=missing_name)
+load_lazily(__name__, missing=missing_name)
 
 if _core.DEBUG_BUILD:
     warnings.warn(

@@ -147,10 +147,10 @@ class TraceGame:
     players: list[str]
 
 
-OwnOutcome = Callable[[Coalitions, TraceGame], ArrayLike]
+OutcomeFunction = Callable[[Coalitions, TraceGame], ArrayLike]
 
 
-def own_outcome(
+def outcome_function(
     options: Mapping[str, Any],
 ) -> tuple[tuple[str, Callable[[str, list[str]], Play]], Mapping[str, Any]]:
     """The parameter ``outcome`` of a call of `credit`, which is a function, and the call without it."""

@@ -23,7 +23,7 @@ from orchestrace.study.folder import StudyFolder
 from orchestrace.study.measure import Bench
 from orchestrace.study.page import Cell, Figure, Grid, Section, html_page, inlined, markdown_page
 from orchestrace.study.run import _Forecast
-from orchestrace.study.sections import seconds_told
+from orchestrace.study.sections import format_seconds
 from orchestrace.study.summary import gap_sentences, method_table, rungs
 
 pytest.importorskip("altair")
@@ -491,4 +491,4 @@ def test_pages_of_parts():
     ],
 )
 def test_durations_in_few_characters(value, told):
-    assert seconds_told(value) == told
+    assert format_seconds(value) == told

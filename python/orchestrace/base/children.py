@@ -81,7 +81,7 @@ def import_folders() -> list[str]:
     mean another folder wherever a process goes, and are left out.
     """
     chosen = {
-        _real(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if _is_whole(entry)
+        _real(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if _is_absolute(entry)
     }
     chosen.add(_real(Path(__file__).parents[2]))
     main = sys.modules.get("__main__")
@@ -92,7 +92,7 @@ def import_folders() -> list[str]:
         here = _real(Path.cwd())
     except FileNotFoundError:  # it was removed
         here = ""
-    return [entry for entry in sys.path if _is_whole(entry) and (_real(entry) != here or here in chosen)]
+    return [entry for entry in sys.path if _is_absolute(entry) and (_real(entry) != here or here in chosen)]
 
 
 def module_folders(modules: Iterable[str]) -> list[str]:
@@ -118,7 +118,7 @@ def import_modules(modules: Iterable[str], folders: Iterable[str]) -> None:
         importlib.import_module(name)
 
 
-def _is_whole(entry: str) -> bool:
+def _is_absolute(entry: str) -> bool:
     return isinstance(entry, str) and os.path.isabs(entry)
 
 

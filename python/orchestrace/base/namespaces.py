@@ -1,7 +1,7 @@
 """Packages whose names load when they are asked for (PEP 562), so that an import costs what it uses.
 
 A package imports its public names in a block ``if TYPE_CHECKING``, each as itself (``from .verb import credit
-as credit``), and calls `load_when_asked`, which reads that block: one list for type checkers and at run time.
+as credit``), and calls `load_lazily`, which reads that block: one list for type checkers and at run time.
 """
 
 import ast
@@ -53,7 +53,7 @@ class Namespace(ModuleType):
         return sorted({*public, *(name for name in inside if name.startswith("__"))})
 
 
-def load_when_asked(package: str, missing: Missing = _without) -> None:
+def load_lazily(package: str, missing: Missing = _without) -> None:
     """Let a package load its names when they are asked for, and list them as ``__all__``.
 
     Parameters

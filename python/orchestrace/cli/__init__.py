@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..base.deferred import Deferred
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 from .interrupts import hold_back_interrupts
 from .output import FAILED, STOPPED, buffer_output, drop_unwritten, print_error
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .application import app as app
 
 application: Any = Deferred("orchestrace.cli.application")
 
 
-load_when_asked(__name__)
+load_lazily(__name__)
 
 
 def main() -> None:

@@ -48,11 +48,11 @@ def opened(
                 extras=extras,
             )
         if recordings.mapping is not None:
-            _tell_unused(corpus, recordings)
+            _report_unused(corpus, recordings)
     return corpus
 
 
-def _tell_unused(corpus: Corpus, recordings: RecordingOptions) -> None:
+def _report_unused(corpus: Corpus, recordings: RecordingOptions) -> None:
     """Say on stderr which keys of a mapping found nothing."""
     unused = corpus.findings.filter(pl.col("code") == "mapping.unused").select("message").collect()
     for message in unused["message"]:
@@ -93,7 +93,7 @@ def refuse_unused(corpus: Corpus, recordings: RecordingOptions | None = None) ->
         raise InputError(reason)
 
 
-def tell_quarantined(corpus: Corpus, recordings: RecordingOptions, strict: bool = False) -> None:
+def report_quarantined(corpus: Corpus, recordings: RecordingOptions, strict: bool = False) -> None:
     """Say on stderr how much was quarantined and which command says why; if `strict`, exit with 3."""
     if count := corpus.records["quarantined"]:
         summary = f"{count:,} of {counted(corpus.records['read'], 'record')} quarantined; to see why:"

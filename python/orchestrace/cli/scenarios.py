@@ -59,6 +59,6 @@ class ScenarioOptions:
         return words.scenarios(**vars(self))
 
     @property
-    def is_given(self) -> bool:
+    def changes_runs(self) -> bool:
         """Whether anything is changed."""
         return vars(self) != vars(ScenarioOptions())

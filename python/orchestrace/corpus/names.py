@@ -108,7 +108,7 @@ def number_column(argument: str, value: str, of: str, schema: pl.Schema) -> str:
     return value
 
 
-def expect_known(corpus: Corpus, by: str, names: Iterable[str]) -> None:
+def expect_names(corpus: Corpus, by: str, names: Iterable[str]) -> None:
     """Refuse names that no trace has; a corpus without traces has no answer to be wrong.
 
     Agents, spawns, roles and tools go by their name, everything else by the id of an event.
@@ -177,7 +177,7 @@ def named_tools(corpus: Corpus, argument: str, value: object) -> list[str]:
     return sorted({tool for tools in matches.values() for tool in tools})
 
 
-def said_of_tools(
+def tools_by_trust(
     corpus: Corpus,
     untrusted: Iterable[str],
     trusted: Iterable[str],
@@ -193,8 +193,8 @@ def said_of_tools(
     Examples
     --------
     >>> import orchestrace as ot
-    >>> from orchestrace.corpus.names import said_of_tools
-    >>> said_of_tools(ot.generate(traces=8, seed=0), ["web.*"], [], ["bash"])
+    >>> from orchestrace.corpus.names import tools_by_trust
+    >>> tools_by_trust(ot.generate(traces=8, seed=0), ["web.*"], [], ["bash"])
     {'untrusted': ['web.fetch'], 'trusted': [], 'privileged': ['bash']}
     """
     patterns = {"untrusted": untrusted, "trusted": trusted, "privileged": privileged}

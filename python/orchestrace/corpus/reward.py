@@ -17,7 +17,7 @@ Missing = Literal["null", "skip"]
 """What a sum of channels is where a trace lacks one: null, or the sum of those that it has."""
 
 
-class OfThoseThere(dict[str, float]):
+class PartialWeights(dict[str, float]):
     """Weights of channels of which a trace may lack some: its reward is the sum of those that it has."""
 
 
@@ -119,7 +119,7 @@ def weights_of(reward: object) -> dict[str, float]:
 def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
     """The reward of every trace: ``trace`` (UInt32) ``trace_id reward`` (Float64), in corpus order.
 
-    Null where the trace lacks one of the channels (of `OfThoseThere`: all of them), or where the sum is
+    Null where the trace lacks one of the channels (of `PartialWeights`: all of them), or where the sum is
     beyond the range of a float. The core adds the channels up, as it does for the credit of its own methods.
 
     Raises
@@ -128,19 +128,19 @@ def amounts(corpus: Corpus, reward: Reward) -> pl.DataFrame:
         No channel is named, no trace of the corpus has one that is, or a weight is not finite.
     """
     weights = {reward: 1.0} if isinstance(reward, str) else weights_of(reward)
-    skipping = isinstance(reward, OfThoseThere)
+    skipping = isinstance(reward, PartialWeights)
     check_channels(corpus, weights, scored=not skipping)
     rows = corpus.measures.filter(
         (pl.col("kind") == "reward") & pl.col("name").cast(pl.String).is_in(list(weights))
     ).select("trace", pl.col("name").cast(pl.String), "value")
     traces = corpus.traces.select("trace", "trace_id").collect(engine="streaming")
     if skipping:
-        return traces.join(_of_those_there(rows, weights), on="trace", how="left", maintain_order="left")
+        return traces.join(_partial_sums(rows, weights), on="trace", how="left", maintain_order="left")
     paid = _core.rewards(traces.select("trace"), rows.collect(engine="streaming"), weights)
     return traces.with_columns(pl.DataFrame(paid)["reward"])
 
 
-def _of_those_there(rows: pl.LazyFrame, weights: Mapping[str, float]) -> pl.DataFrame:
+def _partial_sums(rows: pl.LazyFrame, weights: Mapping[str, float]) -> pl.DataFrame:
     """Sums of the channels that each trace has, in the order of their names: ``trace reward``."""
     if infinite := [name for name, weight in weights.items() if not math.isfinite(weight)]:
         raise ParameterError(
@@ -160,7 +160,7 @@ def label_of(reward: Reward) -> str:
     if isinstance(reward, str):
         return reward
     label = " + ".join(f"{weight!r}*{name}" for name, weight in reward.items())
-    return label + _SKIPPING if isinstance(reward, OfThoseThere) else label
+    return label + _SKIPPING if isinstance(reward, PartialWeights) else label
 
 
 def reward_of(label: str | None, corpus: Corpus) -> Reward:
@@ -175,7 +175,7 @@ def reward_of(label: str | None, corpus: Corpus) -> Reward:
     if label is None or label in channels:
         return label or "team"
     if label.endswith(_SKIPPING):
-        return OfThoseThere(_parsed(label, label.removesuffix(_SKIPPING), corpus, channels))
+        return PartialWeights(_parsed(label, label.removesuffix(_SKIPPING), corpus, channels))
     return _parsed(label, label, corpus, channels)
 
 

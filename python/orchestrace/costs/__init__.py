@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .ledger import spawns as spawns
     from .price_list import list_prices as list_prices, read_prices as read_prices
     from .verb import table as table
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

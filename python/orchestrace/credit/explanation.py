@@ -13,7 +13,7 @@ from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
-from ..corpus.reward import OfThoseThere, amounts, label_of, reward_of
+from ..corpus.reward import PartialWeights, amounts, label_of, reward_of
 from ..corpus.units import TracesByNumber
 from .evidence import SCHEMA, Part, Question, evidence
 from .registry import BY_CHANNEL, check_one_piece, described
@@ -103,8 +103,8 @@ def explain(
     settings = json.loads(row["params"] or "{}")
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
-    by_channel = isinstance(reward, OfThoseThere) and method in BY_CHANNEL
-    if isinstance(reward, OfThoseThere) and not by_channel:
+    by_channel = isinstance(reward, PartialWeights) and method in BY_CHANNEL
+    if isinstance(reward, PartialWeights) and not by_channel:
         label = label_of(reward)
         sums = amounts(corpus, reward).select("trace", pl.col("reward").alias(label))
         corpus, reward = corpus.with_measures(sums), label
@@ -155,9 +155,9 @@ def explain(
     ]
     if loose and abs(remainder) > 1e-12:
         rows.append((len(parts), "value", None, "remainder", 1.0, remainder, rule))
-    made_of = pl.concat([pl.DataFrame(rows, schema=SCHEMA, orient="row"), evidence(question, parts)])
-    events = pl.Series(question.names(made_of["seq"]), dtype=pl.String)
-    return made_of.with_columns(event=events).select(_COLUMNS)
+    composed = pl.concat([pl.DataFrame(rows, schema=SCHEMA, orient="row"), evidence(question, parts)])
+    events = pl.Series(question.names(composed["seq"]), dtype=pl.String)
+    return composed.with_columns(event=events).select(_COLUMNS)
 
 
 def _one_row(credits: pl.DataFrame, unit_id: str | None, trace: TraceName | None) -> dict[str, Any]:

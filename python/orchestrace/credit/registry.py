@@ -22,7 +22,7 @@ from ..base.schema import CREDITS, Unit, unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
-from ..corpus.reward import OfThoseThere, amounts
+from ..corpus.reward import PartialWeights, amounts
 from ..disk.partitioned import PartitionedCorpus, check_groups, on_disk
 from ..statistics.learners import one_thread
 from .parameters import Param, Value, check_params, shown
@@ -205,8 +205,8 @@ def credit_method(
         raise ParameterError(f"method '{name}' has a fit, so its scope is 'corpus', found '{scope}'")
 
     def register(function: Function) -> Function:
-        is_own = function.__module__.startswith(f"{__package__}.")
-        if not is_own and (name in _of_core() or name in FITTED):
+        is_internal = function.__module__.startswith(f"{__package__}.")
+        if not is_internal and (name in _of_core() or name in FITTED):
             raise ParameterError(f"method '{name}' is one of the package: choose another name")
         _METHODS[name] = Registered(
             name=name,
@@ -240,7 +240,7 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if name in _of_core():
         outcome = None
         if callable(options["params"].get("outcome")):
-            outcome, options = games.own_outcome(options)
+            outcome, options = games.outcome_function(options)
         if (
             name in ROLLOUT_METHODS
             and isinstance(corpus, PartitionedCorpus)
@@ -301,9 +301,9 @@ def _paid(corpus: Corpus, weights: dict[str, float], by_channel: bool) -> pl.Dat
     """The reward of every trace, ``trace amount``; by channel also its amount in each channel."""
     if not by_channel:
         return amounts(corpus, weights).select("trace", amount="reward")
-    paid = amounts(corpus, OfThoseThere(weights)).select("trace", amount="reward")
+    paid = amounts(corpus, PartialWeights(weights)).select("trace", amount="reward")
     for name in weights:
-        of = amounts(corpus, OfThoseThere({name: 1.0})).select(pl.col("reward").alias(f"channel {name}"))
+        of = amounts(corpus, PartialWeights({name: 1.0})).select(pl.col("reward").alias(f"channel {name}"))
         paid = paid.hstack(of)
     return paid
 

@@ -24,7 +24,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import (
     Missing,
-    OfThoseThere,
+    PartialWeights,
     Reward,
     amounts,
     check_channels,
@@ -238,7 +238,7 @@ def _core_call(
         raise ParameterError("reward names no channel")
     rewards = [{choice: 1.0} if isinstance(choice, str) else weights_of(choice) for choice in several]
     if missing == "skip":
-        rewards = [OfThoseThere(channels) if len(channels) > 1 else channels for channels in rewards]
+        rewards = [PartialWeights(channels) if len(channels) > 1 else channels for channels in rewards]
     labels = [
         choice if isinstance(choice, str) else label_of(weights)
         for choice, weights in zip(several, rewards, strict=True)
@@ -261,7 +261,7 @@ def _core_call(
 def _with_sums(corpus: Corpus, options: dict[str, Any], labels: list[str]) -> Corpus:
     """The corpus with a channel for each sum of the channels that are there, which the core cannot add up."""
     for at, (weights, label) in enumerate(zip(options["rewards"], labels, strict=True)):
-        if isinstance(weights, OfThoseThere) and options["method"] not in BY_CHANNEL:
+        if isinstance(weights, PartialWeights) and options["method"] not in BY_CHANNEL:
             sums = amounts(corpus, weights).select("trace", pl.col("reward").alias(label))
             corpus = corpus.with_measures(sums)
             options["rewards"][at] = {label: 1.0}

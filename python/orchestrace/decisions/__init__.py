@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .context_keys import contexts as contexts
     from .tables.verb import table as table
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -60,12 +60,12 @@ _COMPUTED: Final = (
 )
 
 TIER: Final = CREDITS["tier"]
-_KNOWN_REASONS: Final = CREDITS["reason"]
-assert isinstance(_KNOWN_REASONS, pl.Enum)
+_CREDIT_REASONS: Final = CREDITS["reason"]
+assert isinstance(_CREDIT_REASONS, pl.Enum)
 _OUTSIDE: Final = ("user", "scorer", "environment")
 _LARGEST: Final = 1e100
 REASON: Final = pl.Enum(
-    list(dict.fromkeys([*_KNOWN_REASONS.categories, "overlap.absent", "range.unknown", "siblings.absent"]))
+    list(dict.fromkeys([*_CREDIT_REASONS.categories, "overlap.absent", "range.unknown", "siblings.absent"]))
 )
 """Why a number is null."""
 

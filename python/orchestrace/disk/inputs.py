@@ -38,7 +38,7 @@ class InputFiles:
         """What an input is known by, whatever folder the call is made from."""
         return name if is_address(name) else os.path.abspath(name)
 
-    def is_there(self, path: str) -> bool:
+    def exists(self, path: str) -> bool:
         """Whether an input can be read."""
         return self._object(path) is not None if is_address(path) else os.path.isfile(path)
 
@@ -63,7 +63,7 @@ class InputFiles:
 
     def is_as_read(self, entry: Input) -> bool:
         """Whether an input is still there as it was when reading began."""
-        return self.is_there(entry.path) and self.content(entry.path) == (entry.size, entry.mtime_ns)
+        return self.exists(entry.path) and self.content(entry.path) == (entry.size, entry.mtime_ns)
 
     def local(self, path: str) -> str:
         """A file to read an input from.

@@ -86,7 +86,7 @@ def _refuse_lost(
     """Refuse to go on where an input cannot give its rows again."""
     for number in sorted(numbers):
         entry = manifest.inputs[number]
-        if not files.is_there(entry.path):
+        if not files.exists(entry.path):
             why = f"its rows came from '{entry.path}' too, which is gone: put it back"
         elif entry.path not in paths and not _is_same(entry, files):
             why = (

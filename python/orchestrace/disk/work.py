@@ -88,7 +88,7 @@ class IngestWork:
             # Records that repeat a trace that is gone were left out, and are read now.
             while repeating := self._repeating():
                 gone = [
-                    number for number in repeating if not self._files.is_there(manifest.inputs[number].path)
+                    number for number in repeating if not self._files.exists(manifest.inputs[number].path)
                 ]
                 status |= dict.fromkeys(gone, "missing")
                 for number in gone:
@@ -143,7 +143,7 @@ class IngestWork:
         members.sort(key=lambda number: manifest.inputs[number].path)
         for number in members:
             entry = manifest.inputs[number]
-            if not self._files.is_there(entry.path):
+            if not self._files.exists(entry.path):
                 raise InputError(
                     f"{entry.path}: the file is gone, but its traces have to be gathered again with those of "
                     "the new inputs: restore it, or ingest into another folder"
@@ -171,7 +171,7 @@ class IngestWork:
         paths = {self._files.identity(name) for name in files}
         self._along = {number for number, entry in enumerate(manifest.inputs) if entry.path not in paths}
         for path, name in named.items():
-            if path in numbers and not self._files.is_there(path):
+            if path in numbers and not self._files.exists(path):
                 status[numbers[path]] = "missing"
                 continue
             now = self._files.content(name)

@@ -109,7 +109,7 @@ def check_unchanged(planned: list[Input]) -> None:
     with opened_inputs([]) as files:
         for entry in planned:
             if not files.is_as_read(entry):
-                change = "has changed since" if files.is_there(entry.path) else "is gone, and was there when"
+                change = "has changed since" if files.exists(entry.path) else "is gone, and was there when"
                 raise InputError(
                     f"{entry.path}: the file {change} the ingest was planned: plan again, in another folder"
                 )

@@ -107,7 +107,7 @@ def _judge(call: Call, place: str, pieces: list[tuple[str, int]], is_filtered: b
         raise no_plan(place, misfit) from None
     division = division_of(verb)
     arguments, handed = (_arguments(call, place, name, verb) for name in ("arguments", "asked"))
-    _check_asked(call, place, division.narrowed, arguments, handed)
+    _check_handed(call, place, division.narrowed, arguments, handed)
     _check_modules(call, place, division, arguments.by_name(verb.function).get("method"), arguments)
     several = Pieces(lambda: len(pieces) > 1, is_filtered, lambda: "this plan divides them")
     try:
@@ -149,7 +149,7 @@ def _arguments(call: Call, place: str, name: str, verb: Verb) -> Arguments:
     return arguments
 
 
-def _check_asked(
+def _check_handed(
     call: Call, place: str, narrowed: tuple[str, ...], arguments: Arguments, handed: Arguments
 ) -> None:
     """Refuse a task whose arguments differ from those of the caller, except where the verb narrows them."""
@@ -172,8 +172,8 @@ def _check_modules(call: Call, place: str, division: Division, method: object, a
         needed = ()
     if call.modules == needed:
         return
-    is_known = isinstance(method, str) and method in {entry["name"] for entry in _core.methods()}
-    if method is None or needed or is_known or len(call.modules) > 1:
+    is_registered = isinstance(method, str) and method in {entry["name"] for entry in _core.methods()}
+    if method is None or needed or is_registered or len(call.modules) > 1:
         raise no_plan(place, Misfit.of(list(call.modules), str(list(needed)), "call.modules"))
     raise ParameterError(
         f"{plain(place)}: the method {briefly(method)} is of the module '{call.modules[0]}', and a plan"

@@ -204,7 +204,7 @@ def _divided(corpus: PlannedCorpus, tasks: int | None) -> list[Share]:
         Share(
             tuple((partition, number) for partition, number, _, _ in group),
             sum(events for _, _, events, _ in group),
-            corpus.kept_of({partition for partition, _, _, _ in group}),
+            corpus.runs_of({partition for partition, _, _, _ in group}),
         )
         for group in groups.values()
     ]

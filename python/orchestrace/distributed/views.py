@@ -43,7 +43,7 @@ class PlannedCorpus(PartitionedCorpus):
                 share = 1.0 if traces is None else len(traces) / n_traces
                 yield partition, number, round(events * share), traces
 
-    def kept_of(self, partitions: set[str]) -> Runs | None:
+    def runs_of(self, partitions: set[str]) -> Runs | None:
         """The traces of some partitions that the corpus was filtered to; None for all."""
         if self._chosen is None:
             return None

@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .matching import matched as matched
     from .observed import aggregation as aggregation, delegation as delegation, message as message
     from .off_policy import policy_values as policy_values
     from .spawning import spawn as spawn
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -185,10 +185,10 @@ def matched(
     if among is not None:
         compared &= flag(rows, among, "among")
     # under names of our own, since lifted columns may have any
-    own_names = {f"feature {number}": pl.col(name) for number, name in enumerate(shared)}
-    rows = rows.select(*_NEEDED, **own_names, treated=treated).filter(compared)
+    renamed = {f"feature {number}": pl.col(name) for number, name in enumerate(shared)}
+    rows = rows.select(*_NEEDED, **renamed, treated=treated).filter(compared)
     ordered = [stage for stage in STAGES if stage in wanted]
-    matched = match(rows, ordered, within=within, features=list(own_names), caliper=float(caliper), seed=seed)
+    matched = match(rows, ordered, within=within, features=list(renamed), caliper=float(caliper), seed=seed)
     params: dict[str, object] = {
         "treatment": treatment,
         "among": among,
@@ -349,14 +349,14 @@ def stratified(bucket: Ints, treated: Bools, y: Floats) -> Weighted:
     size = np.bincount(codes).astype(np.float64)
     arms = {arm: np.bincount(codes, weights=(treated == arm).astype(np.float64)) for arm in (True, False)}
     means = {arm: np.bincount(codes, weights=np.where(treated == arm, y, 0.0)) / arms[arm] for arm in arms}
-    own_size = np.where(treated, arms[True][codes], arms[False][codes])
-    own_mean = np.where(treated, means[True][codes], means[False][codes])
-    weight = size[codes] / own_size / n
+    arm_size = np.where(treated, arms[True][codes], arms[False][codes])
+    arm_mean = np.where(treated, means[True][codes], means[False][codes])
+    weight = size[codes] / arm_size / n
     difference = means[True] - means[False]
     share = size / n
     effect = float((share * difference).sum())
     sign = np.where(treated, 1.0, -1.0)
-    apart = (y - own_mean) * np.sqrt(own_size / np.maximum(own_size - 1.0, 1.0))
+    apart = (y - arm_mean) * np.sqrt(arm_size / np.maximum(arm_size - 1.0, 1.0))
     influence = sign * weight * apart + (difference[codes] - effect) / n
     lone = np.minimum(arms[True], arms[False])[codes] == 1.0
     treated_mean, control_mean = (level + float((share * means[arm]).sum()) for arm in (True, False))

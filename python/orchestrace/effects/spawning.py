@@ -169,7 +169,7 @@ def spawn(
     treated = flag(rows, chosen, "treatment")
     used = treated.is_not_null() if among is None else treated.is_not_null() & flag(rows, among, "among")
     rows, treated = rows.filter(used), treated.filter(used)
-    propensities = given_propensity(rows, treated, propensity)
+    propensities = propensity_of(rows, treated, propensity)
     limits = reward_limits(rows, bounds)
     params: dict[str, object] = {
         "reward": reward,
@@ -190,12 +190,12 @@ def spawn(
         "seed": seed,
     }
     # under names of our own, since lifted columns may have any
-    own_names = {f"feature {number}": pl.col(name) for number, name in enumerate(columns)}
+    renamed = {f"feature {number}": pl.col(name) for number, name in enumerate(columns)}
     if propensities is not None:
-        own_names["propensity"] = pl.lit(propensities)
-    rows = rows.select(*_NEEDED, **own_names, treated=pl.lit(treated))
+        renamed["propensity"] = pl.lit(propensities)
+    rows = rows.select(*_NEEDED, **renamed, treated=pl.lit(treated))
     setting = Setting(
-        list(own_names)[: len(columns)],
+        list(renamed)[: len(columns)],
         *(eta, float(min_overlap), folds, float(penalty), confidence, seed),
     )
     outcomes = {label: "reward", **(COSTS if costs else {})}
@@ -227,7 +227,7 @@ class Setting:
     seed: int = 0
 
 
-def given_propensity(
+def propensity_of(
     rows: pl.DataFrame, treated: pl.Series, propensity: Propensity | pl.Expr
 ) -> pl.Series | None:
     """e(x) of every row where it is recorded or given; None where it has to be fitted."""

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .accounts import free_ride as free_ride, reward_accounting as reward_accounting
     from .annotation import place_labels as place_labels
     from .attribution import failure_attribution as failure_attribution
@@ -19,4 +19,4 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     from .siblings import sibling_diagnostics as sibling_diagnostics
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

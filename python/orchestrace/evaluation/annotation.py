@@ -67,7 +67,7 @@ def place_labels(corpus: Corpus, labels: pl.DataFrame | pl.LazyFrame | None = No
     ).unique(maintain_order=True)
     matches = _traces_of(corpus, blamed)
     speakers = _speakers(corpus, matches)
-    matches = _one_each(matches, blamed, speakers)
+    matches = _unambiguous(matches, blamed, speakers)
     placed = rows.join(matches, on="name", how="left", maintain_order="left").with_columns(
         trace_id=pl.coalesce("found", "name").cast(table.schema["trace_id"])
     )
@@ -120,7 +120,7 @@ def _speakers(corpus: Corpus, matches: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _one_each(matches: pl.DataFrame, blamed: pl.DataFrame, speakers: pl.DataFrame) -> pl.DataFrame:
+def _unambiguous(matches: pl.DataFrame, blamed: pl.DataFrame, speakers: pl.DataFrame) -> pl.DataFrame:
     """Names with one trace; of several the one in which all who are blamed act."""
     alone = matches.filter(pl.len().over("name") == 1)
     several = matches.filter(pl.len().over("name") > 1)

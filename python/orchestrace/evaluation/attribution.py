@@ -127,7 +127,7 @@ def failure_attribution(
     ('mine', 1.0, 1.0, 1.0)
     """
     within = _distinct(within)
-    credits = tell_apart(credits)
+    credits = label_methods(credits)
     turns, agents = _units(_exact(credits, "credits"), 1.0 if blame == "highest" else -1.0)
     named = _exact(labels.collect() if isinstance(labels, pl.LazyFrame) else labels, "labels")
     if taken := [name for name in BASELINES if name in credits["method"].cast(pl.String)]:
@@ -174,7 +174,7 @@ def _no_null(frame: pl.DataFrame, frame_name: str, name: str) -> None:
         raise ParameterError(f"{frame_name}.{name} has a null, expected a name in every row")
 
 
-def tell_apart(credits: pl.DataFrame) -> pl.DataFrame:
+def label_methods(credits: pl.DataFrame) -> pl.DataFrame:
     """A method that occurs with several rewards or parameters is named with what differs between them."""
     present = [name for name in ("reward", "params") if name in credits.columns]
     if "method" not in credits.columns:

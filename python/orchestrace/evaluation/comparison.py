@@ -197,11 +197,11 @@ def _pair(method: object) -> tuple[str, Mapping[str, Any]]:
         and isinstance(method[0], str)
         and isinstance(method[1], Mapping)
     ):
-        return _own_params(method[0], method[1])
+        return _check_params(method[0], method[1])
     raise ParameterError(f"method {method!r}, expected a name or a pair of a name and its parameters")
 
 
-def _own_params(name: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _check_params(name: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     for option in ("unit", "method", "corpus", "sink", "progress", "engine"):
         if option in params:
             of_all = option in ("unit", "progress", "engine")

@@ -16,7 +16,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..corpus.parts import store_of
 from ..replay.verb import Model
-from .attribution import tell_apart
+from .attribution import label_methods
 
 _KEY = ["trace", "seq"]
 _SCHEMA = {
@@ -111,7 +111,7 @@ def faithfulness(
     >>> table.select("method", "tier", "gap").row(0)
     ('uniform', 'surrogate', 0.0)
     """
-    rows = tell_apart(_checked(collected(credits, "credits", (*_KEY, "credit", "method"))))
+    rows = label_methods(_checked(collected(credits, "credits", (*_KEY, "credit", "method"))))
     options: dict[str, Any] = {
         "outcome": outcome,
         "steps": steps,

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .content import (
         aggregate_by as aggregate_by,
         do as do,
@@ -22,4 +22,4 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     )
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -15,7 +15,7 @@ from ..base.ranges import in_range
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.names import TOOLS, declared_names, names_of, said_of_tools, with_named_tools
+from ..corpus.names import TOOLS, declared_names, names_of, tools_by_trust, with_named_tools
 from ..corpus.pieces import core_frames
 from ..schedules.scheduling import Durations, MaxGap, timing_options
 from ..statistics.influence import NO_INTERVAL, mean_interval
@@ -181,7 +181,7 @@ def metrics(
     wanted = None if groups is None else list(dict.fromkeys(names_of("groups", groups)))
     if wanted == []:
         raise ParameterError("groups is empty, expected at least one name, or None for all that are linear")
-    tools = said_of_tools(corpus, untrusted_tools, trusted_tools, privileged_tools)
+    tools = tools_by_trust(corpus, untrusted_tools, trusted_tools, privileged_tools)
     declared: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": intervention_at}
     declared |= {f"{trust}_tools": names or None for trust, names in tools.items()}
     stated = [name for name, value in declared.items() if value is not None]

@@ -2,11 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .fitting import FittedOutcome as FittedOutcome, fit as fit
     from .model_sensitivity import list_models as list_models, sensitivity as sensitivity
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -72,9 +72,9 @@ class Estimate:
 def estimate(seen: Observations, task: Task, *, errors: bool = True) -> Estimate:
     """Least loss within the bounds; clustered sandwich errors of what is identified."""
     shared = np.where(np.arange(N + 1) < N, 0, -1)
-    of_one = _Objective(seen, task, shared, 1)
+    objective = _Objective(seen, task, shared, 1)
     # begin at the best of a few: where every sum is cut at 1 the slope is 0
-    common = _least(seen, task, shared, np.array([min(_GRID, key=lambda w: of_one(np.array([w]))[0])]))
+    common = _least(seen, task, shared, np.array([min(_GRID, key=lambda w: objective(np.array([w]))[0])]))
     groups, reasons = _identified(seen, task, float(common.x[0]))
     starts = [float(common.x[0])]
     if errors:  # the fit of a fold begins once

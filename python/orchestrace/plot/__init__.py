@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
 if TYPE_CHECKING:  # the only list of names, which `python .ci/pages.py write` makes of the verbs in the files
     from .agreement_matrix import agreement as agreement
@@ -19,4 +19,4 @@ if TYPE_CHECKING:  # the only list of names, which `python .ci/pages.py write` m
     from .timelines import timeline as timeline
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -97,8 +97,12 @@ def timeline(
     layers += _path_layers(canvas, drawn, path)
     chart = canvas.alt.layer(*layers).properties(width=_WIDTH, height=row_height(drawn) * len(drawn.rows))
     chart = chart.resolve_scale(color="shared")
-    notes = [path_told(drawn), *left_out(drawn, events.height, bars.height, width), _links_told(links)]
-    return canvas.finished(chart, title, notes, _described(drawn, path_told(drawn)))
+    notes = [
+        describe_path(drawn),
+        *left_out(drawn, events.height, bars.height, width),
+        _describe_links(links),
+    ]
+    return canvas.finished(chart, title, notes, _described(drawn, describe_path(drawn)))
 
 
 def row_height(drawn: TraceRows) -> int:
@@ -363,7 +367,7 @@ def _flow_layers(canvas: Canvas, drawn: TraceRows, links: tuple[pl.DataFrame, in
     ]
 
 
-def path_told(drawn: TraceRows) -> str:
+def describe_path(drawn: TraceRows) -> str:
     """A sentence on the length of the critical path, and on the agents whose time it is."""
     if drawn.reason is not None:
         return f"no critical path ({drawn.reason})"
@@ -388,7 +392,7 @@ def left_out(drawn: TraceRows, events: int, bars: int, width: float) -> list[str
     return notes
 
 
-def _links_told(links: tuple[pl.DataFrame, int]) -> str:
+def _describe_links(links: tuple[pl.DataFrame, int]) -> str:
     rows, total = links
     return (
         f"{total:,} messages, spawns and returns shown as {rows.height:,} lines"

@@ -19,7 +19,7 @@ from ..base.schema import REPLAYS, SCHEMAS, unknown_name
 from ..base.text import in_json
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.names import expect_known
+from ..corpus.names import expect_names
 from ..corpus.parts import store_of
 from ..interventions.composition import Spec, Specified, parts_of
 from ..schedules.scheduling import MaxGap, replay_schedule, scenarios_of, timing_options
@@ -89,7 +89,7 @@ def _expect_names_of(corpus: Corpus, spec: Spec) -> None:
     for by in NAMED:
         value = spec.get(by)
         if value is not None:
-            expect_known(corpus, by, value if isinstance(value, tuple) else [value])
+            expect_names(corpus, by, value if isinstance(value, tuple) else [value])
 
 
 def _refuse_unknown_of_tasks(corpus: Corpus, arguments: Arguments, frame: pl.DataFrame) -> pl.DataFrame:

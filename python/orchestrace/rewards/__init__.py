@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .gaming.balance import balance as balance
     from .gaming.failure_modes import failure_modes as failure_modes
     from .gaming.hazards import detect_hacking as detect_hacking
@@ -13,4 +13,4 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     from .verb import attach as attach, compute as compute, explain as explain, list_rules as list_rules
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -15,7 +15,7 @@ from ..base.schema import CREDITS, unknown_name
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected, one_trace
-from ..corpus.names import TOOLS, declared_names, names_of, said_of_tools, with_named_tools
+from ..corpus.names import TOOLS, declared_names, names_of, tools_by_trust, with_named_tools
 from ..corpus.parts import store_of
 from ..corpus.pieces import empty_store
 from ..corpus.reward import check_channels
@@ -179,7 +179,7 @@ def compute(
     ['trace', 'trace_id', 'task_id', 'reward', 'family', 'unit']
     """
     requested = _requested(rewards, channels)
-    tools = said_of_tools(corpus, untrusted_tools, trusted_tools, ())
+    tools = tools_by_trust(corpus, untrusted_tools, trusted_tools, ())
     options = {
         **timing_options(durations, max_gap, program_order),
         "subtasks": declared_names("subtasks", subtasks),
@@ -258,7 +258,7 @@ def explain(
         **timing_options("auto", None, False),
         "subtasks": declared_names("subtasks", subtasks),
         "harness": declared_names("harness", harness),
-        "tools": said_of_tools(corpus, (), (), ()),
+        "tools": tools_by_trust(corpus, (), (), ()),
         "threads": None,
         "progress": None,
     }

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .tracking import sanitizer_cut as sanitizer_cut, tainted_events as tainted_events
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -13,7 +13,7 @@ from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.names import TOOLS, expect_known, names_of, number_column, said_of_tools, with_named_tools
+from ..corpus.names import TOOLS, expect_names, names_of, number_column, tools_by_trust, with_named_tools
 from ..corpus.parts import store_of
 from ..corpus.pieces import core_frames
 
@@ -283,9 +283,9 @@ def _rules(
     threads: int | None,
 ) -> dict[str, Any]:
     """What the core takes, once every name is one that some trace has."""
-    by_trust, agents = said_of_tools(corpus, *tools), names_of("allow", allow)
+    by_trust, agents = tools_by_trust(corpus, *tools), names_of("allow", allow)
     if agents:
-        expect_known(corpus, "agent", agents)
+        expect_names(corpus, "agent", agents)
     return {
         "carry": carry,
         "tools": by_trust,

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .diffusion import (
         DiffusionLaw as DiffusionLaw,
         credit_snr as credit_snr,
@@ -19,4 +19,4 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     )
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .bottlenecks import (
         concurrency_profile as concurrency_profile,
         critical_path as critical_path,
@@ -15,4 +15,4 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     from .speedup_fits import fit_scaling as fit_scaling
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -17,7 +17,7 @@ from ..base.schema import CREDITS, REPLAYS
 from ..base.text import in_json
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from ..corpus.names import expect_known
+from ..corpus.names import expect_names
 from ..corpus.parts import store_of
 from ..corpus.pieces import empty_store
 from ..interventions.composition import Spec, Specified, parts_of
@@ -409,4 +409,4 @@ def _check_names(corpus: Corpus, changes: list[Spec]) -> None:
         elif change.get("by") in ("agent", "role", "tool", "event"):
             wanted.setdefault(change["by"], set()).add(change["value"])
     for by, names in sorted(wanted.items()):
-        expect_known(corpus, by, names)
+        expect_names(corpus, by, names)

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .abort import fit_abort as fit_abort
     from .abort_evaluation import evaluate_abort as evaluate_abort, power_by_epoch as power_by_epoch
     from .abort_rule import AbortRule as AbortRule
@@ -29,4 +29,4 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked`
     from .thresholds import calibration_needed as calibration_needed
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

@@ -263,10 +263,10 @@ def _row(
         "gain": gain,
         "gain_lower": gain_lower,
         "gain_upper": gain_upper,
-        "mean_k": _known_mean(runs.k[out.stop], out.weight),
-        "quality": _known_mean(runs.q[out.stop], out.weight),
-        "cost": _known_mean(runs.c[out.stop], out.weight),
-        "early": _known_mean(~runs.final[out.stop], out.weight),
+        "mean_k": _mean_if_complete(runs.k[out.stop], out.weight),
+        "quality": _mean_if_complete(runs.q[out.stop], out.weight),
+        "cost": _mean_if_complete(runs.c[out.stop], out.weight),
+        "early": _mean_if_complete(~runs.final[out.stop], out.weight),
         "ess": float(out.weight.sum() ** 2 / max(np.square(out.weight).sum(), 1.0)),
         "reason": None if lower is not None else "support.absent",
     }
@@ -279,7 +279,7 @@ def _row(
     return row
 
 
-def _known_mean(values: Floats | Ints | Bools, times: Floats) -> float | None:
+def _mean_if_complete(values: Floats | Ints | Bools, times: Floats) -> float | None:
     numbers = values.astype(np.float64)
     return None if np.isnan(numbers).any() or not times.any() else float(np.average(numbers, weights=times))
 

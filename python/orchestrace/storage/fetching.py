@@ -107,7 +107,7 @@ class _Target:
         try:
             answer = obstore.get(self._store, self._object.address.key, options=options)
         except NotSupportedError:
-            return self._copy_whole()
+            return self._copy_all()
         if answer.meta["size"] != self._object.size:
             raise changed(self._object.address)
         data = answer.bytes()
@@ -115,7 +115,7 @@ class _Target:
             raise Short
         self._write(memoryview(data), start)
 
-    def _copy_whole(self) -> None:
+    def _copy_all(self) -> None:
         """Copy all of it, from a server that gives no ranges."""
         import obstore
 

@@ -115,7 +115,7 @@ def run(
     elif not isinstance(config, StudyConfig):
         config = read_config(config)
     if workers != 0 or runner is not None:
-        _refuse_own(config)
+        _refuse_local_methods(config)
     place = StudyFolder.begun(folder, config)
     if few := few_tasks(config):
         warnings.warn(few, RuntimeWarning, stacklevel=3)
@@ -159,7 +159,7 @@ def run(
     return load(folder)
 
 
-def _refuse_own(config: StudyConfig) -> None:
+def _refuse_local_methods(config: StudyConfig) -> None:
     """Methods that this process registered are not known to those that would measure them."""
     for run in config.methods:
         if run.name in registered() and run.name not in FITTED:

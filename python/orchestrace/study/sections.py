@@ -221,7 +221,7 @@ def _methods(table: pl.DataFrame, sizes: tuple[Size, ...]) -> Section:
 
 
 def _verdict_cell(verdict: Verdict) -> Cell:
-    cost = "" if verdict.seconds is None else seconds_told(verdict.seconds)
+    cost = "" if verdict.seconds is None else format_seconds(verdict.seconds)
     if verdict.kind == SLOW or (verdict.kind == NONE and cost and not verdict.measured):
         about = "at least ~" if verdict.at_least else "~"
         return Cell(f"{about}{cost}" if cost else "too slow", SLOW)
@@ -244,7 +244,7 @@ def _correlation(value: float, pooled: bool) -> str:
     return f"{value:.3f}" if pooled else f"{value:.2f}".replace("-0.00", "0.00")
 
 
-def seconds_told(value: float) -> str:
+def format_seconds(value: float) -> str:
     """A duration in few characters: 12.3 ms, 4.5 s, 2e+88 s."""
     if value >= 1e5:
         return f"{value:.0e} s"

@@ -42,7 +42,7 @@ def n_floors(corpus: Corpus) -> int:
     return int(incomplete.select(pl.col("trace").n_unique()).collect().item())
 
 
-def what_waits_were_for(corpus: Corpus) -> dict[str, str]:
+def words_for_waits(corpus: Corpus) -> dict[str, str]:
     """Words for the waits of agents: the people they waited for, and the kind of answer."""
     kind, agent, role = (pl.col(name).cast(pl.String) for name in ("type", "agent", "role"))
     is_user = agent == "user"
@@ -73,7 +73,7 @@ def sum_of(frame: pl.DataFrame, name: str) -> float | None:
     return float(frame[name].sum()) if frame[name].count() else None
 
 
-def whole_sum_of(frame: pl.DataFrame, name: str) -> int | None:
+def total_of(frame: pl.DataFrame, name: str) -> int | None:
     """The sum of a column of counts, at most the greatest one; None where no row has it."""
     amount: int | None = frame.select(total(pl.col(name))).item()
     return amount
@@ -105,10 +105,10 @@ def agents_without_effect(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataF
 def exposed_runs(tainted: pl.DataFrame) -> pl.DataFrame | None:
     """Runs in which untrusted content has a way to an action; None where nothing says what is untrusted."""
     # a recording that marks only its own messages as trusted says nothing on the results of tools
-    is_known = tainted["n_untrusted"].sum() or (
+    has_trust = tainted["n_untrusted"].sum() or (
         tainted["n_untrusted"].count() and not tainted["n_trust_unknown"].sum()
     )
-    if not is_known and not (tainted["n_seeds"].fill_null(0) > 0).any():
+    if not has_trust and not (tainted["n_seeds"].fill_null(0) > 0).any():
         return None
     actions = {"privileged call": "privileged_call", "spawn": "spawn", "decision": "decision"}
     event = pl.coalesce(f"first_{name}" for name in actions.values())
@@ -139,7 +139,7 @@ def answers_by_agent(corpus: Corpus, tainted: pl.DataFrame) -> dict[str, int]:
 
 def runs_to_open(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFrame:
     """The runs that are most worth opening, each for the first reason that names it."""
-    all_tokens = whole_sum_of(rows, "tokens") or 0
+    all_tokens = total_of(rows, "tokens") or 0
     table = rows.with_columns(
         lost=pl.col("tokens") * pl.col("dead_tokens"),
         took=pl.when(pl.col("time_unit") == "seconds").then(pl.sum_horizontal("model_time", "tool_time")),

@@ -31,8 +31,8 @@ from .figures import (
     runs_to_open,
     span,
     sum_of,
-    what_waits_were_for,
-    whole_sum_of,
+    total_of,
+    words_for_waits,
 )
 
 TOKENS: Final = ("fresh", "cached", "cache_write", "out", "reasoning")
@@ -337,7 +337,7 @@ class Summary:
             return "Unknown: no run has an answer."
         if not self.unreached.height:
             return "Every agent of the runs with an answer has work that leads to it."
-        tokens = whole_sum_of(self.unreached, "tokens")
+        tokens = total_of(self.unreached, "tokens")
         names = _listed([plain(name) for name in self.unreached["agent"]], 3)
         who = "It" if self.unreached.height == 1 else "They"
         cost = "" if tokens is None else f" {who} used {tokens:,} tokens."
@@ -451,7 +451,7 @@ def summary_of(
     unit = "seconds" if timed.height else "steps"
     unreached = agents_without_effect(members, rows)
     exposed = exposed_runs(tainted)
-    used, unpriced = whole_sum_of(spent, "tokens"), whole_sum_of(spent, "unpriced_tokens")
+    used, unpriced = total_of(spent, "tokens"), total_of(spent, "unpriced_tokens")
     answered = answers_by_agent(corpus, tainted)
     return Summary(
         records=dict(corpus.records),
@@ -468,14 +468,14 @@ def summary_of(
         n_answered=sum(answered.values()),
         answered_by=answered,
         tokens={
-            **{name: whole_sum_of(rows, f"tokens_{name}") for name in TOKENS},
-            "total": whole_sum_of(rows, "tokens"),
+            **{name: total_of(rows, f"tokens_{name}") for name in TOKENS},
+            "total": total_of(rows, "tokens"),
         },
         n_counted=rows["tokens"].count(),
         n_floor=n_floors(corpus),
         n_unread=rows.filter(written & ~read).height,
         n_unwritten=rows.filter(read & ~written).height,
-        scorer_tokens=whole_sum_of(rows, "scorer_tokens"),
+        scorer_tokens=total_of(rows, "scorer_tokens"),
         cost_usd=sum_of(rows, "cost_usd"),
         n_priced=rows["cost_usd"].count(),
         listed_usd=sum_of(spent, "priced_usd"),
@@ -484,7 +484,7 @@ def summary_of(
         n_timed=timed.height,
         wall_clock_s=sum_of(clocked, "wall_clock_s"),
         n_clocked=clocked.height,
-        waits=what_waits_were_for(corpus),
+        waits=words_for_waits(corpus),
         max_gap=HOUR if max_gap == "auto" else max_gap,
         critical=critical_shares(paths, unit),
         time_unit=unit,

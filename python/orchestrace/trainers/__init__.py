@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from ..base.namespaces import load_when_asked
+from ..base.namespaces import load_lazily
 
-if TYPE_CHECKING:  # the only list of names: type checkers and `load_when_asked` read it
+if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from . import advantages as advantages
     from .tables import trainer_table as trainer_table
     from .tokens import token_credits as token_credits
     from .weights import token_weights as token_weights
 
 
-load_when_asked(__name__)
+load_lazily(__name__)

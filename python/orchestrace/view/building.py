@@ -13,7 +13,7 @@ from ..corpus.corpus import Corpus
 from ..schedules.bottlenecks import critical_path
 from ..summaries.narrative import Summary
 from .answers import EVENTS, effects_of
-from .details import agents_of, findings_of, kept_edges, most_telling, timed_events
+from .details import agents_of, findings_of, inner_edges, most_telling, timed_events
 from .packing import packed, packed_json
 from .page import block_size, empty_size, page_of
 from .runs import findings, quarantine
@@ -227,7 +227,7 @@ def _data(parts: Parts, facts: Facts, most: int) -> dict[str, Any]:
         "unit": recorded["unit"][0],
         "no_schedule": next(iter(recorded["reason"].drop_nulls()), None) if refused else None,
         "events": packed(events.drop("reason", "unit")),
-        "edges": packed(kept_edges(facts.edges, events)),
+        "edges": packed(inner_edges(facts.edges, events)),
         "places": places,
         "texts": packed(pl.DataFrame({"text": texts}, schema={"text": pl.String})),
         "no_texts": no_texts,

@@ -48,7 +48,7 @@ def timed_events(corpus: Corpus, tools: dict[str, Any], options: dict[str, Any])
     return events.select(*FIELDS, pl.exclude(FIELDS))
 
 
-def kept_edges(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+def inner_edges(edges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """The edges between the given events."""
     seqs = events.select("seq")
     edges = edges.join(seqs, left_on="src", right_on="seq", how="semi", maintain_order="left")

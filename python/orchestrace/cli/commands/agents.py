@@ -16,7 +16,7 @@ from ..options import (
     gap_of,
     prices_of,
 )
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import weights
@@ -55,4 +55,4 @@ def run(
     table_.give(frame, "sub-agents", COLUMNS)
     if not frame.height:
         typer.echo("no spawn names an agent: orchestrace costs --by agent lists all agents", err=True)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

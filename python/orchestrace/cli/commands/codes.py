@@ -20,7 +20,7 @@ COLUMNS: Final = Columns("code level meaning severity", "fix")
 _FACTS: Final = ("level", "code", "severity", "meaning", "example", "fix")
 
 
-def known_codes(code: str | None = None) -> pl.DataFrame:
+def code_table(code: str | None = None) -> pl.DataFrame:
     """Every code, or one, with its level, its meaning, an example and what to do."""
     rows = [(*facts, *remedy) for *facts, remedy in code_rows(code)]
     return pl.DataFrame(rows, schema=dict.fromkeys(_FACTS, pl.String), orient="row")
@@ -31,9 +31,9 @@ def run(
     table: TableOptions,
     code: Annotated[str | None, typer.Argument(metavar="CODE", help="One code to explain.")] = None,
 ) -> None:
-    frame = known_codes(code)
+    frame = code_table(code)
     if code is not None and not frame.height:
-        raise ParameterError(unknown_name("code", code, sorted(set(known_codes()["code"]))))
+        raise ParameterError(unknown_name("code", code, sorted(set(code_table()["code"]))))
     if code is None or not table.is_plain:
         table.give(frame, "codes", COLUMNS)
         return

@@ -7,7 +7,7 @@ import typer
 from ...base.deferred import Deferred
 from ...base.errors import ParameterError
 from ..options import EngineOptions, RewardOptions, Seed, StrictOptions, Unit
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import credit_options, run_of
@@ -46,4 +46,4 @@ def run(
     if runs and frame.height and frame["error"].null_count() == 0:
         raise ParameterError(f"no method could be asked; {frame['method'][0]}: {frame['error'][0]}")
     table.give(frame, "methods compared", COLUMNS)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

@@ -7,7 +7,7 @@ import typer
 from ...costs import table
 from ...costs.verb import By
 from ..options import Batch, PriceList, StrictOptions, prices_of
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import word
@@ -44,4 +44,4 @@ def run(
     corpus = usable(recordings)
     frame = table(corpus, by=chosen, prices=prices_of(prices), batch=batch, progress=True)
     table_.give(frame, f"costs by {by}", COLUMNS[by])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

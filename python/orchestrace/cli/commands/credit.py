@@ -11,7 +11,7 @@ from ...base.errors import ParameterError
 from ...base.text import plain
 from ..options import EngineOptions, Method, Params, RewardOptions, Seed, StrictOptions, Unit
 from ..output import STOPPED
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import CREDITS, TableOptions
 from ..values import credit_options
@@ -56,4 +56,4 @@ def run(
         typer.echo(f"wrote {plain(sink)}: {rows.select(pl.len()).collect().item():,} rows")
     else:
         table.give(credit(corpus, **options), f"credit by {method}", COLUMNS)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

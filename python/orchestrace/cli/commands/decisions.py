@@ -6,7 +6,7 @@ import typer
 
 from ... import decisions
 from ..options import StrictOptions
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import limits
@@ -46,4 +46,4 @@ def run(
     chosen: Any = kind
     rows = decisions.table(corpus, chosen, reward=None if no_reward else reward, **options)
     table.give(rows, f"decisions to {kind}", COLUMNS)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

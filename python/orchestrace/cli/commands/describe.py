@@ -4,7 +4,7 @@ from typing import Final
 
 from ... import describe
 from ..options import Json, StrictOptions
-from ..recordings import opened, refuse_unused, tell_quarantined
+from ..recordings import opened, refuse_unused, report_quarantined
 from ..registry import command
 from ..tables import REJECTS, Columns, print_json, show
 
@@ -33,4 +33,4 @@ def run(recordings: StrictOptions, as_json: Json = False) -> None:
             if frame.height:
                 show(frame, name, COLUMNS.get(name))
     refuse_unused(corpus, recordings)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

@@ -6,7 +6,7 @@ import typer
 
 from ... import credit, explain
 from ..options import Method, Params, RewardOptions, Seed, StrictOptions, Unit
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import credit_options
@@ -35,4 +35,4 @@ def run(
     credits = credit(corpus, method=method, **options, threads=recordings.threads, progress=True)
     number = int(trace) if trace is not None and trace.isdecimal() else trace
     table.give(explain(corpus, credits, unit_id, number), f"credit of {unit_id} by {method}", COLUMNS)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

@@ -13,7 +13,7 @@ from ...exports.targets import EXPORTS
 from ...exports.verb import default_name, export_size, list_exports, only_traces
 from ...interventions import drop
 from ..options import Force, Params, RewardOptions, Seed, StrictOptions
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..values import credit_options
 
@@ -93,4 +93,4 @@ def run(
     else:
         written = export(corpus, path=file, **options, max_bytes=max_bytes, overwrite=force, progress=True)
         typer.echo(plain(f"{file}: {written:,} bytes"))
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

@@ -11,7 +11,7 @@ from ...base.schema import TraceBy
 from ...base.text import counted, plain
 from ..options import Format, Json, MappingFile, RecordingOptions, Scores, Strict, Threads
 from ..output import STOPPED
-from ..recordings import refuse_unused, tell_quarantined
+from ..recordings import refuse_unused, report_quarantined
 from ..registry import command
 from ..tables import Columns, show
 
@@ -67,7 +67,7 @@ def run(
             progress=True,
         )
     except KeyboardInterrupt:
-        _tell_stopped(out)
+        _report_stopped(out)
         raise typer.Exit(STOPPED) from None
     if as_json:
         typer.echo(
@@ -80,10 +80,10 @@ def run(
             typer.echo(plain(f"damaged files, rebuilt: {', '.join(done.repaired)}"))
     corpus = read_corpus(out)
     refuse_unused(corpus)
-    tell_quarantined(corpus, RecordingOptions([out]), strict)
+    report_quarantined(corpus, RecordingOptions([out]), strict)
 
 
-def _tell_stopped(out: str) -> None:
+def _report_stopped(out: str) -> None:
     """Say what is kept of an ingest that was stopped."""
     try:
         traces = len(read_corpus(out))

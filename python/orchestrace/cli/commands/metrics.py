@@ -7,7 +7,7 @@ import typer
 from ... import metrics
 from ...metrics.verb import By
 from ..options import EngineOptions, LongestGap, StrictOptions, gap_of
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import word
@@ -62,4 +62,4 @@ def run(
         **engine.running(recordings.threads),
     )
     table.give(frame, f"metrics by {by}", COLUMNS[by])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

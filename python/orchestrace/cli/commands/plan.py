@@ -48,7 +48,7 @@ def run(
     options = dict(map(_option, option or []))
     if taken := sorted(options.keys() & {"corpus", "verb", "folder", "tasks"}):
         raise ParameterError(f"'{taken[0]}' is an argument of plan itself, not of the verb")
-    if changes.is_given and verb != "replay":
+    if changes.changes_runs and verb != "replay":
         raise ParameterError(f"options that change runs are of the verb replay, not of '{plain(verb)}'")
     scenarios = changes.scenarios() if verb == "replay" else []
     if verb == INGEST:

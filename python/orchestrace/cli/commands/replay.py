@@ -8,7 +8,7 @@ import typer
 from ... import replay
 from ...base.terminal import cell_text
 from ..options import EngineOptions, LongestGap, StrictOptions, gap_of
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..scenarios import ScenarioOptions
 from ..tables import Columns, TableOptions, show
@@ -57,7 +57,7 @@ def run(
         _show_replays(frame, table)
     else:
         table.give(frame, "replayed", COLUMNS["replays"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)
 
 
 def _show_replays(frame: pl.DataFrame, table: TableOptions) -> None:

@@ -7,7 +7,7 @@ import typer
 from ...base.errors import ParameterError
 from ...rewards import compute, list_rules as reward_rules
 from ..options import EngineOptions, Params, StrictOptions
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 from ..values import rule_channels, rule_params
@@ -49,4 +49,4 @@ def run(
         **engine.running(recordings.threads),
     )
     table.give(frame, "rewards", COLUMNS)
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

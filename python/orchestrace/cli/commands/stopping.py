@@ -18,7 +18,7 @@ from ...plot.stopping_frontiers import stopping as drawn_stopping
 from ...statistics.folds import folds_over
 from ...stopping.thresholds import METHODS
 from ..options import StrictOptions
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import group
 from ..tables import Columns, TableOptions
 
@@ -90,7 +90,7 @@ def epochs_(
     """List the points at which runs could have stopped."""
     corpus = usable(recordings)
     table.give(_epochs(corpus, source, reward), "epochs", COLUMNS["epochs"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)
 
 
 @of_stopping
@@ -112,7 +112,7 @@ def evaluate_(
     options: dict[str, Any] = {"problem": problem, "estimand": estimand, "price": price, "cost": cost}
     comparison = stopping.evaluate(_paid(corpus, source, reward, problem), method, **options)
     table.give(comparison, "rules of stopping", COLUMNS["evaluate"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)
 
 
 @of_stopping
@@ -143,7 +143,7 @@ def abort_(
     }
     results = stopping.evaluate_abort(new, rules, success=success, seed=seed)
     table.give(results, "abort rules on the other half of the tasks", COLUMNS["abort"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)
 
 
 @of_stopping
@@ -180,7 +180,7 @@ def frontier_(
     if plot is not None:
         save(drawn_stopping(curve), path_of(plot), overwrite=table.force)
     table.give(curve, "the frontier of stopping", COLUMNS["frontier"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)
 
 
 @of_stopping
@@ -198,4 +198,4 @@ def regret_(
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     regrets = stopping.regret(_paid(corpus, source, reward, problem), **options)
     table.give(regrets, "regret", COLUMNS["regret"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

@@ -18,7 +18,7 @@ from ..options import (
     gap_of,
     prices_of,
 )
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 
 EXAMPLES: Final = ("summary runs.jsonl",)
@@ -49,4 +49,4 @@ def run(
         typer.echo(plain_json(narrative.to_json()))
     else:
         typer.echo(narrative.text(recordings.words(), terminal_width() or 80))
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

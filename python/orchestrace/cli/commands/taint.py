@@ -8,7 +8,7 @@ from ... import taint
 from ...base.errors import ParameterError
 from ...safety import sanitizer_cut
 from ..options import EngineOptions, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
 
@@ -55,4 +55,4 @@ def run(
     else:
         rows = taint(corpus, privileged_tools=privileged or (), **options)
         table.give(rows, "taint", COLUMNS["privileged" if privileged else "taint"])
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

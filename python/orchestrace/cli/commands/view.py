@@ -23,7 +23,7 @@ from ..options import (
     gap_of,
     prices_of,
 )
-from ..recordings import tell_quarantined, usable
+from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..values import weights
 
@@ -89,4 +89,4 @@ def run(
         typer.echo(sentence)
     if opened:
         open_page(path_of(file))
-    tell_quarantined(corpus, recordings, recordings.strict)
+    report_quarantined(corpus, recordings, recordings.strict)

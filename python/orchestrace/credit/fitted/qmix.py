@@ -48,8 +48,8 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: in
     present = ~np.isnan(of_all.centers)
     weights = {
         f"weight {name}": float(weight)
-        for name, weight, is_known in zip(names, of_all.role_weights, present, strict=True)
-        if is_known
+        for name, weight, is_present in zip(names, of_all.role_weights, present, strict=True)
+        if is_present
     }
     quality = fit_quality(teams.reward, seen, unseen, folds.n, {"alpha": alpha, **weights})
     return Decomposition(vocabulary, folds, utilities, quality)

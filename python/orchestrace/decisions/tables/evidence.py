@@ -12,7 +12,7 @@ import polars as pl
 from ...corpus.corpus import Corpus
 from ...corpus.reward import Reward
 from ...effects.observed import aggregation, compared_delegates, message
-from ...effects.spawning import FEATURES, Setting, aipw_row, chances_of, given_propensity
+from ...effects.spawning import FEATURES, Setting, aipw_row, chances_of, propensity_of
 from ..rows import REASON, TIER, Source
 
 EVIDENCE: Final[dict[str, Any]] = {
@@ -34,7 +34,7 @@ def _evident(rows: pl.DataFrame) -> pl.DataFrame:
 def spawned(rows: pl.DataFrame, confidence: float, seed: int) -> tuple[pl.DataFrame, Facts]:
     """The mean effect over decisions with overlap (6.7), of what was done less what was not."""
     done = rows["done"] == "spawn"
-    propensity = given_propensity(rows, done, "auto")
+    propensity = propensity_of(rows, done, "auto")
     # under names of our own, since lifted columns may have any
     features = {f"feature {number}": pl.col(name) for number, name in enumerate(FEATURES)}
     setting = Setting(list(features), confidence=confidence, seed=seed)
@@ -63,13 +63,13 @@ def spawned(rows: pl.DataFrame, confidence: float, seed: int) -> tuple[pl.DataFr
     low, high = estimate.get("lower"), estimate.get("upper")
     both = {"lower": (low, high), "upper": (high, low)}
     n = [pl.lit(estimate[name], pl.UInt32) for name in ("n_treated", "n_control")]
-    is_known = estimate.get("effect") is not None
+    has_effect = estimate.get("effect") is not None
     spawn = pl.col("treated")
     by_decision = units.select(
         "trace",
         "seq",
         "treated",
-        inside=pl.Series(chances.inside) & is_known,
+        inside=pl.Series(chances.inside) & has_effect,
     ).with_columns(
         effect=pl.lit(estimate.get("effect"), pl.Float64) * pl.when(spawn).then(1.0).otherwise(-1.0),
         **{
@@ -79,13 +79,13 @@ def spawned(rows: pl.DataFrame, confidence: float, seed: int) -> tuple[pl.DataFr
         n_action=pl.when(spawn).then(n[0]).otherwise(n[1]),
         n_other=pl.when(spawn).then(n[1]).otherwise(n[0]),
         tier=pl.lit(estimate.get("tier"), pl.String),
-        reason=pl.lit(estimate.get("reason") if is_known else None, pl.String),
+        reason=pl.lit(estimate.get("reason") if has_effect else None, pl.String),
     )
     by_decision = by_decision.with_columns(
         *(pl.when("inside").then(pl.col(name)).alias(name) for name in ("effect", "lower", "upper", "tier")),
         reason=pl.when("inside")
         .then("reason")
-        .otherwise(pl.lit("overlap.absent" if is_known else estimate["reason"])),
+        .otherwise(pl.lit("overlap.absent" if has_effect else estimate["reason"])),
     ).drop("treated", "inside")
     joined = rows.join(by_decision, on=["trace", "seq"], how="left", maintain_order="left")
     return _evident(joined.with_columns(reason=_or_reward_absent())), facts

@@ -30,7 +30,7 @@ def decided(corpus: Corpus, kind: str, reward: Reward | None, context: Source) -
     by_kind = {"spawn": _spawns, "delegate": _delegations, "communicate": _messages}
     rows = _aggregates(corpus, rows) if kind == "aggregate" else by_kind[kind](rows)
     rows = rows.join(
-        states(corpus, rows.select("trace", "seq"), with_own=False),
+        states(corpus, rows.select("trace", "seq"), inclusive=False),
         on=["trace", "seq"],
         how="left",
         maintain_order="left",
@@ -111,7 +111,7 @@ def stops(corpus: Corpus, reward: Reward | None, source: EpochSource | None) -> 
         wanted = rows.select("trace", "seq")
         recorded = corpus.events.select(pl.col("trace", "seq").cast(pl.Int64), "action", "p_behavior")
         recorded = recorded.join(wanted.lazy(), on=["trace", "seq"], how="semi")
-        before = states(corpus, wanted, with_own=True)
+        before = states(corpus, wanted, inclusive=True)
         before = before.drop(
             name for name in before.columns if name in rows.columns and name.startswith("x_")
         )

@@ -32,7 +32,7 @@ NUMBERS: Final = (
 WORDS: Final = ("x_role", "x_state_key", "x_subtask_id")
 
 
-def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFrame:
+def states(corpus: Corpus, wanted: pl.DataFrame, *, inclusive: bool) -> pl.DataFrame:
     """State columns of some events, but those of epochs.
 
     Parameters
@@ -41,7 +41,7 @@ def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFr
         In memory or on disk; pieces are loaded one at a time.
     wanted
         ``trace seq`` (Int64) of events.
-    with_own
+    inclusive
         Whether the event itself was known, as it is to whoever decides after it.
 
     Returns
@@ -63,10 +63,10 @@ def states(corpus: Corpus, wanted: pl.DataFrame, *, with_own: bool) -> pl.DataFr
     >>> from orchestrace.decisions.tables.state import states
     >>> corpus = ot.generate(traces=1, seed=0)
     >>> wanted = pl.DataFrame({"trace": [0, 0], "seq": [0, 1]})
-    >>> states(corpus, wanted, with_own=False)["x_position"].to_list()
+    >>> states(corpus, wanted, inclusive=False)["x_position"].to_list()
     [0.0, 1.0]
     """
-    return pl.concat(_of_piece(load(), wanted, with_own) for load in pieces_of(corpus))
+    return pl.concat(_of_piece(load(), wanted, inclusive) for load in pieces_of(corpus))
 
 
 def pieces_of(corpus: Corpus) -> list[Callable[[], Corpus]]:
@@ -74,7 +74,7 @@ def pieces_of(corpus: Corpus) -> list[Callable[[], Corpus]]:
     return [load for _, load in corpus.pieces()] or [lambda: Corpus(_core.read([]))]
 
 
-def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFrame:
+def _of_piece(corpus: Corpus, wanted: pl.DataFrame, inclusive: bool) -> pl.DataFrame:
     recorded = corpus.events.select("trace", "seq", "agent", "role", "state_key", "subtask_id").collect()
     events = so_far(corpus).join(recorded, on=["trace", "seq"], how="left", maintain_order="left")
     events = events.with_columns(
@@ -90,7 +90,7 @@ def _of_piece(corpus: Corpus, wanted: pl.DataFrame, with_own: bool) -> pl.DataFr
         x_usd="usd",
         x_n_tools=fresh.cast(pl.Int64).cum_sum().over("trace"),
     )
-    if not with_own:
+    if not inclusive:
         events = events.with_columns(
             *(pl.col(name).shift(1, fill_value=0).over("trace") for name in _COUNTS),
             *(pl.col(name).shift(1).over("trace") for name in _AMOUNTS),
