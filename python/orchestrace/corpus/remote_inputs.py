@@ -14,8 +14,7 @@ from .. import _core
 from ..base.errors import InputError
 from ..base.text import plain
 from ..storage.addresses import address_of, is_address
-from ..storage.fetching import copies, fetch, scratch
-from ..storage.lending import lent
+from ..storage.fetching import copies, fetch, lent, scratch
 from ..storage.objects import RemoteObject, beginning, has_magic, listed, look_up, matching
 from ..storage.stores import open_store
 from .on_disk import BEGINNING, MANIFEST

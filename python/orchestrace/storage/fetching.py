@@ -1,5 +1,6 @@
 """Copies of objects on disk: ranges fetched side by side, each tried again until it is whole."""
 
+import atexit
 import os
 import shutil
 import sys
@@ -24,6 +25,7 @@ AT_ONCE: Final = 8
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 """Without it Windows writes two bytes for a line end."""
 Target = tuple[RemoteObject, Path]
+_LENT: Final[dict[tuple[str, int, int], Path]] = {}
 
 
 def fetch(targets: Sequence[Target], progress: Callable[[int, int], object] | None = None) -> None:
@@ -158,6 +160,24 @@ def _no_room(path: Path, error: OSError) -> InputError:
         f"cannot copy from object storage to '{path.parent}': {error.strerror or error}; set TMPDIR (of what "
         "is kept, ORCHESTRACE_CACHE) to a folder with more room"
     )
+
+
+def lent(remote: RemoteObject) -> Path:
+    """A copy of an object as it was looked up, for the life of the process: a recording is read repeatedly.
+
+    Raises
+    ------
+    InputError
+        It cannot be read.
+    """
+    key = (remote.url, remote.size, remote.version)
+    if key not in _LENT or not _LENT[key].is_file():
+        folder = Path(tempfile.mkdtemp(prefix="orchestrace-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        ((_, path),) = targets = copies([remote], folder)
+        fetch(targets)
+        _LENT[key] = path
+    return _LENT[key]
 
 
 @contextmanager
