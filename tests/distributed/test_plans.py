@@ -66,7 +66,7 @@ def test_every_verb_gives_the_table_of_one_machine(folder: Path, tmp_path: Path,
 
 
 def test_every_verb_that_is_listed_is_tested() -> None:
-    assert {verb for verb, _, _ in CALLS.values()} == set(D.verbs()["verb"])
+    assert {verb for verb, _, _ in CALLS.values()} == set(D.list_verbs()["verb"])
 
 
 @pytest.mark.every_nth(4)
