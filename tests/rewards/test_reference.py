@@ -56,7 +56,7 @@ def recordings(draw: st.DrawFn) -> tuple[list[Document], str]:
         if draw(st.booleans()):
             document.setdefault("metrics", {})["task_success"] = draw(indicator)
         if draw(st.booleans()):
-            document.setdefault("metrics", {})["train_step"] = draw(st.sampled_from([0, 1]))
+            document.setdefault("metrics", {})["train_step"] = draw(st.sampled_from([0, 1, 250]))
     return documents, draw(st.sampled_from(["seconds", "ordinal"]))
 
 
@@ -76,11 +76,15 @@ def test_every_rule_pays_what_plain_python_does(recorded: tuple[list[Document], 
 
 
 @QUICK
-@given(recordings(), st.sampled_from([{}, {"parallel": "instantiation", "n_target": 2}]))
-def test_weights_by_windows_are_those_of_plain_python(
-    recorded: tuple[list[Document], str], more: dict[str, Any]
+@given(
+    recordings(),
+    st.sampled_from(["none", "linear", "cosine", "exponential", "diagnostic"]),
+    st.sampled_from([{}, {"parallel": "instantiation", "n_target": 2}, {"anneal_steps": 0.5}]),
+)
+def test_annealed_weights_are_those_of_plain_python(
+    recorded: tuple[list[Document], str], anneal: str, more: dict[str, Any]
 ) -> None:
-    pays_what_plain_python_does(recorded, {"parl": {"anneal": "diagnostic", **more}})
+    pays_what_plain_python_does(recorded, {"parl": {"anneal": anneal, **more}})
 
 
 @QUICK

@@ -2,7 +2,6 @@
 
 import io
 import json
-import math
 from typing import Any
 
 import polars as pl
@@ -61,42 +60,6 @@ def test_stages_of_parl() -> None:
     assert paid(run, "parl", parallel="instantiation", n_target=8, lambda_finish=0.0) == [1.0 + 0.1 * 0.5]
 
 
-def test_a_shorter_sub_agent_changes_no_critical_step() -> None:
-    base, more = staged([[5]]), staged([[5, 2]])
-    assert paid(more, "critical_steps") == paid(base, "critical_steps") == [-6.0]
-    assert paid(base, "speedup") == [0.0] and paid(more, "speedup") == [0.25]
-
-
-def test_idle_sub_agents_raise_instantiation_alone() -> None:
-    base = staged([[3, 5]])
-    idle = json.loads(json.dumps(base))
-    last = len(idle["events"])
-    idle["events"] += [
-        {"id": f"s{n}", "t": last + n, "agent": "lead", "type": "spawn", "to": f"idle {n}"} for n in range(2)
-    ]
-    assert paid(idle, "finish") == [0.5] and paid(base, "finish") == [1.0]
-    assert paid(idle, "speedup") == paid(base, "speedup")
-    assert paid(idle, "instantiation", n_target=4) == [1.0] and paid(base, "instantiation", n_target=4) == [
-        0.5
-    ]
-
-
-@pytest.mark.parametrize(
-    ("anneal", "left"),
-    [("linear", 0.75), ("cosine", 0.8535533905932737), ("exponential", 0.7788007830714049)],
-)
-def test_weights_are_annealed(anneal: str, left: float) -> None:
-    run = staged([[2, 2]])
-    run["metrics"] = {"train_step": 250}
-    told = paid(run, "parl", anneal=anneal, lambda_parallel=0.0, lambda_finish=1.0)
-    assert told == [pytest.approx(1.0 + left, abs=1e-15)]
-    run["metrics"] = {"train_step": 10_000}
-    assert paid(run, "parl", anneal="linear") == paid(run, "parl", anneal="cosine") == [1.0]
-    del run["metrics"]
-    table = ot.rewards.compute(read(run), {"parl": {"anneal": anneal}})
-    assert table["reason"].to_list() == ["field.absent"]
-
-
 def stepped(train_step: float | None, stages: list[list[int]]) -> Document:
     """Such a run at a step of training."""
     return staged(stages) | ({} if train_step is None else {"metrics": {"train_step": train_step}})
@@ -150,21 +113,6 @@ def test_sub_agents_of_mgrpo() -> None:
     assert table["reason"].to_list() == ["reward.absent"] * 2
 
 
-def test_shaping() -> None:
-    """Discount .9, Φ = (.2, .5), 0 after the end: F = (.25, -.5), which discounted sum to -.2."""
-    run = document(
-        [
-            {"agent": "a", "type": "message", "turn": 1, "value": 0.2},
-            {"agent": "a", "type": "return", "turn": 2, "value": 0.5},
-        ]
-    )
-    told = paid(run, "shaping", gamma=0.9)
-    assert told == pytest.approx([0.25, -0.5])
-    assert told[0] + 0.9 * told[1] == pytest.approx(-0.2)
-    del run["events"][1]["value"]
-    assert paid(run, "shaping") == [None, None]
-
-
 def test_shaping_leaves_no_trace_in_differences_of_rollouts_that_begin_alike() -> None:
     def run(name: str, values: list[float]) -> Document:
         events = [{"agent": "a", "type": "message", "turn": n, "value": v} for n, v in enumerate(values)]
@@ -192,20 +140,6 @@ def test_puppeteer() -> None:
     assert paid(document([LEAD, LEAD]), "puppeteer") == pytest.approx([0.820824, 0.890139], abs=5e-7)
 
 
-@pytest.mark.parametrize(("growth", "max_steps"), [(1.0, 5), (3.0, 2), (1.0, 1)])
-def test_the_released_law_of_puppeteer(growth: float, max_steps: int) -> None:
-    """scale · ln(1 + g (s + 1) / (T + 1)) / ln(1 + g) before step s = 0, 1, ... of at most T; gamma .99."""
-    scale, gamma = 0.1, 0.99
-    costs = [
-        scale * math.log(1 + growth * (s + 1) / (max_steps + 1)) / math.log(1 + growth) for s in range(3)
-    ]
-    last = 1.0 - costs[2]
-    middle = gamma * last - costs[1]
-    asked = {"law": "released", "gamma": gamma, "growth": growth, "max_steps": max_steps}
-    got = paid(document([LEAD, LEAD, LEAD]), "puppeteer", **asked)
-    assert got == pytest.approx([gamma * middle - costs[0], middle, last], abs=1e-12)
-
-
 def test_split() -> None:
     """Agents on {1}, {1, 2} with work (2, 4): ⅔, ¾, 1, hence .793701."""
     step = {"type": "tool_call", "tool": "run"}
@@ -220,22 +154,6 @@ def test_split() -> None:
         ]
     )
     assert paid(run, "split") == [pytest.approx(0.793701, abs=5e-7)]
-
-
-def test_aggregation() -> None:
-    """Inputs (.2, .6, .7), the whole .65: -.05 beyond the best, .15 beyond the mean, .75 of its gain."""
-    scores = [0.2, 0.6, 0.7]
-    run = document(
-        [
-            *({"agent": f"a{n}", "type": "return", "to": "lead", "score": q} for n, q in enumerate(scores)),
-            {"agent": "lead", "type": "aggregate", "score": 0.65},
-        ],
-        [(n, 3, "aggregate") for n in range(3)],
-    )
-    assert paid(run, "uplift") == [pytest.approx(-0.05)]
-    assert paid(run, "uplift_mean") == [pytest.approx(0.15)]
-    assert paid(run, "capture") == [pytest.approx(0.75)]
-    assert paid(run, "aggregation_coverage") == [1.0]
 
 
 def test_what_is_absent_is_null_with_a_reason() -> None:

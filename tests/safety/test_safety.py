@@ -109,30 +109,6 @@ def test_three_runs_by_hand() -> None:
     )
 
 
-def test_options_by_hand() -> None:
-    corpus = read(relay(), fenced(), plain())
-    tainted = lambda **options: ot.taint(corpus, **options)["n_tainted"].to_list()  # noqa: E731
-    assert tainted() == [5, 3, None]
-    assert tainted(carry="context") == [6, 3, None]
-    assert tainted(carry="safety_flow") == [2, 1, None]
-    assert tainted(untrusted_tools=["web"]) == [5, 3, 2]
-    assert tainted(untrusted_tools=["pay"]) == [5, 3, 0], "a tool is named, so that trust is known"
-    assert tainted(allow=["lead"]) == [2, 2, None]
-    chances = ot.taint(corpus, probabilistic=(0.5, 0.25))
-    assert chances["outcome_probability"].to_list()[:2] == [0.0, 1 - (1 - 0.5**2) * (1 - 0.5 * 0.125 * 0.5)]
-    assert chances["expected_tainted"][0] == 1 + 0.5 + 0.25 + 0.125 + 0.0625
-    events = ot.safety.tainted_events(corpus, probabilistic=(0.5, 0.25))
-    # the guard and what it lets through are not tainted, but may be
-    leaky = events.filter(trace_id="fenced").select("event_id", "hops", "before", "seed", "probability")
-    assert leaky.rows() == [
-        ("e1", 0, None, True, 1.0),
-        ("e2", None, None, False, 0.125),
-        ("e3", None, None, False, 0.0625),
-        ("e4", 1, 1, False, 0.5),
-        ("e5", 2, 4, False, chances["outcome_probability"][1]),
-    ]
-
-
 def browsing() -> Document:
     """What a page said leads to a shell, what a file said to a second one; both are untrusted."""
     results = {"web": "WebFetch", "read": "Read"}
@@ -196,24 +172,6 @@ def test_tools_that_nobody_called_are_named_with_those_that_are_known() -> None:
     starred["events"][0]["tool"] = "a[*]"
     (row,) = ot.taint(read(starred), privileged_tools=["a[*]"]).iter_rows(named=True)
     assert row["n_tainted_privileged"] == 0, "a name is a name before it is a pattern"
-
-
-def test_cuts_by_hand() -> None:
-    guarded = fenced()
-    for event, price in zip(guarded["events"], (1, 3, 1, 1, 2.5, 1), strict=True):
-        event["price"] = price
-    corpus = read(guarded)
-    assert ot.safety.sanitizer_cut(corpus).select("event_id", "type", "agent", "cost").rows() == [
-        ("e1", "tool_result", "web", 1.0)
-    ]
-    assert ot.safety.sanitizer_cut(corpus, cost="price").select("event_id", "cost").rows() == [("e4", 2.5)]
-    rows = ot.safety.sanitizer_cut(read(relay(), plain()))
-    assert rows.select("trace_id", "seq", "reason").rows() == [("plain", None, "field.absent")], (
-        "relay is clean"
-    )
-    spoilt = fenced()
-    spoilt["events"][5]["trusted"] = False
-    assert ot.safety.sanitizer_cut(read(spoilt))["reason"].to_list() == ["outcome.seed"]
 
 
 @pytest.mark.parametrize(

@@ -144,39 +144,6 @@ def test_grahams_anomalies() -> None:
     assert (curve["makespan"] <= curve["upper"]).all()
 
 
-def test_queues() -> None:
-    """The long one last in the recording: by critical path it goes first."""
-    corpus = read(run([1.0, 1.0, 4.0], []))
-    assert makespan(corpus, ot.interventions.concurrency(2)) == 5.0
-    assert makespan(corpus, ot.interventions.concurrency(2, queue="critical_path")) == 4.0
-
-
-def test_agents_hold_their_slots() -> None:
-    """An agent does its two events side by side on one slot; the other agent waits for it."""
-    corpus = read(run([2.0, 3.0, 1.0], [], agents=["ann", "ann", "bob"]))
-    assert makespan(corpus, ot.interventions.concurrency(1, pool="agents")) == 4.0
-    assert makespan(corpus, ot.interventions.concurrency(2, pool="agents")) == 3.0
-    together = ot.interventions.merge(["ann", "bob"]) & ot.interventions.concurrency(1, pool="agents")
-    assert makespan(corpus, together) == 6.0
-
-
-def test_tools_are_results() -> None:
-    documents = run([2.0, 2.0, 2.0, 5.0], [], type="tool_result", tool="web")
-    documents["events"][3]["type"] = "tool_call"
-    assert makespan(read(documents), ot.interventions.concurrency(1, pool="tools")) == 6.0
-    assert makespan(read(documents), ot.interventions.speed_up(2, tool="web")) == 5.0
-    assert makespan(read(documents), ot.interventions.skip(tool="web")) == 0.0
-
-
-def test_merging_makes_serial_and_splitting_undoes_program_order() -> None:
-    corpus = read(run([1.0, 2.0, 3.0], [], agents=["ann", "bob", "ann"]))
-    assert makespan(corpus, ot.interventions.merge(["ann", "bob"])) == 6.0
-    assert makespan(corpus, ot.interventions.concurrency(None), program_order=True) == 4.0
-    assert makespan(corpus, ot.interventions.split("ann"), program_order=True) == 3.0
-    joined = read(run([1.0, 2.0, 3.0], [(0, 2)], agents=["ann", "bob", "ann"]))
-    assert makespan(joined, ot.interventions.split("ann"), program_order=True) == 4.0  # one piece of work
-
-
 def test_removal_passes_order_on_and_a_drop_takes_what_depends_on_it() -> None:
     class Drop:
         def spec(self) -> dict[str, Any]:
@@ -187,21 +154,6 @@ def test_removal_passes_order_on_and_a_drop_takes_what_depends_on_it() -> None:
     assert found["makespan"].to_list() == [7.0, 7.0]
     assert found["makespan_cf"].to_list() == [5.0, 2.0]
     assert found["tokens"].to_list() == [20, 20] and found["tokens_cf"].to_list() == [15, 10]
-
-
-def test_stragglers_are_cut_to_a_recorded_length() -> None:
-    corpus = read(run([1.0, 2.0, 3.0, 100.0], []))
-    assert makespan(corpus, ot.interventions.cap_stragglers(0.75)) == 3.0
-    assert makespan(corpus, ot.interventions.cap_stragglers(0.76)) == 100.0
-
-
-def test_release_times_hold_events_back() -> None:
-    document = run([1.0, 1.0], [(0, 1)])
-    document["events"][1]["t"] = 10
-    corpus = read(document)
-    assert makespan(corpus, ot.interventions.concurrency(None)) == 2.0
-    assert makespan(corpus, ot.interventions.concurrency(None, release="recorded")) == 11.0
-    assert ot.schedules.scaling_curve(corpus, slots=[1])["recorded"].to_list() == [11.0]
 
 
 # --- what has no schedule, and what is told beside numbers --------------------------------------------------
