@@ -239,16 +239,6 @@ def test_a_file_that_fails_leaves_the_one_that_was_there(corpus: ot.Corpus, tmp_
     assert link.is_symlink() and (tmp_path / "real.jsonl").stat().st_size > 0
 
 
-def test_a_full_disk_is_one_line(corpus: ot.Corpus) -> None:
-    if not Path("/dev/full").exists():
-        pytest.skip("the system has no /dev/full")
-    credits = ot.credit(corpus, method="grpo", unit="turn")
-    for format in ("jsonl", "ocel", "perfetto", "verl"):
-        given: dict[str, Any] = {"format": format} | ({"credits": credits} if format == "verl" else {})
-        with pytest.raises(ot.InputError, match=r"^/dev/full: No space left on device; make room"):
-            ot.export(corpus, path="/dev/full", **given)
-
-
 def test_a_pipe_is_written_as_it_is(corpus: ot.Corpus, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
