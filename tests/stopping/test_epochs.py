@@ -95,7 +95,7 @@ def test_a_run_that_cannot_be_used_is_told_and_left_out(column: str, values: lis
     told = ot.stopping.unused_runs(frame, **names)
     assert told.schema == REJECTED
     assert told.select("trace_id", "code", "n_steps").rows() == [("a", code, 2)]
-    with pytest.warns(UserWarning, match=rf"^1 of 2 runs are left out, .*{code}.*quarantined$"):
+    with pytest.warns(UserWarning, match=rf"^1 of 2 runs are left out, .*{code}.*unused_runs$"):
         found = ot.stopping.epochs_from_frame(frame, **names)
     assert found["trace_id"].to_list() == ["b"] and found["trace"].to_list() == [0]
 

@@ -99,7 +99,7 @@ class Param:
                 raise ParameterError(f"{name} is {briefly(bound)}, expected a number or None")
         self.check(self.default)
 
-    def check(self, given: object) -> Value:
+    def check(self, argument: object) -> Value:
         """The value of what was given, in the type of the parameter.
 
         Raises
@@ -107,13 +107,13 @@ class Param:
         ParameterError
             Says what would be right.
         """
-        if given is None and self.default is None:
+        if argument is None and self.default is None:
             return None
-        if isinstance(self.kind, tuple) and isinstance(given, str):
-            if given not in self.kind:
-                raise ParameterError(unknown_name(self.name, given, list(self.kind)))
-            return given
-        value = _plain(given)
+        if isinstance(self.kind, tuple) and isinstance(argument, str):
+            if argument not in self.kind:
+                raise ParameterError(unknown_name(self.name, argument, list(self.kind)))
+            return argument
+        value = _plain(argument)
         if self.kind is bool and isinstance(value, bool):
             return value
         if self.kind is int and type(value) is int and self._inside(value):

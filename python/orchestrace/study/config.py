@@ -208,12 +208,12 @@ def read_config(path: str | os.PathLike[str]) -> StudyConfig:
 
 
 @verb
-def parse_config(given: Mapping[str, Any]) -> StudyConfig:
+def parse_config(document: Mapping[str, Any]) -> StudyConfig:
     """Make a configuration from the mapping that a TOML file holds.
 
     Parameters
     ----------
-    given
+    document
         Keys and values as in the file.
 
     Returns
@@ -241,7 +241,7 @@ def parse_config(given: Mapping[str, Any]) -> StudyConfig:
         ...
     orchestrace...ParameterError: the study has no sizes: give at least one [[sizes]] with events and agents
     """
-    config = begun_config(given)
+    config = begun_config(document)
     _check_methods(config)
     _check_rewards(config)
     return config
