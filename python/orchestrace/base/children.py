@@ -73,7 +73,7 @@ class Child:
 
 
 def import_folders() -> list[str]:
-    """Where a child imports from: where this process does, but for the current folder if nobody chose it.
+    """The folders that a child imports from: those of this process, without an implicit current folder.
 
     ``python -m``, ``python -c``, an interactive Python and an empty entry of ``PYTHONPATH`` all put the
     current folder before the standard library. Whatever lies there would run in a child. It stays if it holds

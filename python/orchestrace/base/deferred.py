@@ -28,7 +28,7 @@ class Deferred:
 
 
 def is_of_numpy(value: object, kind: str) -> bool:
-    """Whether a value is of a class of NumPy: of none where nobody has loaded NumPy yet.
+    """Whether a value is of a class of NumPy; False where NumPy is not loaded yet.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class Engine(ABC):
         Raises
         ------
         ParameterError
-            No call on this corpus can be divided, or there is nobody to compute it.
+            No call on this corpus can be divided, or no worker can compute it.
         """
 
 

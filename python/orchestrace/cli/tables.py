@@ -18,7 +18,7 @@ from ..base.text import counted, plain, plain_json
 from .options import Force, Json
 
 ROWS: Final = 50
-"""Rows on a terminal, where nobody asks for another number."""
+"""Rows on a terminal, by default."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class TableOptions:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the table is for somebody to look at, and nobody asked for another one."""
+        """Whether the table is printed to be read, without options that change it."""
         return not (self.csv or self.json or self.output or self.columns or self.sort)
 
     def give(self, frame: pl.DataFrame, title: str, columns: Columns) -> None:

@@ -205,7 +205,7 @@ class Corpus:
         return sorted(names.collect(engine="streaming")["name"])
 
     def pieces(self) -> Iterator[tuple[str, Callable[[], "Corpus"]]]:
-        """The same with names that stay, none loaded before it is asked for."""
+        """Like `slices`, but with stable names, and each piece is loaded only when it is needed."""
         yield "part=000", lambda: self
 
     def _divisions(self, name: str) -> Iterator[pl.LazyFrame]:

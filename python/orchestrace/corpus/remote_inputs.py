@@ -32,7 +32,7 @@ def remote_files(url: str) -> tuple[list[RemoteObject], int]:
     InputError
         Nothing is there, it is a corpus, or it cannot be listed.
     ParameterError
-        The address is none.
+        The address is not valid.
     """
     address = address_of(url)
     store = open_store(address)
@@ -52,7 +52,7 @@ def remote_files(url: str) -> tuple[list[RemoteObject], int]:
 def _of_prefix(
     url: str, prefix: str, objects: list[RemoteObject], store: Any
 ) -> tuple[list[RemoteObject], int]:
-    """The recordings of a listing, outside of hidden folders and of corpora; how many objects are none."""
+    """The recordings of a listing, outside of hidden folders and corpora; and the number of other objects."""
     depth = len(prefix) + 1 if prefix else 0
     corpora = tuple(
         remote.address.key.removesuffix(MANIFEST)

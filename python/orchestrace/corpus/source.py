@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .corpus import Corpus
 
 _SAME: Final = ("id", "t", "type", "agent", "role", "to", "tool", "content_ref")
-"""What nobody changes after reading: where one of it differs, the file does."""
+"""Fields that callers do not replace after reading: if one of them differs, the file has changed."""
 
 _COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
 _RATIO: Final = 8

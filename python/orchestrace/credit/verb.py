@@ -367,7 +367,7 @@ def _sunk(
             if call is not None:
                 replace(folder / _CALL, _writing(call))
                 call = None
-    clear_temporary(folder)  # all parts are there, so nobody needs what a killed call had begun
+    clear_temporary(folder)  # all parts are written: what killed calls began is not needed
     return (
         pl.scan_parquet(paths, glob=False, hive_partitioning=False) if paths else pl.LazyFrame(schema=CREDITS)
     )

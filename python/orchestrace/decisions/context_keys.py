@@ -58,7 +58,7 @@ def contexts(
     -------
     DataFrame
         A row per decision: ``trace seq`` (UInt32), ``context choice role`` (String), ``assumed`` (Boolean),
-        ``reason``. Context and choice are hashes that do not hang on ids, times or the order of files.
+        ``reason``. Context and choice are hashes that do not depend on ids, times or the order of files.
         ``assumed`` is true if the recording does not say who heard a message before the decision: the context
         then holds it as if everybody had. Where the context is null, ``reason`` is ``field.absent`` (a text
         before the event has no key) or ``graph.cycle``. A choice is null if its text has no key.

@@ -239,7 +239,7 @@ def _written(address: Address) -> Address:
 def named_files(
     source: Source | Iterable[Source], folder: Path, home: Home | None
 ) -> tuple[list[str | RemoteObject], int]:
-    """Paths of the inputs, each once, the corpus itself excepted; how many files of folders are none."""
+    """Paths of the inputs, each once, without the corpus; and how many files of folders are no inputs."""
     prefix = os.path.realpath(folder) + os.sep
     with ExitStack() as opened:
         listing = input_files(source, opened)

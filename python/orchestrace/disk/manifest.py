@@ -301,7 +301,7 @@ def _members(value: Any) -> dict[str, object]:
     """The fields of an object, which are saved; what belongs to the process is not a field."""
     members = {member.name: getattr(value, member.name) for member in fields(value)}
     if isinstance(value, Fingerprint) and value.etag is None:
-        del members["etag"]  # on disk there are none
+        del members["etag"]  # files on disk have no etag
     return members
 
 

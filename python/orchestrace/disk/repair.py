@@ -72,7 +72,7 @@ def _inputs_of_parts(folder: Path, manifest: Manifest, damages: list[Damage]) ->
     begun = [number for number, entry in enumerate(manifest.inputs) if entry.since and not entry.done]
     numbers = pl.concat([lost["input"], pl.Series(begun, dtype=pl.UInt32)]).unique()
     while True:
-        # What is said of a trace, and where its labels lie, depends on which of those with its id came first.
+        # Findings and labels of a trace depend on which of the traces with its id came first.
         ids = listed.filter(pl.col("input").is_in(numbers.implode()))["id"].unique()
         wider = listed.filter(pl.col("id").is_in(ids.implode()))["input"].unique()
         if wider.len() == numbers.len():

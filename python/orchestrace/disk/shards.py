@@ -343,7 +343,7 @@ def current_side(folder: Path, manifest: Manifest, table: str) -> pl.LazyFrame:
 
 
 def _without(frame: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
-    """The rows whose file is none of these nor, of an archive, an entry of one."""
+    """The rows whose file is neither one of these nor an entry of an archive among them."""
     file = pl.col("file").cast(pl.String)
     present = frame.select(file.unique()).collect()["file"].drop_nulls().to_list()
     steps = (itertools.accumulate(name.split("/"), lambda a, b: f"{a}/{b}") for name in present)

@@ -32,7 +32,7 @@ def text_of(arguments: Arguments) -> str:
     Raises
     ------
     ParameterError
-        A value is none that a file can hold.
+        A file cannot hold a value.
     """
     positional = [_plain(item, f"argument {at + 1}") for at, item in enumerate(arguments.positional)]
     named = {name: _plain(arguments.named[name], name) for name in sorted(arguments.named)}

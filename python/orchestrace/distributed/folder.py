@@ -58,7 +58,7 @@ def manifest_digest(corpus: str) -> str:
     Raises
     ------
     InputError
-        There is none, or the system refuses it.
+        It has no manifest, or the system refuses to read it.
     """
     return hashlib.blake2b(_manifest(corpus), digest_size=32).hexdigest()
 

@@ -141,7 +141,7 @@ def _published(aside: Path, target: Path, manifest: Manifest) -> Manifest:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a corpus in one step, so that nobody finds half of it."""
+    """Remove a corpus in one step, so that no reader sees half of it."""
     aside = temporary(folder, new_key())
     with suppress(OSError):
         os.rename(folder, aside)

@@ -29,7 +29,7 @@ def parsed_plan(text: str, place: str, folder: str) -> Plan:
     Raises
     ------
     SchemaError
-        It is none, of another version, or not what was written; names the file and the field.
+        It is no plan, of another version, or not what was written; names the file and the field.
     """
     try:
         value = json.loads(text)

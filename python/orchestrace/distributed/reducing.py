@@ -121,7 +121,7 @@ def reduce(
 
 
 def _check_out(plan: Plan, corpus: str | os.PathLike[str] | None, *, is_of_file: bool) -> None:
-    """Refuse to make a corpus where nobody but a file says so.
+    """Refuse to make a corpus in a place that only a file names.
 
     Raises
     ------

@@ -150,7 +150,7 @@ def opened(call: Call, place: str | os.PathLike[str] | None = None) -> Partition
 def _open(where: str, digest: str, memory: int, verify: bool) -> PartitionedCorpus:
     """A corpus that stays open, so that the files that several tasks scan are compared once."""
     corpus = read_corpus(where, memory=memory, verify=verify)
-    _check_digest(where, digest)  # nobody changed it between the first look and the reading
+    _check_digest(where, digest)  # the file did not change between the check and the reading
     return corpus
 
 

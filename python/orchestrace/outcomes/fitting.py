@@ -50,7 +50,7 @@ class FittedOutcome:
     weights
         A row an edge type: ``type`` (str), ``weight`` (f64, null where the corpus does not determine it),
         ``stderr`` (f64, over clusters), ``lower upper`` (f64, 95 %), ``used`` (f64, the weight, or what
-        stands in for it), ``n_edges`` (u64, edges that some target hangs on), ``reason`` (str).
+        stands in for it), ``n_edges`` (u64, edges that some target depends on), ``reason`` (str).
     leak, leak_stderr
         Probability that a gate is set off by nothing recorded (`noisy_or`), or constant of a sum
         (`linear`); 0 and null unless it was fitted.

@@ -54,7 +54,7 @@ def list_rules() -> pl.DataFrame:
         ``summary`` (the formula), ``addends`` (what a payment is the sum of), ``channels`` (rewards of the
         recording that it reads: structs ``name default doc``), ``metrics`` (of `metrics`, that it reads),
         ``params`` (structs ``name kind default doc``, weights among them) and ``reference`` (its source, and
-        what of it is not published).
+        which part of it is not published).
 
     Notes
     -----

@@ -77,7 +77,7 @@ def scale_of(corpus: Corpus) -> pl.DataFrame:
     Raises
     ------
     ParameterError
-        `corpus` is none.
+        `corpus` is not a corpus.
 
     Notes
     -----

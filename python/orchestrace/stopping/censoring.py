@@ -35,7 +35,7 @@ QUANTILE: Final = 0.99
 FEWEST_RUNS: Final = 30
 """Effective runs that an epoch needs for a claim about it."""
 MOST_CERTAIN: Final = 0.99
-"""A stop that is more probable than this leaves nobody to stand for those that go on."""
+"""Above this probability of a stop, too few runs go on to represent the others."""
 
 OVERLAP: Final = pl.Schema(
     {

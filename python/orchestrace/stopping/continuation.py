@@ -162,7 +162,7 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
         value, now = values[-len(rows) :], runs.g[rows]
         ahead[of] = np.where(now >= value, now, parts[1] if realized else value)
         greater[of] = np.maximum(now, value)
-        # nobody saw what these would have come to: the model says what going on was worth
+        # the ends of these runs are unknown: the model gives the value of going on
         cut = runs.cut_at(k, among)
         ahead[cut] = np.maximum(runs.g[runs.end[cut]], model(runs.x[runs.end[cut]]))
         greater[cut] = ahead[cut]

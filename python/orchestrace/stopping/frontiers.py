@@ -90,7 +90,7 @@ def frontier_area(curve: pl.DataFrame | pl.LazyFrame, method: str, other: str) -
     -------
     float or None
         The area between the two lines of quality over cost, in units of quality times cost, above 0 where
-        `method` is better: trapezoids over the range of costs that both cover. None where they share none.
+        `method` is better: trapezoids over the range of costs that both cover. None where they share no cost.
 
     Raises
     ------

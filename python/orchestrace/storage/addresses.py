@@ -34,9 +34,9 @@ class Address:
     key: str
     """Without a slash at either end; empty for all of the place."""
     query: str = field(default="", repr=False, compare=False)
-    """Of a web address; it may be a signature, so nobody is shown it."""
+    """Query of a web address. It may hold a signature, so it is never shown."""
     user: str = field(default="", repr=False, compare=False)
-    """Name and password before the host, which nobody is shown either."""
+    """Name and password before the host, never shown either."""
 
     @property
     def url(self) -> str:
@@ -80,7 +80,7 @@ def address_of(path: str) -> Address:
     Raises
     ------
     ParameterError
-        Its scheme is none of `SCHEMES`, or it names no bucket, container or host.
+        Its scheme is not one of `SCHEMES`, or it names no bucket, container or host.
 
     Examples
     --------

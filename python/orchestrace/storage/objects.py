@@ -46,7 +46,7 @@ def described(address: Address, meta: Any) -> RemoteObject:
 
 
 def look_up(address: Address, store: Any = None) -> RemoteObject | None:
-    """The object at an address; none if there is none.
+    """The object at an address; None if it does not exist.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def listed(address: Address, store: Any = None) -> list[RemoteObject]:
 
 
 def content(address: Address, store: Any = None) -> tuple[bytes, dict[str, Any]] | None:
-    """A small object and its version, from one answer; none if there is none.
+    """A small object and its version, from one answer; None if it does not exist.
 
     Raises
     ------

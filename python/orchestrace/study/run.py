@@ -93,8 +93,8 @@ def run(
 
     Time is that of the methods; memory that of the largest corpus and call, for each worker.
 
-    Source: the ladder of arXiv 2605.02801, sections 6 and 7, with planted contributions in place of rewards
-    that nobody knows the truth of.
+    Source: the ladder of arXiv 2605.02801, sections 6 and 7, with planted contributions in place of rewards,
+    whose true credit is unknown.
 
     Examples
     --------

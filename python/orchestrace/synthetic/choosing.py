@@ -45,7 +45,7 @@ class ChoiceTruth:
         Raises
         ------
         ParameterError
-            A state without a chance, or a number that is none.
+            A state without a probability, or a number that is not a probability.
 
         Examples
         --------

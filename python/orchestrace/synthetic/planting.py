@@ -278,9 +278,9 @@ def planted(
     outcome, interaction
         How effects make the outcome (notes), and the weight of pair terms in it, 0 to 1000.
     effects
-        What an effect hangs on. ``context``: on everything before the event, so that nothing which comes back
-        in other runs predicts it. ``action``: which option is good, everywhere. ``role``: the same, for each
-        role by itself. ``tool``: the tool of a call. Each has the same size on average.
+        What an effect depends on. ``context``: on everything before the event, so that nothing which comes
+        back in other runs predicts it. ``action``: which option is good, everywhere. ``role``: the same, for
+        each role by itself. ``tool``: the tool of a call. Each has the same size on average.
     density, actions
         Share of events with an effect, 0 to 1; actions of an agent's policy, 2 to 5.
     group_size, branches

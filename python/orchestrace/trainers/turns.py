@@ -44,7 +44,7 @@ def turns(events: pl.DataFrame) -> pl.DataFrame:
     """One row per turn of which the policy wrote something: ``trace place turn agent role agent_step seqs
     content_refs prefix_key response_length reward value sequence_log_prob``.
 
-    What is not recorded is null, rewards excepted. What a turn earned that nobody wrote (a tool's results
+    What is not recorded is null, rewards excepted. What a turn earned that wrote no text (a tool's results
     alone, say) was earned by the turn before it, or by the first one.
     """
     written = pl.col("tokens_out").is_not_null()

@@ -69,7 +69,7 @@ def credits_of(
 def effects_of(
     corpus: Corpus, events: pl.DataFrame, options: dict[str, Any]
 ) -> tuple[pl.DataFrame, str | None]:
-    """Rows of `replay` for the one trace of a corpus, and why there are none.
+    """Rows of `replay` for the one trace of a corpus, or the reason why it has no rows.
 
     Each agent, tool and spawned agent dropped; the run cut at three times; 1 to 8 slots; each tool twice as
     fast. Those that cost the outcome most come first, then those that save most time.

@@ -10,7 +10,7 @@ from ..corpus.reward import Reward, amounts
 from ..metrics.verb import metrics
 
 DEFAULT_REWARD: Final = "team"
-"""Of a page for which nobody named a reward."""
+"""The reward of a page, by default."""
 GROUPS: Final = ("scale", "usage", "taint")
 MEASURED: Final = (
     *("n_events", "n_agents", "n_tool_calls", "n_tool_errors"),

@@ -46,7 +46,7 @@ class Sources:
         }
 
     def texts(self, trace: int, seqs: list[int]) -> tuple[list[str], str | None]:
-        """The records of the given events, each cut to `TEXT` characters, and why there are none."""
+        """The records of the given events, each cut to `TEXT` characters; or why they are absent."""
         if not self._text:
             return [], None
         try:

@@ -28,7 +28,7 @@ _CYCLE: Final = "graph.cycle"
 _NO_SUPPORT: Final = "support.absent"
 _DEGENERATE: Final = "group.degenerate"
 # Recorded probabilities are rounded; beyond this the rollouts had another policy, or not all was taken.
-_ROUNDED: Final = 0.01 + 1e-9  # which itself must not hang on rounding
+_ROUNDED: Final = 0.01 + 1e-9  # with room for rounding of the limit itself
 _LARGEST: Final = 1e100
 
 CONTEXT = Param(
