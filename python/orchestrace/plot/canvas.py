@@ -165,15 +165,19 @@ def shown_names(names: Sequence[str | None], length: int = NAME) -> list[str]:
     ['lead', 'a worker whose…and on and on', '(none)']
     """
     taken: set[str] = set()
+    numbers: dict[
+        str, int
+    ] = {}  # of names that look alike the last that is taken: texts with it are cut alike
     shown = []
     for name in names:
         text = "(none)" if name is None else plain(name).strip() or "(blank)"
-        short = shortened(text, length)
-        number = 1
+        alike = short = shortened(text, length)
+        number = numbers.get(alike, 1)
         while short in taken:
             number += 1
             tail = f" ({number})"
             short = shortened(text, length - len(tail)) + tail
+        numbers[alike] = number
         taken.add(short)
         shown.append(short)
     return shown

@@ -136,16 +136,19 @@ def _heaviest(nodes: list[_Node]) -> list[_Node]:
     if len(nodes) <= MOST_NODES:
         return nodes
     keep: set[int] = set()
+    parents: set[int] = set()  # of what is kept: each may have one circle more, for its other children
     for node in sorted(nodes, key=_weight, reverse=True):
-        chain = []
+        chain: list[_Node] = []
         above: _Node | None = node
-        while above is not None and id(above) not in keep:
-            chain.append(id(above))
+        while above is not None and id(above) not in keep and len(keep) + len(chain) < MOST_NODES:
+            chain.append(above)
             above = above.parent
-        parents = {id(other.parent) for other in nodes if id(other) in keep or id(other) in chain}
-        if len(keep) + len(chain) + len(parents) > MOST_NODES:
+        of_both = parents | {id(link.parent) for link in chain}
+        is_whole = above is None or id(above) in keep
+        if not is_whole or len(keep) + len(chain) + len(of_both) > MOST_NODES:
             continue
-        keep.update(chain)
+        keep.update(map(id, chain))
+        parents = of_both
     shown = []
     for node in nodes:
         if id(node) not in keep:
