@@ -8,6 +8,7 @@ import ast
 import inspect
 import itertools
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -319,6 +320,29 @@ def stopping_rules() -> Iterator[str]:
     )
 
 
+TRAITS = {
+    "credit/method.rs": ("CreditMethod", "GroupMethod"),
+    "credit/game/mod.rs": ("GameMethod",),
+    "metrics/group.rs": ("Group", "Measure"),
+    "importers/mod.rs": ("Importer", "SpreadImporter"),
+}
+"""What a new part of the core implements, by the file that has it."""
+
+
+def traits() -> Iterator[str]:
+    """The traits as the core has them, so that the page cannot fall behind."""
+    yield "```rust"
+    for place, (file, trait_names) in enumerate(TRAITS.items()):
+        text = (ROOT / "rust/orchestrace-core/src" / file).read_text(encoding="utf-8")
+        yield from [""] * bool(place) + [f"// {file}"]
+        for name in trait_names:
+            declared = re.search(rf"(?ms)(?:^///[^\n]*\n)+pub trait {name}\b.*?^\}}$", text)
+            if declared is None:
+                sys.exit(f"{file} declares no documented trait {name}, expected by TRAITS of .ci/pages.py")
+            yield from ("", declared[0])
+    yield "```"
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -329,6 +353,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/exports.md", "exports"): exports,
     ("docs/metrics.md", "metrics"): metrics,
     ("docs/plots.md", "plots"): plots,
+    ("docs/reference/extension-points.md", "traits"): traits,
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/stopping-answers.md", "rules"): stopping_rules,
     ("docs/format-coverage.md", "coverage"): coverage,
