@@ -153,6 +153,7 @@ DEBATE = {
     "shared_calls": 0,
     "n_links": 4,
     "coordination_complexity": 4 / 6 * math.log(4),
+    "call_streak": 1,
     "utilization": 3 / 4,
     "utilization_mean": 2 / 3,
     "useless_agents": 1,

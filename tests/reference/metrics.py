@@ -451,7 +451,25 @@ class Measured:
             "shared_calls": of_calls[1],
             "n_links": len(links),
             "coordination_complexity": len(links) / (n * (n - 1) / 2) * math.log(n) if n > 1 else None,
+            "call_streak": self.call_streak(),
         }
+
+    def call_streak(self) -> int | None:
+        """The most calls of an agent in a row that are alike; None where no call has a key."""
+
+        def key(event: Any) -> Any:
+            arguments = event["args_hash"] if event["args_hash"] is not None else event["content_ref"]
+            return None if None in (event["tool"], arguments) else (event["tool"], arguments)
+
+        calls = [event for event in self.events if event["type"] == "tool_call"]
+        if calls and all(key(event) is None for event in calls):
+            return None
+        of_agent = [
+            [key(self.events[v]) for v in self.trace.owned("tool_call") if self.trace.owner[v] == agent]
+            for agent in self.trace.agents
+        ]
+        runs = (list(run) for keys in of_agent for call, run in itertools.groupby(keys) if call is not None)
+        return max(map(len, runs), default=0)
 
     def utilization(self) -> Metrics:
         names = [

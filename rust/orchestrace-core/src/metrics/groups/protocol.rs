@@ -13,6 +13,7 @@ use crate::metrics::group::{Cost, Count, Group, GroupInfo, Measure, Metric, Row}
 use crate::metrics::options::Options;
 use crate::metrics::subject::Subject;
 use crate::schema::{EdgeType, EventType};
+use crate::store::view::TraceView;
 
 /// Overheads of the protocol.
 #[derive(Debug)]
@@ -59,6 +60,11 @@ static INFO: GroupInfo = GroupInfo {
             count: Count::Nats,
             summary: "links / (n(n-1)/2) · ln n for n agents",
         },
+        Metric {
+            name: "call_streak",
+            count: Count::Things,
+            summary: "most calls of one agent in a row with the same tool and arguments; 1 if none is made again at once",
+        },
     ],
 };
 
@@ -76,6 +82,7 @@ impl Group for Protocol {
 struct Worker {
     keys: Keys,
     links: Vec<u64>,
+    streaks: Vec<(u128, usize)>,
 }
 
 impl Measure for Worker {
@@ -97,15 +104,15 @@ impl Measure for Worker {
         self.keys.begin();
         keyless = 0;
         for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::ToolCall])) {
-            let arguments = view.args_hash.get(v).or_else(|| view.content_ref.get(v));
-            match (view.tool.get(v), arguments) {
-                (Some(tool), Some(arguments)) => {
-                    self.keys.add(key(u64::from(tool) + 1, arguments), subject.owner(v));
-                }
-                _ => keyless += 1,
+            match key_of_call(view, v) {
+                Some(key) => self.keys.add(key, subject.owner(v)),
+                None => keyless += 1,
             }
         }
         self.keys.write(keyless, 4, out);
+        if self.keys.total > 0 || keyless == 0 {
+            out.count(8, self.longest_streak(subject));
+        }
         self.find_links(subject);
         out.count(6, self.links.len());
         let n = subject.agents().count() as f64;
@@ -129,6 +136,12 @@ const OF_PROTOCOL: [EventType; 5] = [
 /// A text, under a number, as 128 bits.
 fn key(number: u64, text: &str) -> u128 {
     xxh3_128_with_seed(text.as_bytes(), number)
+}
+
+/// The key of tool and arguments of a call.
+fn key_of_call(view: &TraceView<'_>, v: usize) -> Option<u128> {
+    let arguments = view.args_hash.get(v).or_else(|| view.content_ref.get(v))?;
+    Some(key(u64::from(view.tool.get(v)?) + 1, arguments))
 }
 
 /// Keys, how often they occur, and whether more than one agent has them.
@@ -170,6 +183,24 @@ impl Keys {
 const OF_LINKS: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeType::Spawn as u8];
 
 impl Worker {
+    /// The most calls in a row, in order of time, that an agent makes with one key; one without a key ends the row.
+    fn longest_streak(&mut self, subject: &Subject<'_>) -> usize {
+        self.streaks.clear();
+        self.streaks.resize(subject.owners.names().len(), (0, 0));
+        let mut longest = 0;
+        let calls = subject.owners.order().rows().iter().map(|&v| v as usize);
+        for v in calls.filter(|&v| subject.is(v, &[EventType::ToolCall])) {
+            let Some(streak) = self.streaks.get_mut(subject.owner(v) as usize) else { continue };
+            *streak = match key_of_call(subject.view, v) {
+                Some(key) if streak.1 > 0 && streak.0 == key => (key, streak.1 + 1),
+                Some(key) => (key, 1),
+                None => (0, 0),
+            };
+            longest = longest.max(streak.1);
+        }
+        longest
+    }
+
     /// Pairs of agents (D16): one sends a message, return or spawn with `to` the other, or such an edge joins their events.
     fn find_links(&mut self, subject: &Subject<'_>) {
         let (view, owners) = (subject.view, subject.owners);
