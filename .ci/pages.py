@@ -343,6 +343,16 @@ def traits() -> Iterator[str]:
     yield "```"
 
 
+def formats() -> Iterator[str]:
+    """Every format with its page, which is that of its name where no other is about it."""
+    elsewhere = {"native": "../recording.md", "who_and_when": "../who-and-when.md"}
+    rows = ot.importers().select("name", "summary").rows()
+    return table(
+        ("format", "what it reads"),
+        ([f"[{name}]({elsewhere.get(name, f'{name}.md')})", summary] for name, summary in rows),
+    )
+
+
 WHOLE: dict[str, Callable[[], Iterator[str]]] = {
     "docs/names.md": names,
     "docs/methods.md": methods,
@@ -357,6 +367,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/stopping-answers.md", "rules"): stopping_rules,
     ("docs/format-coverage.md", "coverage"): coverage,
+    ("docs/formats/README.md", "formats"): formats,
     ("docs/gaming.md", "detectors of hazards"): hazard_detectors,
     ("docs/gaming.md", "detectors of failures"): failure_detectors,
 }

@@ -122,7 +122,13 @@ def test_batches_and_threads_do_not_show(here: Path) -> None:
     assert [told[1:] for told in unused(stored)] == [told[1:] for told in unused(whole)]
 
 
-@pytest.mark.parametrize("name", ["verl", "rllm", "trl"])
+MAPPED = sorted(
+    path.parent.name for path in (ROOT / "rust/orchestrace-core/src/importers").glob("*/mapping.json")
+)
+"""Formats that a mapping of ours reads."""
+
+
+@pytest.mark.parametrize("name", MAPPED)
 def test_mappings_of_ours_stay_quiet(name: str) -> None:
     corpus = ot.read_traces(ROOT / "data" / "importers" / name)
     assert len(corpus) and unused(corpus) == [] and corpus.mapping_counts.height == 0
