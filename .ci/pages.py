@@ -346,7 +346,7 @@ def traits() -> Iterator[str]:
 def formats() -> Iterator[str]:
     """Every format with its page, which is that of its name where no other is about it."""
     elsewhere = {"native": "../recording.md", "who_and_when": "../who-and-when.md"}
-    rows = ot.importers().select("name", "summary").rows()
+    rows = ot.list_importers().select("name", "summary").rows()
     return table(
         ("format", "what it reads"),
         ([f"[{name}]({elsewhere.get(name, f'{name}.md')})", summary] for name, summary in rows),
