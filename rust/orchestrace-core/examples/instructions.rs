@@ -16,7 +16,7 @@ use orchestrace_core::ingest::{Input, ReadOptions, read};
 use orchestrace_core::metrics::{self, MemberKind};
 use orchestrace_core::replay::faithfulness;
 use orchestrace_core::replay::schedule;
-use orchestrace_core::rewards::{self, Asked, REWARDS, Windows};
+use orchestrace_core::rewards::{self, REWARDS, RuleRequest, Windows};
 use orchestrace_core::run::Run;
 use orchestrace_core::safety;
 use orchestrace_core::schema::Unit;
@@ -126,14 +126,14 @@ fn verbs(corpus: &str, store: &Store, run: &Run) -> Result<()> {
     measured(&named("members agent"), || metrics::members(store, MemberKind::Agent, &options, run))?;
     measured(&named("lifetimes"), || metrics::lifetimes(store, run))?;
     for rule in REWARDS {
-        let asked = [Asked {
+        let rules = [RuleRequest {
             rule,
             params: Params::defaults(rule.params),
             channels: vec![None; rule.channels.len()],
         }];
         let windows = Windows::default();
         let request = rewards::Request {
-            asked: &asked,
+            rules: &rules,
             elsewhere: &[],
             options: &options,
             addends: false,
