@@ -76,7 +76,7 @@ def solo() -> Document:
 ABSENT = {
     **UNTOLD,
     **dict.fromkeys(("n_tool_errors", "tokens", "cost_usd", "critical_token_share"), "field.absent"),
-    **dict.fromkeys(("protocol_overhead", "call_redundancy", "shared_calls"), "field.absent"),
+    **dict.fromkeys(("protocol_overhead", "call_redundancy", "shared_calls", "call_streak"), "field.absent"),
     **dict.fromkeys(("finish_rate", "straggler_gap", "straggler_cost"), "ratio.empty"),
     **dict.fromkeys(("message_redundancy", "shared_messages", "coordination_complexity"), "ratio.empty"),
     **dict.fromkeys(("delegation_entropy", "delegation_evenness", "effective_agents"), "ratio.empty"),
