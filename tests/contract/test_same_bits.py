@@ -14,7 +14,6 @@ from samples import divided
 
 APART = {
     "explain": "a row in the middle of a table whose order differs",
-    "metrics of all groups": "ties of diversity go to the tool that a partition names first",
     "stopping.evaluate": "of epochs, which are compared, and in a minute",
     "study.downscale": "refuses what is not in memory",
 }
@@ -31,11 +30,6 @@ def groups() -> list[str]:
 CALLS: divided.Calls = {
     **divided.CALLS,
     "metrics of all groups": ("metrics", (), {"groups": groups()}),
-    "metrics of all but diversity": (
-        "metrics",
-        (),
-        {"groups": [one for one in groups() if one != "diversity"]},
-    ),
     "all rewards": ("rewards.compute", (ot.rewards.list_rules()["reward"].to_list(),), {}),
     "effects of all events": ("replay", (ot.interventions.drop(each="event"),), {}),
     "effects of all edges": ("replay", (ot.interventions.drop(each="edge"),), {}),

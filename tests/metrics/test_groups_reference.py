@@ -94,7 +94,6 @@ def test_every_metric_is_that_of_plain_python(
     options: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": at}
     table = pl.DataFrame(_core.trace_metrics(corpus._store, groups, **DEFAULTS, **options))
     drags = pl.DataFrame(_core.drag(corpus._store, **TIMES))
-    tools = list(dict.fromkeys(e["tool"] for d in documents for e in d["events"] if "tool" in e))
     for number, (row, document) in enumerate(zip(table.iter_rows(named=True), documents, strict=True)):
         judged = Judged(Trace(document), basis)
         same(row, judged.quality((subtasks or {}).get(document["task_id"])))
@@ -102,7 +101,7 @@ def test_every_metric_is_that_of_plain_python(
         same(row, judged.taint())
         same(row, judged.cut())
         same(row, judged.conformance(harness))
-        same(row, judged.diversity(tools))
+        same(row, judged.diversity())
         same(row, judged.reach(0.5 if at is None else at))
         expected = judged.drags()
         same(row, {"drag_max": None if expected is None else max(expected.values())})

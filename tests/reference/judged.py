@@ -219,8 +219,7 @@ class Judged(Measured):
         bad = verdicts.count(False)
         return out | {"n_nonconforming": bad, "nonconformance": bad / len(verdicts) if verdicts else None}
 
-    def diversity(self, tools: list[str]) -> Metrics:
-        """`tools` in the order in which the corpus names them."""
+    def diversity(self) -> Metrics:
         acts = {agent: Counter[Any]() for agent in self.trace.agents}
         for v, event in enumerate(self.events):
             owner = self.trace.owner[v]
@@ -236,7 +235,7 @@ class Judged(Measured):
             return math.sqrt(max(bits, 0.0))
 
         def strategy(of: Counter[Any]) -> Any:
-            rank = ["", *tools].index
+            rank = ["", *dict.fromkeys(event["tool"] for event in self.events if event["tool"])].index
             return min(of, key=lambda act: (-of[act], KINDS.index(act[0]), rank(act[1] or "")))
 
         labels = Counter(strategy(of) for of in acts.values())

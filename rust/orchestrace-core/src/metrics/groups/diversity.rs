@@ -2,7 +2,7 @@
 //!
 //! An agent is the distribution of (type, tool) over the events it owns. Distances are Jensen-Shannon distances, the
 //! square root of the divergence in bits, 0 to 1. An agent's strategy is its most frequent (type, tool), ties to the type
-//! that the schema lists first, then to the tool that the corpus names first; effective strategies are e^H over these.
+//! that the schema lists first, then to the tool that the trace uses first; effective strategies are e^H over these.
 //! O(|V| log |V| + n² s), n agents of s kinds each; beyond [`MOST_ACTS`] the distance is null. References: J. Lin, IEEE
 //! Trans. Inf. Theory 37(1), 1991; D. Endres, J. Schindelin, IEEE Trans. Inf. Theory 49(7), 2003; M. O. Hill, Ecology
 //! 54(2), 1973 (effective numbers).
@@ -51,11 +51,13 @@ impl Group for Diversity {
     }
 }
 
-/// What an event does: its type, and its tool, one up so that 0 is none.
-type Act = (u8, u64);
+/// What an event does: its type, and the first event with its tool, one up so that 0 is no tool.
+type Act = (u8, usize);
 
 #[derive(Debug, Default)]
 struct Worker {
+    /// Tools and the first event of each, by code. Codes are of a corpus, and a part of it has others.
+    tools: Vec<(u32, usize)>,
     /// Agents and what they do, an entry for each event, then for each distinct act.
     acts: Vec<(u32, Act)>,
     counts: Vec<(Act, f64)>,
@@ -104,12 +106,18 @@ impl Worker {
     /// Shares of the acts of each agent, by agent, then act.
     fn count(&mut self, subject: &Subject<'_>) {
         let view = subject.view;
+        self.tools.clear();
+        self.tools.extend((0..view.len()).filter_map(|v| Some((view.tool.get(v)?, v))));
+        self.tools.sort_unstable();
+        self.tools.dedup_by_key(|used| used.0);
+        let first_use =
+            |tool| self.tools.binary_search_by_key(&tool, |used| used.0).map_or(0, |at| self.tools[at].1);
         self.acts.clear();
         for v in 0..view.len() {
             let owner = subject.owner(v);
             if owner != NOBODY {
-                self.acts
-                    .push((owner, (view.types[v], view.tool.get(v).map_or(0, |tool| u64::from(tool) + 1))));
+                let tool = view.tool.get(v).map_or(0, |tool| first_use(tool) + 1);
+                self.acts.push((owner, (view.types[v], tool)));
             }
         }
         self.acts.sort_unstable();
