@@ -26,6 +26,9 @@ RATES: Final = pl.Schema(
 )
 """Columns and types of what `pass_rates` returns."""
 
+_MOST_TRIALS: Final = 2**32 - 1
+"""The column ``k`` holds no more."""
+
 
 @verb
 def pass_rates(
@@ -65,7 +68,7 @@ def pass_rates(
     Raises
     ------
     ParameterError
-        An unknown channel, or a k that is no whole number above 0.
+        An unknown channel, or a k that is no whole number above 0, or beyond 32 bits.
 
     Notes
     -----
@@ -83,9 +86,7 @@ def pass_rates(
     (4, 1)
     """
     name = f"{by}_id"
-    paid = amounts(corpus, reward).select("trace", passed=reaches(pl.col("reward"), success))
-    runs = corpus.traces.select("trace", name).collect(engine="streaming")
-    runs = runs.join(paid, on="trace", how="left", maintain_order="left")
+    runs = judged_runs(corpus, reward, success)
     tasks = runs.group_by(name).agg(
         n_runs=pl.len().cast(pl.UInt32),
         n_judged=pl.col("passed").count().cast(pl.UInt32),
@@ -96,7 +97,7 @@ def pass_rates(
         return tasks
     judged = tasks.filter(pl.col("n_judged") > 0)
     counts = list(judged.select("n_judged", "n_passed").iter_rows())
-    sizes = _numbers_of_trials(k, max((n for n, _ in counts), default=1))
+    sizes = numbers_of_trials(k, max((n for n, _ in counts), default=1))
     beside = {
         "n_tasks_unjudged": tasks.height - judged.height,
         "n_runs": runs.height,
@@ -105,25 +106,37 @@ def pass_rates(
     return pl.DataFrame([_rates(size, counts) | beside for size in sizes], schema=RATES)
 
 
-def _numbers_of_trials(k: object, most: int) -> list[int]:
-    """Each k that is asked for."""
+def judged_runs(corpus: Corpus, reward: Reward, success: float) -> pl.DataFrame:
+    """Every run: ``trace task_id group_id``, its ``reward``, whether it ``passed``; null if never judged."""
+    paid = amounts(corpus, reward).select("trace", "reward", passed=reaches(pl.col("reward"), success))
+    runs = corpus.traces.select("trace", "task_id", "group_id").collect(engine="streaming")
+    return runs.join(paid, on="trace", how="left", maintain_order="left")
+
+
+def numbers_of_trials(k: object, most: int) -> list[int]:
+    """Each k that is asked for; of None, 1 to the most judged trials of a task."""
     if k is None:
         return list(range(1, most + 1))
     sizes = list(k) if isinstance(k, Sequence) and not isinstance(k, str) else [k]
     counts = [size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size > 0]
     if len(counts) != len(sizes) or not counts:
         raise ParameterError(f"k is {k!r}, expected whole numbers above 0")
+    if max(counts) > _MOST_TRIALS:
+        raise ParameterError(f"k is {max(counts)}, expected at most {_MOST_TRIALS:,}")
     return counts
 
 
+def chances(k: int, n: int, c: int) -> tuple[float, float]:
+    """pass^k and pass@k of a task with c successes in n >= k judged trials, unbiased."""
+    return comb(c, k) / comb(n, k), 1.0 - comb(n - c, k) / comb(n, k)
+
+
 def _rates(k: int, counts: list[tuple[int, int]]) -> dict[str, object]:
-    enough = [(n, c) for n, c in counts if n >= k]
-    every = [comb(c, k) / comb(n, k) for n, c in enough]
-    some = [1.0 - comb(n - c, k) / comb(n, k) for n, c in enough]
+    each = [chances(k, n, c) for n, c in counts if n >= k]
     return {
         "k": k,
-        "pass_all": sum(every) / len(every) if every else None,
-        "pass_any": sum(some) / len(some) if some else None,
-        "n_tasks": len(enough),
-        "n_tasks_short": len(counts) - len(enough),
+        "pass_all": sum(every for every, _ in each) / len(each) if each else None,
+        "pass_any": sum(some for _, some in each) / len(each) if each else None,
+        "n_tasks": len(each),
+        "n_tasks_short": len(counts) - len(each),
     }
