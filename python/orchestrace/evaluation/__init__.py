@@ -7,6 +7,7 @@ from ..base.namespaces import load_lazily
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .accounts import free_ride as free_ride, reward_accounting as reward_accounting
     from .annotation import place_labels as place_labels
+    from .attempts import attempts as attempts
     from .attribution import failure_attribution as failure_attribution
     from .checklist import report_checklist as report_checklist
     from .deletion_curves import faithfulness as faithfulness
