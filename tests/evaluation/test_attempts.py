@@ -263,6 +263,18 @@ def test_the_best_k_is_judged_by_the_choice_of_other_tasks() -> None:
         assert row["lower"] < row["value"] < row["upper"]
 
 
+def test_no_k_is_recommended_that_few_tasks_reach() -> None:
+    """Two easy tasks of ten have six attempts: what k = 6 gains is of these alone."""
+    earned = {f"hard {at}": [1.0, 0.0] if at < 2 else [0.0, 0.0] for at in range(8)}
+    easy = {f"easy {at}": [1.0, 1.0, 1.0, 0.0, 0.0, 0.0] for at in range(2)}
+    table = ot.evaluation.attempts(corpus_of(earned | easy), worth=1.0, cost=0.001, signal=0.3)
+    rows = rows_of(table)
+    assert rows["gain_all_paid", 6]["value"] > rows["gain_all_paid", 2]["value"]
+    assert (rows["gain_all_paid", 6]["few_tasks"], rows["gain_all_paid", 2]["few_tasks"]) == (True, False)
+    best = table.filter(pl.col("metric").str.starts_with("best_")).select("metric", "k").rows()
+    assert best == [("best_for_signal", 2), ("best_all_paid", 2), ("best_until_pass", 2)]
+
+
 @pytest.mark.statistical
 def test_the_gain_of_the_best_k_is_not_the_largest_of_several_by_chance() -> None:
     """All rates are 1/2, and k = 1 and 2 gain the same: the larger estimate is too large on average."""
