@@ -13,6 +13,7 @@ use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems}
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Limits;
+use crate::json::time::parse_seconds;
 use crate::json::tree::{Tree, Value};
 use crate::schema::MeasureKind;
 
@@ -184,23 +185,9 @@ impl Reward {
     }
 }
 
-/// A time in seconds since the epoch, to the nanosecond: its digits are read as they stand, since a float of this
-/// size is too coarse.
+/// A time in seconds since the epoch.
 fn seconds(value: Value<'_>) -> Option<i64> {
-    let text = value.raw();
-    let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
-    if integer.is_empty() || !digits(integer) || !digits(fraction) {
-        return None;
-    }
-    let nanos: i64 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
-    let integer: i64 = integer.parse().ok()?;
-    // Some stores keep nanoseconds.
-    if integer > 1_000_000_000_000 {
-        Some(integer)
-    } else {
-        integer.checked_mul(1_000_000_000)?.checked_add(nanos)
-    }
+    parse_seconds(value.raw())
 }
 
 fn push(value: Value<'_>, item: u32, limits: Limits, spans: &mut Spans) {

@@ -285,7 +285,11 @@ mod tests {
         let native: &[u8] =
             br#"{"trace_id":"a","task_id":"b","events":[],"edges":[],"rewards":{},"costs":{}}"#;
         let labeled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
+        let episode: &[u8] = br#"{"id":"e","env":{"id":"v"},"task":{"key":"k"},"traces":[]}"#;
+        let bare: &[u8] = br#"{"version":1,"id":"t","task":{"key":"k"},"agent":{"config":{}},"nodes":[]}"#;
         assert_eq!(name(&[labeled]), Some("who_and_when"));
+        assert_eq!(name(&[episode]), Some("verifiers"));
+        assert_eq!(name(&[bare]), Some("verifiers"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

@@ -35,6 +35,7 @@ pub(crate) mod testing;
 mod trace_by;
 mod trl;
 mod usage;
+mod verifiers;
 mod verl;
 mod who_and_when;
 
@@ -60,6 +61,7 @@ pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
 pub use trace_by::{TRACE_BY, TraceBy};
 pub use trl::TRL;
+pub use verifiers::Verifiers;
 pub use verl::VERL;
 pub use who_and_when::WhoAndWhen;
 
@@ -80,6 +82,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
     Format::Spread(&SweAgent),
+    Format::Spread(&Verifiers),
     Format::Spread(&VERL),
     Format::Spread(&RLLM),
     Format::Spread(&TRL),

@@ -1,4 +1,4 @@
-//! Absolute times: RFC 3339 text to nanoseconds and back.
+//! Absolute times: RFC 3339 text, or seconds since the epoch, to nanoseconds and back.
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat};
 
@@ -39,6 +39,24 @@ pub fn parse_duration(text: &str) -> Option<i64> {
         }
     }
     any.then_some(total)
+}
+
+/// Nanoseconds of a number of seconds since the epoch: its digits are read as they stand, since a float of this size is
+/// too coarse. A number too large for seconds is nanoseconds, which some stores keep.
+#[must_use]
+pub fn parse_seconds(text: &str) -> Option<i64> {
+    let (integer, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    if integer.is_empty() || !digits(integer) || !digits(fraction) {
+        return None;
+    }
+    let nanos: i64 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    let integer: i64 = integer.parse().ok()?;
+    if integer > 1_000_000_000_000 {
+        Some(integer)
+    } else {
+        integer.checked_mul(1_000_000_000)?.checked_add(nanos)
+    }
 }
 
 /// RFC 3339 with as many decimals as the time needs.
