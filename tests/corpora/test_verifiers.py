@@ -111,7 +111,9 @@ def test_sums_are_those_of_the_source(corpus: ot.Corpus, source: list[Record], n
 
 def test_rewards_are_those_of_the_source(corpus: ot.Corpus, source: list[Record], name: str) -> None:
     rewards = corpus.measures.filter(pl.col("kind").cast(pl.String) == "reward").collect()
-    channels = rewards.with_columns(pl.col("name").cast(pl.String)).group_by("name").agg(pl.col("value").sum())
+    channels = (
+        rewards.with_columns(pl.col("name").cast(pl.String)).group_by("name").agg(pl.col("value").sum())
+    )
     sums = dict(channels.filter(pl.col("name") != "team").iter_rows())
     assert sums == pytest.approx(REWARDS[name])
     team = dict(
@@ -146,7 +148,7 @@ def digest(text: str) -> str:
 
 
 def test_every_node_is_somewhere(corpus: ot.Corpus, source: list[Record]) -> None:
-    """Answers, messages of users and results are events; prompts, and answers of no model, come with an answer."""
+    """Answers, user messages and results are events; prompts and answers of no model come with an answer."""
     nodes: Counter[tuple[str, int]] = Counter()
     streams: dict[tuple[str, int], Record] = {}
     contents: dict[tuple[str, int], set[str | None]] = {}
@@ -222,7 +224,9 @@ def test_groups_are_rollouts_of_a_task(corpora: Path) -> None:
     assert sizes("kuhn-eval") == [4]
     assert sizes("sums-eval") == [4, 4]
     assert sizes("kuhn-train") == [1, 4, 4]
-    steps = of(corpora, "kuhn-train").measures.filter(pl.col("name").cast(pl.String) == "train_step").collect()
+    steps = (
+        of(corpora, "kuhn-train").measures.filter(pl.col("name").cast(pl.String) == "train_step").collect()
+    )
     assert Counter(steps["value"].to_list()) == {7.0: 4, 8.0: 5}
 
 
@@ -232,7 +236,9 @@ def test_an_episode_that_failed_has_no_reward(corpora: Path) -> None:
     traces = corpus.traces.collect()
     assert traces.filter("partial")["trace_id"].to_list() == [failed["id"]]
     (trace,) = traces.filter("partial")["trace"]
-    measures = corpus.measures.filter((pl.col("trace") == trace) & (pl.col("kind").cast(pl.String) == "reward"))
+    measures = corpus.measures.filter(
+        (pl.col("trace") == trace) & (pl.col("kind").cast(pl.String) == "reward")
+    )
     assert measures.collect().is_empty()
     (event,) = corpus.events.filter(pl.col("trace") == trace).collect().iter_rows(named=True)
     assert event["ok"] is False and event["to"] is None
@@ -265,7 +271,9 @@ def test_the_graph_of_a_sub_agent(corpora: Path) -> None:
     assert fields[9]["x_retries"] == 1, "a call that failed is one of the next answer of its model"
     assert [node["node"] for node in fields[4]["x_context"]] == [0, 2], "no model wrote node 2"
     edges = corpus.edges.with_columns(pl.col("type").cast(pl.String)).collect()
-    drawn = {(src, dst, kind) for _, src, dst, kind in edges.select("trace", "src", "dst", "type").iter_rows()}
+    drawn = {
+        (src, dst, kind) for _, src, dst, kind in edges.select("trace", "src", "dst", "type").iter_rows()
+    }
 
     def last(node: int) -> int:
         gens = extras(corpus).iter_rows(named=True)
@@ -288,7 +296,7 @@ def test_the_graph_of_a_sub_agent(corpora: Path) -> None:
 
 
 def test_agents_come_in_the_order_in_which_they_began(corpora: Path) -> None:
-    """The file has them in the order in which they ended; a task that one poses to others leads to no edge."""
+    """The file has them in the order in which they ended; a task posed to others leads to no edge."""
     corpus = of(corpora, "kuhn-eval")
     spawns = corpus.events.filter(pl.col("type").cast(pl.String) == "spawn").sort("trace", "seq").collect()
     assert spawns["to"].cast(pl.String).to_list() == ["player0", "player1"] * 4
