@@ -14,6 +14,7 @@ import pytest
 import orchestrace as ot
 
 Record = dict[str, Any]
+KIND, NAME, TYPE = (pl.col(name).cast(pl.String) for name in ("kind", "name", "type"))
 FILES = {
     "kuhn-eval": "traces.jsonl",
     "sums-eval": "traces.jsonl",
@@ -104,20 +105,18 @@ def test_sums_are_those_of_the_source(corpus: ot.Corpus, source: list[Record], n
     assert events["cost_usd"].item() == pytest.approx(cost, abs=1e-12)
     answers = [id for id in generations(corpus) if ":call" not in id]
     assert len(answers) == n_sampled
-    agents = corpus.agents.filter(pl.col("kind").cast(pl.String) == "agent").collect()
+    agents = corpus.agents.filter(KIND == "agent").collect()
     environments = sum(len(episode["traces"]) > 1 for episode in source)
     assert agents.height == n_agents + environments + (name == "graph")
 
 
 def test_rewards_are_those_of_the_source(corpus: ot.Corpus, source: list[Record], name: str) -> None:
-    rewards = corpus.measures.filter(pl.col("kind").cast(pl.String) == "reward").collect()
-    channels = (
-        rewards.with_columns(pl.col("name").cast(pl.String)).group_by("name").agg(pl.col("value").sum())
-    )
+    rewards = corpus.measures.filter(KIND == "reward").collect()
+    channels = rewards.with_columns(NAME).group_by("name").agg(pl.col("value").sum())
     sums = dict(channels.filter(pl.col("name") != "team").iter_rows())
     assert sums == pytest.approx(REWARDS[name])
     team = dict(
-        rewards.filter(pl.col("name").cast(pl.String) == "team")
+        rewards.filter(NAME == "team")
         .join(corpus.traces.select("trace", "trace_id").collect(), on="trace")
         .select("trace_id", "value")
         .iter_rows()
@@ -148,7 +147,7 @@ def digest(text: str) -> str:
 
 
 def test_every_node_is_somewhere(corpus: ot.Corpus, source: list[Record]) -> None:
-    """Answers, user messages and results are events; prompts and answers of no model come with an answer."""
+    """Answers, messages of users and results are events; prompts come with the answer that reads them."""
     nodes: Counter[tuple[str, int]] = Counter()
     streams: dict[tuple[str, int], Record] = {}
     contents: dict[tuple[str, int], set[str | None]] = {}
@@ -224,9 +223,7 @@ def test_groups_are_rollouts_of_a_task(corpora: Path) -> None:
     assert sizes("kuhn-eval") == [4]
     assert sizes("sums-eval") == [4, 4]
     assert sizes("kuhn-train") == [1, 4, 4]
-    steps = (
-        of(corpora, "kuhn-train").measures.filter(pl.col("name").cast(pl.String) == "train_step").collect()
-    )
+    steps = of(corpora, "kuhn-train").measures.filter(NAME == "train_step").collect()
     assert Counter(steps["value"].to_list()) == {7.0: 4, 8.0: 5}
 
 
@@ -236,9 +233,7 @@ def test_an_episode_that_failed_has_no_reward(corpora: Path) -> None:
     traces = corpus.traces.collect()
     assert traces.filter("partial")["trace_id"].to_list() == [failed["id"]]
     (trace,) = traces.filter("partial")["trace"]
-    measures = corpus.measures.filter(
-        (pl.col("trace") == trace) & (pl.col("kind").cast(pl.String) == "reward")
-    )
+    measures = corpus.measures.filter((pl.col("trace") == trace) & (KIND == "reward"))
     assert measures.collect().is_empty()
     (event,) = corpus.events.filter(pl.col("trace") == trace).collect().iter_rows(named=True)
     assert event["ok"] is False and event["to"] is None
@@ -248,9 +243,9 @@ def test_an_episode_that_failed_has_no_reward(corpora: Path) -> None:
 
 def test_parallel_calls_are_paired(corpora: Path) -> None:
     corpus = of(corpora, "sums-eval")
-    types = corpus.events.select("trace", "seq", "turn", pl.col("type").cast(pl.String))
+    types = corpus.events.select("trace", "seq", "turn", TYPE)
     edges = (
-        corpus.edges.filter(pl.col("type").cast(pl.String) == "return")
+        corpus.edges.filter(TYPE == "return")
         .join(types, left_on=["trace", "src"], right_on=["trace", "seq"])
         .join(types, left_on=["trace", "dst"], right_on=["trace", "seq"], suffix="_dst")
         .collect()
@@ -270,7 +265,7 @@ def test_the_graph_of_a_sub_agent(corpora: Path) -> None:
     assert [node for node in fields if fields[node].get("x_abandoned")] == [13]
     assert fields[9]["x_retries"] == 1, "a call that failed is one of the next answer of its model"
     assert [node["node"] for node in fields[4]["x_context"]] == [0, 2], "no model wrote node 2"
-    edges = corpus.edges.with_columns(pl.col("type").cast(pl.String)).collect()
+    edges = corpus.edges.with_columns(TYPE).collect()
     drawn = {
         (src, dst, kind) for _, src, dst, kind in edges.select("trace", "src", "dst", "type").iter_rows()
     }
@@ -281,27 +276,34 @@ def test_the_graph_of_a_sub_agent(corpora: Path) -> None:
 
     for source, target in ((11, 13), (11, 14), (14, 17)):
         assert (last(source), rows[target]["seq"], "causal") in drawn, (source, target)
-    spawns = corpus.events.filter(pl.col("type").cast(pl.String) == "spawn").collect()
+    spawns = corpus.events.filter(TYPE == "spawn").collect()
     assert spawns["to"].cast(pl.String).to_list() == ["subagent"]
     returns = [src for src, _, kind in drawn if kind == "return"]
     assert last(9) in returns
-    costs = dict(
-        corpus.measures.filter(pl.col("kind").cast(pl.String) == "cost")
-        .select(pl.col("name").cast(pl.String), "value")
-        .collect()
-        .iter_rows()
-    )
+    costs = dict(corpus.measures.filter(KIND == "cost").select(NAME, "value").collect().iter_rows())
     assert (costs["scorer_tokens"], costs["scorer_cost_usd"]) == (60.0, 0.002)
     assert costs["cost_usd"] == pytest.approx(0.028)
 
 
 def test_agents_come_in_the_order_in_which_they_began(corpora: Path) -> None:
-    """The file has them in the order in which they ended; a task posed to others leads to no edge."""
+    """The file has them in the order in which they ended; a task that one poses leads to no edge."""
     corpus = of(corpora, "kuhn-eval")
-    spawns = corpus.events.filter(pl.col("type").cast(pl.String) == "spawn").sort("trace", "seq").collect()
+    spawns = corpus.events.filter(TYPE == "spawn").sort("trace", "seq").collect()
     assert spawns["to"].cast(pl.String).to_list() == ["player0", "player1"] * 4
     proposer = of(corpora, "proposer-eval")
-    spawns = proposer.events.filter(pl.col("type").cast(pl.String) == "spawn").sort("seq").collect()
+    spawns = proposer.events.filter(TYPE == "spawn").sort("seq").collect()
     names = ["proposer", "solver", "solver#2", "solver#3", "solver#4"]
     assert spawns["to"].cast(pl.String).to_list() == names
     assert set(spawns["agent"].cast(pl.String)) == {"env"}
+
+
+def test_credit_by_the_rule_of_the_trainer_gives_its_file(corpora: Path, tmp_path: Path) -> None:
+    """What each agent was paid, less the mean of the same agent over its group: the trainer's bytes."""
+    path = corpora / "verifiers/kuhn-train/traces.jsonl.gz"
+    corpus = ot.read_traces(path)
+    paid = pl.col("extras").str.json_path_match("$.x_agent_rewards.payoff.score").cast(pl.Float64)
+    rows = corpus.events.select("trace", "seq", reward=paid).filter(pl.col("reward").is_not_null()).collect()
+    corpus = corpus.with_fields(rows)
+    credit = ot.credit(corpus, method="dr_grpo", reward_of="agent", reward="payoff", unit="turn")
+    ot.export(corpus, "verifiers", tmp_path / "traces.jsonl", credits=credit)
+    assert (tmp_path / "traces.jsonl").read_bytes() == gzip.decompress(path.read_bytes())

@@ -23,6 +23,7 @@ mod describe;
 mod extras;
 mod graph;
 mod rewards;
+mod seats;
 
 /// The importer.
 #[derive(Debug)]

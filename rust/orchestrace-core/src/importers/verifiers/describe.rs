@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::calls::{Attempt, attempts, duration_s, usage};
 use super::extras::{Extras, context};
 use super::graph::{Graph, Node, Sort};
+use super::seats::{ENVIRONMENT, Seat, began, ended, is_complete, seats};
 use super::{rewards, text_of, time};
 use crate::error::FindingCode;
 use crate::importers::recording::{
@@ -15,53 +16,6 @@ use crate::importers::recording::{
 use crate::json::Limits;
 use crate::json::tree::{Tree, Value};
 use crate::schema::{EdgeType, EventType};
-
-/// The virtual agent that several agents work for.
-const ENVIRONMENT: &str = "env";
-
-/// An agent of an episode.
-#[derive(Debug)]
-pub(super) struct Seat<'v> {
-    pub trace: Value<'v>,
-    /// What it is called in this episode.
-    pub name: String,
-}
-
-/// The agents in the order in which they began; the file has them in the order in which they ended.
-fn seats(episode: Value<'_>) -> Vec<Seat<'_>> {
-    let traces = episode.get("traces");
-    let alone = traces.is_absent().then_some(episode);
-    let objects = traces.elements().filter(|trace| trace.members().next().is_some());
-    let mut all: Vec<Value<'_>> = objects.chain(alone).collect();
-    all.sort_by_key(|trace| began(*trace).unwrap_or(i64::MAX));
-    let mut bearers: HashMap<&str, u32> = HashMap::from([("user", 1), (ENVIRONMENT, 1)]);
-    let mut seats = Vec::with_capacity(all.len());
-    for trace in all {
-        let name = trace.path(&["agent", "name"]).some_str().unwrap_or("agent");
-        let bearer = bearers.entry(name).and_modify(|count| *count += 1).or_insert(1);
-        let name = if *bearer == 1 { name.to_owned() } else { format!("{name}#{bearer}") };
-        seats.push(Seat { trace, name });
-    }
-    seats
-}
-
-fn began(trace: Value<'_>) -> Option<i64> {
-    time(trace.path(&["timing", "start"]))
-}
-
-fn ended(trace: Value<'_>) -> Option<i64> {
-    time(trace.path(&["timing", "agent", "end"]))
-}
-
-/// Whether an agent came to its end by itself. One that ran out of turns or tokens, that failed or took too long did not.
-fn is_complete(trace: Value<'_>) -> bool {
-    let Some(stop) = trace.get("stop_condition").some_str() else {
-        return trace.get("is_completed").bool() == Some(true);
-    };
-    let cut = stop.starts_with("max_") || stop == "compaction_failed";
-    let failed = stop.ends_with("_error") || stop.ends_with("_timeout");
-    !cut && !failed && trace.get("ok").bool() != Some(false)
-}
 
 pub(super) fn describe(episode: Value<'_>, limits: Limits, recording: &mut Recording) {
     let id = episode.get("id").str().unwrap_or_default();
@@ -281,14 +235,14 @@ impl<'t, 'v> Describing<'t, 'v> {
     fn result(&mut self, index: usize, node: &Node<'v>) {
         let message = node.message();
         let named = message.get("tool_call_id").str().unwrap_or_default();
-        let asked = node.answer_above.and_then(|answer| self.calls.get(&(answer, named)).copied());
+        let call = node.answer_above.and_then(|answer| self.calls.get(&(answer, named)).copied());
         let mut extras = Extras::new(self.recording);
         extras.place(index, node);
         extras.tokens(node);
         let result = CallResult {
             extras: extras.members,
-            call: asked.unwrap_or_default(),
-            id: if asked.is_some() { Text::default() } else { self.node_id(index) },
+            call: call.unwrap_or_default(),
+            id: if call.is_some() { Text::default() } else { self.node_id(index) },
             tool: self.recording.text(message.get("name").str().unwrap_or_default()),
             time: self.time(node),
             content: Some(hash(&text_of(message.get("content")))),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::describe::Seat;
+use super::seats::Seat;
 use crate::error::FindingCode;
 use crate::importers::recording::Recording;
 use crate::json::tree::Value;
