@@ -54,7 +54,8 @@ KEYS: dict[str, list[str]] = {
     "drag": ["key"],
     "taint": [],
     "explanations": ["asked"],
-    "verb compare_metrics": ["metric"],
+    "verb evaluation.compare_metrics all": ["metric"],
+    "verb stopping.evaluate": ["method"],
     "verb metrics by task": ["task_id", "metric"],
 }
 #: Planted corpora, by what they are for.

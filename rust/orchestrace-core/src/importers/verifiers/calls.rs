@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use super::graph::{Graph, node_of};
 use super::time;
 use crate::importers::recording::Usage;
+use crate::json::Kind;
 use crate::json::tree::Value;
 
 /// A call without an answer in the graph.
@@ -30,7 +31,8 @@ pub(super) fn attempts<'v>(trace: Value<'v>, graph: &Graph<'v>) -> Vec<Attempt<'
     let mut by_model: HashMap<&str, usize> = HashMap::new();
     let mut following = None;
     let mut attempts = Vec::new();
-    for (index, call) in calls.into_iter().enumerate().rev() {
+    let objects = calls.into_iter().enumerate().filter(|(_, call)| call.kind() == Some(Kind::Object));
+    for (index, call) in objects.rev() {
         let model = call.get("model").str().unwrap_or_default();
         let makes = |node: &usize| {
             graph.calls.get(*node).is_some_and(|call| call.is_some_and(|(place, _)| place == index))

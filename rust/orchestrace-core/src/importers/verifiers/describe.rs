@@ -13,8 +13,8 @@ use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Mark, Party, Recording, Response, Saying,
     Text, call_hash, call_hash_of_text, hash,
 };
-use crate::json::Limits;
 use crate::json::tree::{Tree, Value};
+use crate::json::{Kind, Limits};
 use crate::schema::{EdgeType, EventType};
 
 pub(super) fn describe(episode: Value<'_>, limits: Limits, recording: &mut Recording) {
@@ -30,15 +30,24 @@ pub(super) fn describe(episode: Value<'_>, limits: Limits, recording: &mut Recor
         recording.agent(AgentInfo { name, ..AgentInfo::default() })
     });
     let mut call_ids = HashSet::new();
+    let mut finished = Vec::new();
     for seat in &seats {
         let agent = agent(seat, recording);
+        finished.extend(is_complete(seat.trace).then_some(agent));
         if let Some(root) = root {
             spawn(root, agent, seat, episode, recording);
         }
         let graph = Graph::of(seat.trace);
         Describing::new(seat.trace, episode, &graph, agent, limits, recording).describe(&mut call_ids);
     }
-    if let Some(root) = root.filter(|_| seats.iter().all(|seat| is_complete(seat.trace))) {
+    if let Some(root) = root {
+        // Their answers are for the end of the episode: a task that comes later is not made of them.
+        for agent in &finished {
+            recording.delivery(root, *agent);
+        }
+    }
+    let all = episode.get("traces").len().max(seats.len()); // what is no object has no seat
+    if let Some(root) = root.filter(|_| finished.len() == all) {
         let end = seats.iter().filter_map(|seat| ended(seat.trace)).max();
         let id = recording.join(&[id, ":end"]);
         recording.lone_saying(root, Saying { id, time: end, ..Saying::default() });
@@ -506,6 +515,12 @@ impl<'t, 'v> Describing<'t, 'v> {
         let unread: usize = self.unread.iter().map(Vec::len).sum();
         if unread > 0 {
             let message = format!("messages without events that no answer reads: {unread}");
+            self.recording.finding(FindingCode::FieldIgnored, None, message);
+        }
+        let calls = self.trace.get("calls").elements();
+        let odd_calls = calls.filter(|call| call.kind() != Some(Kind::Object)).count();
+        if odd_calls > 0 {
+            let message = format!("calls that are no objects: {odd_calls}");
             self.recording.finding(FindingCode::FieldIgnored, None, message);
         }
         for index in &self.graph.misplaced {

@@ -35,9 +35,9 @@ fn streams(node: Value<'_>) -> Option<String> {
     any.then(|| object.finish())
 }
 
-/// The mean of the advantages of a node; nothing where no algorithm gave any.
+/// The mean of the advantages of a node; nothing where no algorithm gave any, or where one is no number.
 fn advantage(node: Value<'_>) -> Option<f64> {
-    let values: Vec<f64> = node.get("advantages").elements().filter_map(Value::f64).collect();
+    let values: Vec<f64> = node.get("advantages").elements().map(Value::f64).collect::<Option<_>>()?;
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     mean.is_finite().then_some(mean)
 }

@@ -32,7 +32,10 @@ fn names<'v>(seats: &[Seat<'v>], key: &str) -> Vec<&'v str> {
 pub(super) fn describe(episode: Value<'_>, seats: &[Seat<'_>], recording: &mut Recording) {
     let named = names(seats, "rewards");
     let totals: Vec<Option<f64>> = seats.iter().map(|seat| total(seat.trace)).collect();
+    // What an agent that cannot be read was paid is not known, and so no sum is.
+    let knows_all = episode.get("traces").len() <= seats.len();
     if let Some(Some(value)) = totals.first().filter(|first| totals.iter().all(|total| total == *first))
+        && knows_all
         && !named.contains(&"team")
     {
         recording.measure(MeasureKind::Reward, "team", *value);
@@ -42,10 +45,10 @@ pub(super) fn describe(episode: Value<'_>, seats: &[Seat<'_>], recording: &mut R
         let rewards = seats.iter().map(|seat| seat.trace.get("rewards").get(name));
         let rewards: Vec<_> = rewards.filter(|reward| !reward.is_absent()).map(paid).collect();
         let values: Vec<f64> = rewards.iter().flatten().copied().collect();
-        if values.len() < rewards.len() {
+        if values.len() < rewards.len() || !knows_all {
             unscored.push(format!("'{name}'"));
         }
-        if !values.is_empty() {
+        if !values.is_empty() && knows_all {
             recording.measure(MeasureKind::Reward, name, values.iter().sum());
         }
     }
