@@ -295,15 +295,3 @@ def test_agents_come_in_the_order_in_which_they_began(corpora: Path) -> None:
     names = ["proposer", "solver", "solver#2", "solver#3", "solver#4"]
     assert spawns["to"].cast(pl.String).to_list() == names
     assert set(spawns["agent"].cast(pl.String)) == {"env"}
-
-
-def test_credit_by_the_rule_of_the_trainer_gives_its_file(corpora: Path, tmp_path: Path) -> None:
-    """What each agent was paid, less the mean of the same agent over its group: the trainer's bytes."""
-    path = corpora / "verifiers/kuhn-train/traces.jsonl.gz"
-    corpus = ot.read_traces(path)
-    paid = pl.col("extras").str.json_path_match("$.x_agent_rewards.payoff.score").cast(pl.Float64)
-    rows = corpus.events.select("trace", "seq", reward=paid).filter(pl.col("reward").is_not_null()).collect()
-    corpus = corpus.with_fields(rows)
-    credit = ot.credit(corpus, method="dr_grpo", reward_of="agent", reward="payoff", unit="turn")
-    ot.export(corpus, "verifiers", tmp_path / "traces.jsonl", credits=credit)
-    assert (tmp_path / "traces.jsonl").read_bytes() == gzip.decompress(path.read_bytes())
