@@ -66,4 +66,5 @@ def test_a_file_that_takes_a_part_only_fails_the_command(buffers: str, tmp_path:
 
 @pytest.mark.process
 def test_a_table_can_be_printed_to_nobody() -> None:
-    assert outcome(["methods"], None, "buffered", lambda: os.close(1)) == (0, "")
+    code, said = outcome(["methods"], None, "buffered", lambda: os.close(1))
+    assert code == 0 and "rror" not in said  # how many columns are not shown may be said
