@@ -74,7 +74,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[ot.Corpus, ot.Corpus
     return ot.read_traces(folder / "runs.jsonl"), stored
 
 
-def asked(name: str, corpus: ot.Corpus) -> Any:
+def answer_of(name: str, corpus: ot.Corpus) -> Any:
     if name in VERBS:
         return answer(VERBS[name], corpus)
     verb, several, named = CALLS[name]
@@ -84,7 +84,7 @@ def asked(name: str, corpus: ot.Corpus) -> Any:
 @pytest.mark.parametrize("name", [name for name in {**VERBS, **CALLS} if name not in APART])
 def test_a_corpus_on_disk_says_the_same(both: tuple[ot.Corpus, ot.Corpus], name: str) -> None:
     """Rows may come in another order, by partitions."""
-    here, there = (list(frames(asked(name, corpus))) for corpus in both)
+    here, there = (list(frames(answer_of(name, corpus))) for corpus in both)
     assert len(here) == len(there)
     for memory, disk in zip(here, there, strict=True):
         assert memory.schema == disk.schema

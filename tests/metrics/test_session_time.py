@@ -161,7 +161,7 @@ def test_the_columns_cover_the_clock(corpora: Path) -> None:
         assert (rows["idle"] <= rows["elapsed"] * (1 + 1e-9)).all()
 
 
-REASONS = ("trace.partial",)
+REASONS = ("trace.partial", "time.harness")
 """Findings that say why time is not accounted for: what is not recorded has no place."""
 
 

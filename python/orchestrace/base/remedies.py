@@ -188,6 +188,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Two lines of one rollout with the scores 1 and 0.",
         "Look which of them the trainer used. If each line is a rollout, give each a name of its own.",
     ),
+    ("finding", "time.harness"): Remedy(
+        "An environment states how long its harness prepared an agent and waited for it.",
+        "Nothing: that time is `unaccounted` in metrics, since no model and no tool was at work in it.",
+    ),
     ("reason", "graph.cycle"): Remedy(
         "`flow` on a trace whose edges close a circle.",
         "Look at the finding of the same name, or choose a method that needs no order (`uniform`, `grpo`).",

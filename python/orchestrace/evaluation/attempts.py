@@ -250,7 +250,7 @@ class _Counted:
             return row | {"reason": reason, "interval_reason": reason}
         if not np.isfinite(values[counted]).all():
             return row | {"reason": "result.range", "interval_reason": "result.range"}
-        if within is not None and within[0] == within[1]:  # one attempt is paid, whatever comes of it
+        if within is not None and within[0] == within[1]:  # one attempt is always paid
             return row | dict.fromkeys(("value", "lower", "upper"), within[0])
         mean = mean_interval(values, self.clusters, confidence=self.confidence, within=within)
         return row | {
@@ -303,7 +303,7 @@ def _broken(counted: _Counted) -> dict[str, Any]:
 
 
 def _bounded(counted: _Counted, sizes: list[int], **values: Floats) -> list[dict[str, Any]]:
-    """Rows of pass@k and pass^k, and between what they are, whatever the broken attempts would have been."""
+    """Rows of pass@k and pass^k, with their bounds over what broken attempts could have been."""
     attempted = counted.n + counted.broken
     all_failed = _chances(sizes, attempted, counted.passed)
     all_passed = _chances(sizes, attempted, counted.passed + counted.broken)

@@ -165,9 +165,8 @@ def shown_names(names: Sequence[str | None], length: int = NAME) -> list[str]:
     ['lead', 'a worker whose…and on and on', '(none)']
     """
     taken: set[str] = set()
-    numbers: dict[
-        str, int
-    ] = {}  # of names that look alike the last that is taken: texts with it are cut alike
+    # The last number that each short form has: names that begin and end alike have one short form.
+    numbers: dict[str, int] = {}
     shown = []
     for name in names:
         text = "(none)" if name is None else plain(name).strip() or "(blank)"

@@ -88,6 +88,7 @@ codes!(
         RewardUnscored = "reward.unscored" => "The record names a reward and has no value of it.",
         TraceJoined = "trace.joined" => "Another id of the source leads to this trace, too.",
         TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; the message says which is used.",
+        TimeHarness = "time.harness" => "The source states time of its harness that no event has.",
     ]
 );
 
@@ -134,7 +135,8 @@ impl FindingCode {
             | Self::TraceSetAside
             | Self::SafetyConservative
             | Self::RewardUnscored
-            | Self::TraceJoined => "note",
+            | Self::TraceJoined
+            | Self::TimeHarness => "note",
         }
     }
 }

@@ -2,7 +2,7 @@
 //! appearance, and returns items trace by trace.
 //!
 //! Beyond its budget the text goes to a temporary file, and from there once more, cut into buckets of consecutive
-//! traces that fit the memory. In memory stay one hash and one number for each trace, whatever the size of the inputs. No
+//! traces that fit the memory. One hash and one number per trace stay in memory, whatever the size of the inputs. No
 //! result depends on the budget, on threads or on where blocks are cut.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! Calls of a model that made no node of the graph: attempts that failed, and what was thrown away.
+//! Model calls without a node in the graph: failed attempts, and answers that were thrown away.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Attempt<'v> {
     pub call: Value<'v>,
     /// Its place in the list of calls.
     pub index: usize,
-    /// The answer that came of the next call of the same model; else of the next call.
+    /// The answer of the next call of the same model, else of the next call.
     pub next: Option<usize>,
 }
 

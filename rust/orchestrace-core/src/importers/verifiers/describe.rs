@@ -41,12 +41,13 @@ pub(super) fn describe(episode: Value<'_>, limits: Limits, recording: &mut Recor
         Describing::new(seat.trace, episode, &graph, agent, limits, recording).describe(&mut call_ids);
     }
     if let Some(root) = root {
-        // Their answers are for the end of the episode: a task that comes later is not made of them.
+        // Answers arrive at the end of the episode; a task that the environment sets later does not follow from them.
         for agent in &finished {
             recording.delivery(root, *agent);
         }
     }
-    let all = episode.get("traces").len().max(seats.len()); // what is no object has no seat
+    // An agent that was quarantined has no seat, and without it the episode has no end.
+    let all = episode.get("traces").len().max(seats.len());
     if let Some(root) = root.filter(|_| finished.len() == all) {
         let end = seats.iter().filter_map(|seat| ended(seat.trace)).max();
         let id = recording.join(&[id, ":end"]);
@@ -56,7 +57,24 @@ pub(super) fn describe(episode: Value<'_>, limits: Limits, recording: &mut Recor
     let stops = stops.filter_map(|seat| seat.trace.get("stop_condition").some_str());
     let errors = episode.get("errors").elements().filter_map(|error| error.get("type").some_str());
     recording.stopped_by(stops.chain(errors).next().unwrap_or_default());
+    tell_harness(&seats, recording);
     rewards::describe(episode, &seats, recording);
+}
+
+/// Says how long agents were set up and driven by their harness, in which no model and no tool was at work.
+fn tell_harness(seats: &[Seat<'_>], recording: &mut Recording) {
+    let of_seat = |seat: &Seat<'_>| {
+        let driven = seat.trace.path(&["timing", "agent", "harness", "duration"]).f64();
+        let at_work = time(seat.trace.path(&["timing", "agent", "start"]));
+        let set_up = began(seat.trace).zip(at_work).map(|(began, at_work)| at_work.saturating_sub(began));
+        driven.filter(|seconds| seconds.is_finite()).unwrap_or(0.0).max(0.0)
+            + set_up.map_or(0.0, |nanos| nanos.max(0) as f64 / 1e9)
+    };
+    let seconds: f64 = seats.iter().map(of_seat).sum();
+    if seconds > 0.0 {
+        let message = format!("agents were set up and driven by their harness for {seconds:.3} s in all");
+        recording.finding(FindingCode::TimeHarness, None, message);
+    }
 }
 
 /// Task and group. Evaluations have no groups: rollouts of one task of an environment are one.
@@ -498,7 +516,7 @@ impl<'t, 'v> Describing<'t, 'v> {
             if node.sort != Sort::Sampled {
                 continue;
             }
-            // An answer that does not follow the one before it is of another branch.
+            // An answer that does not follow the one before it belongs to another branch.
             let before = latest[node.owner].replace(index);
             if let Some(above) = node.answer_above.filter(|above| before != Some(*above))
                 && self.graph.nodes[above].owner == node.owner
@@ -518,9 +536,9 @@ impl<'t, 'v> Describing<'t, 'v> {
             self.recording.finding(FindingCode::FieldIgnored, None, message);
         }
         let calls = self.trace.get("calls").elements();
-        let odd_calls = calls.filter(|call| call.kind() != Some(Kind::Object)).count();
-        if odd_calls > 0 {
-            let message = format!("calls that are no objects: {odd_calls}");
+        let rejected = calls.filter(|call| call.kind() != Some(Kind::Object)).count();
+        if rejected > 0 {
+            let message = format!("calls that are not objects: {rejected}");
             self.recording.finding(FindingCode::FieldIgnored, None, message);
         }
         for index in &self.graph.misplaced {

@@ -6,16 +6,16 @@ use std::collections::{HashMap, HashSet};
 use super::{text_of, time};
 use crate::json::tree::Value;
 
-/// What a node says by whom.
+/// Who wrote the message of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sort {
     /// A model wrote it.
     Sampled,
-    /// The user says it to the agent.
+    /// The user wrote it to the agent.
     User,
-    /// A call gave it back.
+    /// A tool returned it.
     Tool,
-    /// What the model reads besides: a prompt of the system, or an answer that no model wrote.
+    /// Anything else that the model reads: a system prompt, or an answer that no model wrote.
     Context,
 }
 
@@ -79,11 +79,11 @@ pub(super) struct Graph<'v> {
     pub returns: HashSet<usize>,
     /// Results, by the answer that asked for them and the id of the call.
     pub results: HashSet<(usize, &'v str)>,
-    /// Nodes whose parent is none that comes before them.
+    /// Nodes whose stated parent does not come before them.
     pub misplaced: Vec<usize>,
     /// How many children each node has so far.
     children: Vec<u32>,
-    /// Whether a relation said whose each node is.
+    /// Whether a relation has settled the owner of each node.
     settled: Vec<bool>,
 }
 
@@ -200,7 +200,7 @@ impl<'v> Graph<'v> {
         prompt.map_or("".into(), |node| text_of(node.message().get("content")))
     }
 
-    /// A message was there when the call that reads it began, whenever it was added to the graph.
+    /// A message was there when the call that reads it began, even if it was added to the graph later.
     fn read_times(&mut self) {
         for index in 0..self.nodes.len() {
             let began = self.calls[index].and_then(|(_, call)| time(call.path(&["time", "start"])));

@@ -32,7 +32,7 @@ fn names<'v>(seats: &[Seat<'v>], key: &str) -> Vec<&'v str> {
 pub(super) fn describe(episode: Value<'_>, seats: &[Seat<'_>], recording: &mut Recording) {
     let named = names(seats, "rewards");
     let totals: Vec<Option<f64>> = seats.iter().map(|seat| total(seat.trace)).collect();
-    // What an agent that cannot be read was paid is not known, and so no sum is.
+    // The pay of a quarantined agent is unknown, and with it every sum over the agents.
     let knows_all = episode.get("traces").len() <= seats.len();
     if let Some(Some(value)) = totals.first().filter(|first| totals.iter().all(|total| total == *first))
         && knows_all

@@ -82,6 +82,7 @@ impl Group for Protocol {
 struct Worker {
     keys: Keys,
     links: Vec<u64>,
+    /// Of each owner the key of its last call, and how many in a row had it.
     streaks: Vec<(u128, usize)>,
 }
 
@@ -101,18 +102,7 @@ impl Measure for Worker {
             }
         }
         self.keys.write(keyless, 2, out);
-        self.keys.begin();
-        keyless = 0;
-        for v in (0..view.len()).filter(|&v| subject.is(v, &[EventType::ToolCall])) {
-            match key_of_call(view, v) {
-                Some(key) => self.keys.add(key, subject.owner(v)),
-                None => keyless += 1,
-            }
-        }
-        self.keys.write(keyless, 4, out);
-        if self.keys.total > 0 || keyless == 0 {
-            out.count(8, self.longest_streak(subject));
-        }
+        self.count_calls(subject, out);
         self.find_links(subject);
         out.count(6, self.links.len());
         let n = subject.agents().count() as f64;
@@ -183,22 +173,31 @@ impl Keys {
 const OF_LINKS: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeType::Spawn as u8];
 
 impl Worker {
-    /// The most calls in a row, in order of time, that an agent makes with one key; one without a key ends the row.
-    fn longest_streak(&mut self, subject: &Subject<'_>) -> usize {
+    /// Redundancy of calls, in order of time, and the longest streak: a call without a key ends that of its agent.
+    fn count_calls(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
+        self.keys.begin();
         self.streaks.clear();
         self.streaks.resize(subject.owners.names().len(), (0, 0));
-        let mut longest = 0;
+        let (mut keyless, mut longest) = (0, 0);
         let calls = subject.owners.order().rows().iter().map(|&v| v as usize);
         for v in calls.filter(|&v| subject.is(v, &[EventType::ToolCall])) {
-            let Some(streak) = self.streaks.get_mut(subject.owner(v) as usize) else { continue };
-            *streak = match key_of_call(subject.view, v) {
+            let (key, owner) = (key_of_call(subject.view, v), subject.owner(v));
+            match key {
+                Some(key) => self.keys.add(key, owner),
+                None => keyless += 1,
+            }
+            let Some(streak) = self.streaks.get_mut(owner as usize) else { continue };
+            *streak = match key {
                 Some(key) if streak.1 > 0 && streak.0 == key => (key, streak.1 + 1),
                 Some(key) => (key, 1),
                 None => (0, 0),
             };
             longest = longest.max(streak.1);
         }
-        longest
+        self.keys.write(keyless, 4, out);
+        if self.keys.total > 0 || keyless == 0 {
+            out.count(8, longest);
+        }
     }
 
     /// Pairs of agents (D16): one sends a message, return or spawn with `to` the other, or such an edge joins their events.
