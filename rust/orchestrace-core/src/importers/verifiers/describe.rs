@@ -236,11 +236,6 @@ impl<'t, 'v> Describing<'t, 'v> {
         self.recording.join(&[self.id, ":", &index.to_string()])
     }
 
-    /// When a message was there: when the first call began that reads it, unless it was added before.
-    fn time(&self, node: &Node<'_>) -> Option<i64> {
-        [time(node.value.get("timestamp")), node.read_at].into_iter().flatten().min()
-    }
-
     fn user(&mut self, index: usize, node: &Node<'v>) {
         let mut extras = Extras::new(self.recording);
         extras.place(index, node);
@@ -249,7 +244,7 @@ impl<'t, 'v> Describing<'t, 'v> {
             extras: extras.members,
             id: self.node_id(index),
             from: Party::User,
-            time: self.time(node),
+            time: there_at(node),
             content: Some(hash(&text_of(node.message().get("content")))),
             trusted: Some(true),
             intervenes: false,
@@ -271,7 +266,7 @@ impl<'t, 'v> Describing<'t, 'v> {
             call: call.unwrap_or_default(),
             id: if call.is_some() { Text::default() } else { self.node_id(index) },
             tool: self.recording.text(message.get("name").str().unwrap_or_default()),
-            time: self.time(node),
+            time: there_at(node),
             content: Some(hash(&text_of(message.get("content")))),
             trusted: Some(false),
             ..CallResult::default()
@@ -548,4 +543,9 @@ impl<'t, 'v> Describing<'t, 'v> {
             self.recording.finding(FindingCode::FieldIgnored, None, message);
         }
     }
+}
+
+/// When a message was there: when the first call began that reads it, unless it was added before.
+fn there_at(node: &Node<'_>) -> Option<i64> {
+    [time(node.value.get("timestamp")), node.read_at].into_iter().flatten().min()
 }
