@@ -287,6 +287,11 @@ mod tests {
         let labeled: &[u8] = br#"{"history":[],"question":"","mistake_agent":"x"}"#;
         let episode: &[u8] = br#"{"id":"e","env":{"id":"v"},"task":{"key":"k"},"traces":[]}"#;
         let bare: &[u8] = br#"{"version":1,"id":"t","task":{"key":"k"},"agent":{"config":{}},"nodes":[]}"#;
+        let row: &[u8] = br#"{"id":1,"messages":[{"role":"user","content":"q"}],"resolved":-1}"#;
+        let other: &[u8] =
+            br#"{"session":{"id":"s","source":"t"},"messages":[{"role":"user","content":"q"}]}"#;
+        assert_eq!(name(&[row]), Some("messages"));
+        assert_eq!(name(&[other]), None, "a session of a tool that is not read");
         assert_eq!(name(&[labeled]), Some("who_and_when"));
         assert_eq!(name(&[episode]), Some("verifiers"));
         assert_eq!(name(&[bare]), Some("verifiers"));

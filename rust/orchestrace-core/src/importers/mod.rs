@@ -19,6 +19,7 @@ pub(crate) mod items;
 mod langfuse;
 mod langsmith;
 pub mod mapping;
+mod messages;
 mod native;
 mod object_text;
 mod openai_agents;
@@ -53,6 +54,7 @@ pub use items::{Items, TraceItem, TraceItems};
 pub use langfuse::Langfuse;
 pub use langsmith::LangSmith;
 pub use mapping::Mapping;
+pub use messages::Messages;
 pub use native::Native;
 pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
@@ -86,6 +88,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&VERL),
     Format::Spread(&RLLM),
     Format::Spread(&TRL),
+    Format::Spread(&Messages),
     Format::Spread(&mapping::Unmapped),
 ];
 

@@ -1,0 +1,314 @@
+//! Data sets of conversations: a row is a run, and a column has its messages (`messages`, `trajectory`, `conversations`).
+//!
+//! It is what the hubs hold most of, and what fine-tuning takes. Nobody has specified it: roles and texts are those of `OpenAI`
+//! or of `ShareGPT`, and outcomes have half a dozen names (`docs/formats/messages.md`). There are no times and no usage.
+
+use std::borrow::Cow;
+
+use super::hex::hex;
+use super::items::{Items, TraceItems, key_in_file};
+use super::parsed::tell_replaced;
+use super::recording::{
+    Agent, AgentInfo, Call, CallResult, Entry, Hash, Incoming, Party, Recording, Response, Saying, Text,
+    call_hash, call_hash_of_text, hash,
+};
+use super::shape::expect_object;
+use super::{Confidence, ImporterInfo, Record, SpreadImporter, foreign};
+use crate::columns::writer::TraceWriter;
+use crate::error::{FindingCode, Reject, RejectCode};
+use crate::json::identity::identity;
+use crate::json::tree::{Tree, Value};
+use crate::json::{Fault, Kind, Limits};
+use crate::schema::MeasureKind;
+
+/// The importer.
+#[derive(Debug)]
+pub struct Messages;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "messages",
+    summary: "Data sets of conversations: a row with a list of messages (OpenAI's roles or ShareGPT's) is a run",
+    evidence: &["messages"],
+    suffixes: &[".jsonl", ".parquet"],
+    lenient: true,
+};
+
+/// Columns of messages.
+const MESSAGES: [&str; 3] = ["messages", "trajectory", "conversations"];
+
+/// Columns that name the run.
+const IDS: [&str; 4] = ["trajectory_id", "traj_id", "run_id", "id"];
+
+/// Columns that name what was asked; runs of one are compared.
+const TASKS: [&str; 5] = ["instance_id", "task_id", "problem_id", "prompt_id", "example_id"];
+
+/// Columns that say whether the run succeeded: true or false, 1 or 0. Any other number says that nobody knows.
+const VERDICTS: [&str; 4] = ["resolved", "success", "solved", "target"];
+
+/// Columns that have the outcome of the run, in the order in which they are asked.
+const OUTCOMES: [&str; 6] = ["reward", "resolved", "success", "solved", "target", "score"];
+
+/// Columns that name the model.
+const MODELS: [&str; 2] = ["model", "model_name"];
+
+/// Longest text of a column that is kept.
+const LONGEST: usize = 200;
+
+impl SpreadImporter for Messages {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        let is_message = |first: Value<'_>| {
+            let named = first.get("role").some_str().is_some() && !first.get("content").is_absent();
+            named || (first.get("from").some_str().is_some() && !first.get("value").is_absent())
+        };
+        let (_, messages) = messages(record);
+        match messages.elements().next() {
+            Some(first) if is_message(first) && foreign::of_record(record).is_none() => Confidence::Yes,
+            _ => Confidence::No,
+        }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+        let row = tree.root();
+        expect_object(row, "")?;
+        let (column, messages) = messages(row);
+        if messages.kind() != Some(Kind::Array) {
+            let kind = messages.kind().map_or("nothing", Kind::as_str);
+            let code = if messages.exists() { RejectCode::FieldType } else { RejectCode::FieldMissing };
+            let message = format!("found {kind}, expected the list of messages");
+            return Err(Reject::new(code, format!("/{column}"), message));
+        }
+        // Two rows of one id are two runs, a copy of a row is one; without an id a row is known by its place.
+        let hash = format!("{:016x}", identity(record.text));
+        let key = match IDS.iter().find_map(|name| id(row.get(name))) {
+            Some(id) => [id, &hash].join("\n"),
+            None => out.in_file(&format!("{}:{}\n{hash}", record.stem, out.line())),
+        };
+        out.item(&key, record.text, "");
+        Ok(())
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let Some(item) = items.iter().next() else { return };
+        let Ok(tree) = Tree::parse(item.text, items.limits()) else { return };
+        let (key, _) = key_in_file(items.key());
+        let id = key.rsplit_once('\n').map_or(key, |(id, _)| id);
+        let mut recording = Recording::default();
+        if tree.is_replaced() {
+            tell_replaced(&mut recording);
+        }
+        describe(tree.root(), id, items.limits(), &mut recording);
+        recording.write(out);
+    }
+}
+
+/// The column of messages, by the first of its names that there is, and the messages.
+fn messages(row: Value<'_>) -> (&'static str, Value<'_>) {
+    let named = MESSAGES.map(|name| (name, row.get(name)));
+    named.into_iter().find(|(_, messages)| messages.kind() == Some(Kind::Array)).unwrap_or(named[0])
+}
+
+/// A text or a whole number as text.
+fn id(value: Value<'_>) -> Option<&str> {
+    value.some_str().or_else(|| value.i64().map(|_| value.raw()))
+}
+
+fn describe(row: Value<'_>, trace_id: &str, limits: Limits, recording: &mut Recording) {
+    recording.trace.trace_id = recording.text(trace_id);
+    let (_, messages) = messages(row);
+    let name = recording.text("agent");
+    let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
+    let model = MODELS.iter().find_map(|name| row.get(name).some_str());
+    let model = recording.text(model.unwrap_or_default());
+    let extras = columns(row, recording);
+    let mut chat = Chat { agent, model, extras, open_calls: Vec::new(), question: None, limits, recording };
+    for (index, message) in messages.elements().enumerate() {
+        chat.message(index, message);
+    }
+    let question = chat.question;
+    match TASKS.iter().find_map(|name| id(row.get(name))) {
+        Some(task) => recording.trace.task_id = recording.text(task),
+        // Runs that were asked the same are compared.
+        None => {
+            if let Some(question) = question {
+                recording.trace.task_id = recording.join(&["sha256:", &hex(&question)]);
+            }
+        }
+    }
+    outcome(row, recording);
+}
+
+/// What a row says beside its messages: numbers are metrics, short texts stay as they are, as members of the first event.
+fn columns(row: Value<'_>, recording: &mut Recording) -> Text {
+    let mut extras = Text::default();
+    let read = [&MESSAGES[..], &OUTCOMES, &IDS, &TASKS, &MODELS].concat();
+    for (name, value) in row.members().filter(|(name, _)| !read.contains(name)) {
+        if let Some(number) = number(value) {
+            recording.measure(MeasureKind::Metric, name, number);
+        } else if value.some_str().is_some_and(|text| text.len() <= LONGEST) && !name.starts_with("x_") {
+            extras = recording.extra(extras, &format!("x_{name}"), value.raw());
+        }
+    }
+    extras
+}
+
+/// The conversation while it is described.
+struct Chat<'r> {
+    recording: &'r mut Recording,
+    agent: Agent,
+    model: Text,
+    /// Short columns of the row, for the first event.
+    extras: Text,
+    /// Calls that have no result yet, in order.
+    open_calls: Vec<Text>,
+    /// What the user asked first.
+    question: Option<Hash>,
+    limits: Limits,
+}
+
+impl Chat<'_> {
+    fn message(&mut self, index: usize, message: Value<'_>) {
+        let content = message.first(&["content", "value"]);
+        match message.first(&["role", "from"]).str().unwrap_or_default() {
+            // Prompts are no events: they are the same in all rows.
+            "system" | "developer" => {}
+            "user" | "human" => self.user(index, content),
+            "assistant" | "gpt" | "model" | "ai" | "chatgpt" | "bot" | "function_call" => {
+                self.answer(index, message, content);
+            }
+            "tool" | "function" | "observation" | "environment" | "ipython" => {
+                self.result(index, message, content);
+            }
+            other => {
+                let role: String = other.chars().take(40).collect();
+                let message = format!("message {index} has the role '{role}', which nobody is known to have");
+                self.recording.finding(FindingCode::FieldIgnored, None, message);
+            }
+        }
+    }
+
+    fn user(&mut self, index: usize, content: Value<'_>) {
+        let content = Some(hash(&text_of(content)));
+        self.question = self.question.or(content);
+        let extras = std::mem::take(&mut self.extras);
+        let id = self.place(index);
+        let incoming = Incoming {
+            id,
+            from: Party::User,
+            time: None,
+            content,
+            trusted: Some(true),
+            intervenes: false,
+            decides: Text::default(),
+            extras,
+        };
+        self.recording.incoming(self.agent, incoming);
+    }
+
+    fn answer(&mut self, index: usize, message: Value<'_>, content: Value<'_>) {
+        let id = self.place(index);
+        let extras = std::mem::take(&mut self.extras);
+        let turn = u32::try_from(index).ok();
+        let response = Response { id, turn, model: self.model, extras, ..Response::default() };
+        let response = self.recording.response(self.agent, response);
+        // Some writers store the list as one text.
+        let stored = message.get("tool_calls");
+        let listed = stored.str().and_then(|text| Tree::parse(text, self.limits).ok());
+        let calls = listed.as_ref().map_or(stored, Tree::root);
+        for call in calls.elements() {
+            let function = if call.get("function").exists() { call.get("function") } else { call };
+            self.call(response, index, call.get("id").str(), function);
+        }
+        let single = message.get("function_call");
+        if single.exists() {
+            self.call(response, index, None, single);
+        }
+        let text = text_of(content);
+        if !text.is_empty() {
+            self.recording.say(response, Saying { content: Some(hash(&text)), ..Saying::default() });
+        }
+    }
+
+    fn call(&mut self, response: Entry, index: usize, id: Option<&str>, function: Value<'_>) {
+        let name = function.get("name").str().unwrap_or_default();
+        let arguments = function.get("arguments");
+        let content = match arguments.str() {
+            Some(text) => call_hash_of_text(name, text, self.limits),
+            None => call_hash(name, arguments),
+        };
+        let id = match id.filter(|id| !id.is_empty()) {
+            Some(id) => self.recording.text(id),
+            None => self.recording.text(&format!("{index}/{}", self.open_calls.len())),
+        };
+        let tool = self.recording.text(name);
+        self.recording.call(response, Call { id, tool, content: Some(content), ..Call::default() });
+        self.open_calls.push(id);
+    }
+
+    fn result(&mut self, index: usize, message: Value<'_>, content: Value<'_>) {
+        let named = message.get("tool_call_id").some_str();
+        let at = match named {
+            Some(id) => self.open_calls.iter().position(|call| self.recording.read(*call) == id),
+            // Without an id results come in the order of their calls.
+            None => (!self.open_calls.is_empty()).then_some(0),
+        };
+        let call = match (at, named) {
+            (Some(at), _) => self.open_calls.remove(at),
+            (None, Some(id)) => self.recording.text(id),
+            (None, None) => Text::default(),
+        };
+        let id = if call.is_none() { self.place(index) } else { Text::default() };
+        let tool = self.recording.text(message.get("name").str().unwrap_or_default());
+        let content = Some(hash(&text_of(content)));
+        let result = CallResult { call, id, tool, content, trusted: Some(false), ..CallResult::default() };
+        self.recording.result(self.agent, result);
+    }
+
+    fn place(&mut self, index: usize) -> Text {
+        self.recording.text(&index.to_string())
+    }
+}
+
+/// The first outcome that the row has a value of. Of a verdict only yes and no are outcomes: -1, a text and the like say
+/// nothing that is known.
+fn outcome(row: Value<'_>, recording: &mut Recording) {
+    let Some((name, value)) =
+        OUTCOMES.iter().map(|name| (*name, row.get(name))).find(|(_, value)| value.exists())
+    else {
+        return;
+    };
+    match number(value) {
+        Some(number) if !VERDICTS.contains(&name) || number == 0.0 || number == 1.0 => {
+            recording.measure(MeasureKind::Reward, "team", number);
+        }
+        _ => {
+            let expected =
+                if VERDICTS.contains(&name) { "yes (1, true) or no (0, false)" } else { "a number" };
+            let shown: String = value.raw().chars().take(40).collect();
+            let message = format!("'{name}' is {shown}, expected {expected}: the outcome is not known");
+            recording.finding(FindingCode::RewardUnscored, None, message);
+        }
+    }
+}
+
+fn number(value: Value<'_>) -> Option<f64> {
+    value.f64().or_else(|| value.bool().map(|flag| f64::from(u8::from(flag))))
+}
+
+/// Text of a message: a text, or the texts of its parts.
+fn text_of(content: Value<'_>) -> Cow<'_, str> {
+    if let Some(text) = content.str() {
+        return text.into();
+    }
+    let parts: Vec<_> = content.elements().filter_map(|part| part.get("text").str()).collect();
+    match parts[..] {
+        [] if content.exists() => content.raw().into(),
+        [] => "".into(),
+        [text] => text.into(),
+        _ => parts.concat().into(),
+    }
+}
