@@ -108,7 +108,7 @@ BY_NAME = {
 LATE = {
     "altair": "optional",
     "obstore": "optional",
-    "pyarrow": "optional",
+    "pyarrow": "slow to import, needed by files of rows and by to_arrow alone",
     "ray": "optional",
     "rich": "needed for a bar alone, and slow to import",
     "scipy": "slow to import, needed by estimates alone",

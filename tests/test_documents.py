@@ -165,11 +165,11 @@ def test_every_path_of_a_document_can_be_read(name: str, workspace: Path) -> Non
             assert not isinstance(read, pl.LazyFrame) or read.collect().height
 
 
-def test_parquet_of_trl_becomes_lines_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_of_trl_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(laid_out(tmp_path, "docs/formats/trl.md"))
     (code,) = blocks("docs/formats/trl.md", "python")
-    exec(code, {"pl": pl})
-    assert ot.read_traces("completions.jsonl").traces.collect()["importer"].unique().to_list() == ["trl"]
+    read = eval(code, {"ot": ot})
+    assert read.traces.collect()["importer"].unique().to_list() == ["trl"]
 
 
 def test_a_page_of_credit_is_about_every_method() -> None:

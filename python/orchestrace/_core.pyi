@@ -4,7 +4,7 @@
 task_id` of `traces`, ascending by `trace` (gaps are fine), and derives counts, agents and what is absent.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Literal, NotRequired, TypedDict, Unpack, final
 
 __all__ = [
@@ -237,7 +237,10 @@ def locate(
     **options: Any,
 ) -> tuple[Store, list[tuple[str, int, int, int]]]: ...
 def record_bytes(path: str, name: str, place: tuple[str, int, int, int], **options: Any) -> bytes | None: ...
-def copy_records(path: str, places: Sequence[tuple[int, int]], target: str | BinaryIO) -> int: ...
+def copy_records(
+    path: str, places: Sequence[tuple[int, int]], target: str | BinaryIO, **options: Any
+) -> int: ...
+def open_rows_with(opener: Callable[[str], Iterator[tuple[Any, int, str, int]]]) -> None: ...
 def read(
     inputs: Sequence[_Input],
     *,

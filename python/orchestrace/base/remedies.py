@@ -84,6 +84,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "A few kilobytes that become gigabytes.",
         "If you trust the source, raise `max_expansion` or `max_decompressed`.",
     ),
+    ("reject", "rows.damaged"): Remedy(
+        "A Parquet file whose copy stopped, or a page that a disk damaged.",
+        "Fetch the file again; the message names the row group. The rows around it count.",
+    ),
     ("reject", "archive.entry"): Remedy(
         "A ZIP archive with a password.", "Unpack the archive yourself and read the folder."
     ),

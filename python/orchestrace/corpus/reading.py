@@ -28,11 +28,14 @@ from .mapping_files import MappingFile, read_mapping
 from .on_disk import MANIFEST, is_corpus
 from .recording_names import KINDS, is_recording
 from .remote_inputs import read_copies, remote_files
+from .row_files import rows_of
 from .skipped import lossy_counts, warn_of_skipped
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
+
+_core.open_rows_with(rows_of)
 
 _LISTED = 5
 """Kinds of records that a message names."""

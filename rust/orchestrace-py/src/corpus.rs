@@ -20,6 +20,7 @@ use crate::call::run_detached;
 use crate::error::{bad_parameter, to_python};
 use crate::files::{Exchange, PyReader, writer};
 use crate::freed::return_freed;
+use crate::rows::row_opener;
 use crate::stream::{Stream, import};
 
 /// Immutable columns of a corpus in memory.
@@ -33,7 +34,7 @@ type FieldRow = (String, String, u64, u64);
 
 /// Options of a reading, by name; what is absent or `None` has its default.
 pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) -> PyResult<ReadOptions> {
-    let mut options = ReadOptions::default();
+    let mut options = ReadOptions { rows: Some(row_opener()), ..ReadOptions::default() };
     let given = given.map(PyDictMethods::iter).into_iter().flatten().filter(|(_, value)| !value.is_none());
     for (name, value) in given {
         match name.extract::<String>()?.as_str() {

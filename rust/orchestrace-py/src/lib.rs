@@ -23,6 +23,7 @@ mod recycled;
 mod registry;
 mod replay;
 mod rewards;
+mod rows;
 mod safety;
 mod schedule;
 mod stream;
@@ -70,6 +71,8 @@ mod _core {
     use super::replay::{PyGates, faithfulness};
     #[pymodule_export]
     use super::rewards::{pay, reward_is_diagnostic, reward_params, reward_rules, reward_windows};
+    #[pymodule_export]
+    use super::rows::open_rows_with;
     #[pymodule_export]
     use super::safety::{sanitizer_cut, taint, tainted_events};
     #[pymodule_export]

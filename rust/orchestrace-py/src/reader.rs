@@ -314,16 +314,18 @@ pub(crate) fn fingerprint(
 
 /// Copies records of a file, by offset and length, to a target, a line each; how many.
 #[pyfunction]
-#[pyo3(signature = (path, places, target))]
+#[pyo3(signature = (path, places, target, **options))]
 pub(crate) fn copy_records(
     py: Python<'_>,
     path: PathBuf,
     places: Vec<(u64, u64)>,
     target: &Bound<'_, PyAny>,
+    options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<u64> {
+    let options = read_options(py, options.as_ref())?;
     let exchange = Exchange::default();
     let mut sink = writer(target, &exchange)?;
     run_detached(py, Some(1), None, &exchange, move |run| {
-        ingest::copy_records(&path, &places, &mut sink, run)
+        ingest::copy_records(&path, &places, &options, &mut sink, run)
     })
 }

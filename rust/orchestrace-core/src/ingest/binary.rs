@@ -13,15 +13,9 @@ const KINDS: &[(&[u8], &str, &str)] = &[
     (
         b"PAR1",
         "a Parquet file",
-        "if it has one record a row, write JSON lines with polars.read_parquet(FILE).write_ndjson(OUT) and read those; \
-         if it is a table of traces or events, read it with Polars and call Corpus.from_arrow",
+        "name the file itself, since its rows are read from the end of it on; in a stream or an archive it has none",
     ),
-    (
-        b"ARROW1",
-        "an Arrow file",
-        "if it has one record a row, write JSON lines with polars.read_ipc(FILE).write_ndjson(OUT) and read those; if \
-         it is a table of traces or events, read it with Polars and call Corpus.from_arrow",
-    ),
+    (b"ARROW1", "an Arrow file", "name the file itself; in a stream or an archive its rows are not read"),
     (b"SQLite format 3", "an SQLite database", "write its records as JSON lines and read those"),
     (UTF_16[0], "text in UTF-16", "save it as UTF-8"),
     (UTF_16[1], "text in UTF-16", "save it as UTF-8"),
@@ -88,7 +82,7 @@ mod tests {
                 .starts_with("found a Parquet file, expected recordings as JSON: ")
         );
         assert!(
-            message_of(b"PAR1\x15\x04\x15\0", true).contains("Corpus.from_arrow"),
+            message_of(b"PAR1\x15\x04\x15\0", true).contains("name the file itself"),
             "with a format that is named"
         );
         assert_eq!(message_of(b"PAR1 is how they begin\n{}", false), "");

@@ -1,9 +1,12 @@
 //! Original records of an input by position, so that users can repair quarantined ones.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::Path;
+use std::sync::Arc;
 
+use super::ReadOptions;
+use super::rows::{HEAD, is_rows};
 use super::source::decoded;
 use crate::error::{Error, Result};
 use crate::run::Run;
@@ -11,11 +14,16 @@ use crate::run::Run;
 /// Copies the records at `places` (offset in the decompressed stream and length, ascending by offset) to `sink`, a
 /// line each; a line end inside of one becomes a space, which JSON takes for the same outside of strings and refuses
 /// within. How many were there; a damaged stream ends early.
-pub fn copy_records(path: &Path, places: &[(u64, u64)], sink: &mut dyn Write, run: &Run) -> Result<u64> {
+pub fn copy_records(
+    path: &Path,
+    places: &[(u64, u64)],
+    options: &ReadOptions,
+    sink: &mut dyn Write,
+    run: &Run,
+) -> Result<u64> {
     let name = || path.to_string_lossy().into_owned();
     let unreadable = |source| Error::Io { path: name(), source };
-    let raw: Box<dyn Read + Send> = Box::new(File::open(path).map_err(unreadable)?);
-    let mut input = decoded(raw).map_err(unreadable)?;
+    let mut input = bytes_of(path, options).map_err(unreadable)?;
     let mut copy = Copy { at: 0, buffer: vec![0; 256 << 10], run };
     let mut copied = 0;
     for (offset, length) in places {
@@ -34,6 +42,18 @@ pub fn copy_records(path: &Path, places: &[(u64, u64)], sink: &mut dyn Write, ru
         }
     }
     Ok(copied)
+}
+
+/// The bytes that positions count: decompressed, and of rows their lines.
+fn bytes_of(path: &Path, options: &ReadOptions) -> io::Result<Box<dyn Read + Send>> {
+    let mut file = File::open(path)?;
+    let mut head = Vec::new();
+    (&mut file).take(HEAD as u64).read_to_end(&mut head)?;
+    if let Some(opener) = options.rows.as_ref().filter(|_| is_rows(&head)) {
+        return Ok(Box::new(opener.lines(path, &Arc::default())?));
+    }
+    file.rewind()?;
+    decoded(Box::new(file))
 }
 
 /// Where the input stands.
@@ -98,11 +118,11 @@ mod tests {
     fn records_come_back_as_lines() {
         let path = std::env::temp_dir().join(format!("orchestrace-extract-{}", std::process::id()));
         std::fs::write(&path, b"{a}\n{b\nc}\n{d}").expect("a temporary file");
-        let run = Run::new(Some(1)).expect("one thread");
+        let (run, options) = (Run::new(Some(1)).expect("one thread"), ReadOptions::default());
         let mut out = Vec::new();
-        assert_eq!(copy_records(&path, &[(0, 3), (4, 5), (10, 9)], &mut out, &run).ok(), Some(3));
+        assert_eq!(copy_records(&path, &[(0, 3), (4, 5), (10, 9)], &options, &mut out, &run).ok(), Some(3));
         assert_eq!(out, b"{a}\n{b c}\n{d}\n");
-        assert!(copy_records(&path, &[(4, 5), (0, 3)], &mut out, &run).is_err());
+        assert!(copy_records(&path, &[(4, 5), (0, 3)], &options, &mut out, &run).is_err());
         std::fs::remove_file(&path).expect("it was there");
     }
 }

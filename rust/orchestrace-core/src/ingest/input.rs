@@ -14,7 +14,7 @@ use super::block::{Block, stem};
 use super::compressed::{Compression, compression};
 use super::frame::{Beginning, Framing, HEAD, KeptBeginning, LOOKED_AT, framing, head_records, look_on};
 use super::source::BlockStream;
-use super::{Input, ReadOptions, spill};
+use super::{Input, ReadOptions, rows, spill};
 use crate::error::{Error, Reject, Result};
 use crate::importers::{self, Format};
 use crate::run::Run;
@@ -63,8 +63,14 @@ enum Stream {
 
 /// What is opened.
 pub(super) enum Raw {
-    File(File),
+    File(File, PathBuf),
     Stream(Box<dyn Read + Send>),
+}
+
+impl Raw {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self::File(File::open(path)?, path.to_owned()))
+    }
 }
 
 /// A block, and facts for its records.
@@ -144,7 +150,7 @@ fn file_body(
     }
     let mut beginning = KeptBeginning { reader: File::open(path)?, bytes: Vec::new() };
     let head = beginning.head(HEAD)?;
-    if compression(head) != Compression::None || is_zip(head) || is_tar(head) {
+    if compression(head) != Compression::None || is_zip(head) || is_tar(head) || rows::is_rows(head) {
         return Ok(body);
     }
     let HeadFacts { framing: Framing::Line, format, refused: None } =
@@ -198,7 +204,7 @@ impl Opened {
         };
         let mut magic = Vec::with_capacity(4);
         let (raw, again): (Box<dyn Read + Send>, Again) = match raw {
-            Raw::File(mut file) => {
+            Raw::File(mut file, path) => {
                 if let Some(bytes) = spare
                     && let Some(bytes) = small(&mut file, bytes, options)?
                 {
@@ -206,9 +212,14 @@ impl Opened {
                     let head_facts = look_at_head(&mut stream.beginning(run), options, forced, name)?;
                     return Ok(Self::settled(stream, head_facts));
                 }
-                (&mut file).take(4).read_to_end(&mut magic)?;
+                (&mut file).take(rows::HEAD as u64).read_to_end(&mut magic)?;
                 if is_zip(&magic) {
                     return archive(file, true);
+                }
+                if let Some(opener) = options.rows.as_ref().filter(|_| rows::is_rows(&magic)) {
+                    let mut stream = BlockStream::of_rows(opener, &path, options)?;
+                    let head_facts = look_at_rows(&mut stream, options, forced, name, run)?;
+                    return Ok(Self::settled(stream, head_facts));
                 }
                 file.rewind()?;
                 (Box::new(file.try_clone()?), Again::File(file))
@@ -325,6 +336,24 @@ fn look_at_head(
     })
 }
 
+/// The same of rows, which are lines. A table that no importer recognizes is one rejected record, rather than each row.
+fn look_at_rows(
+    stream: &mut BlockStream,
+    options: &ReadOptions,
+    forced: Option<Format>,
+    name: &str,
+    run: &Run,
+) -> io::Result<HeadFacts> {
+    let facts = look_at_head(&mut stream.beginning(run), options, forced, name)?;
+    let head = stream.head(HEAD, run)?;
+    let refused =
+        match head_records(head, Framing::Line).into_iter().find(|line| rows::damage(line).is_none()) {
+            Some(first) if facts.format.is_unknown() => Some(rows::unknown(first)),
+            _ => None,
+        };
+    Ok(HeadFacts { framing: Framing::Line, refused, ..facts })
+}
+
 /// Where the bytes of an input can be had once more.
 enum Again {
     File(File),
@@ -379,7 +408,8 @@ fn small(file: &mut File, mut bytes: Vec<u8>, options: &ReadOptions) -> std::io:
     // Room for one byte more shows the end without another read.
     bytes.reserve(len + 1);
     file.take(len as u64 + 1).read_to_end(&mut bytes)?;
-    let plain = compression(&bytes) == Compression::None && !is_zip(&bytes) && !is_tar(&bytes);
+    let has_rows = options.rows.is_some() && rows::is_rows(&bytes);
+    let plain = compression(&bytes) == Compression::None && !is_zip(&bytes) && !is_tar(&bytes) && !has_rows;
     if plain && bytes.len() <= len {
         return Ok(Some(bytes));
     }
@@ -402,8 +432,8 @@ pub fn formats(inputs: Vec<Input>, options: &ReadOptions, run: &Run) -> Result<V
             }
         };
         run.check()?;
-        let file = File::open(path).map_err(io_error(&name))?;
-        let opened = Opened::new(Raw::File(file), ReadPosition::default(), options, forced, &name, None, run);
+        let raw = Raw::open(&path).map_err(io_error(&name))?;
+        let opened = Opened::new(raw, ReadPosition::default(), options, forced, &name, None, run);
         opened.map(|opened| opened.format()).map_err(io_error(&name))
     };
     run.pool().install(|| inputs.into_par_iter().map(format_of).collect())

@@ -23,6 +23,7 @@ pub mod names;
 mod parse;
 mod positional;
 mod reader;
+mod rows;
 mod sought;
 mod source;
 mod spill;
@@ -35,6 +36,7 @@ pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
 pub use input::{ReadPosition, formats};
 pub use reader::{Batch, SourcePart, TraceReader, read};
+pub use rows::{RowOpener, RowSource, Rows};
 pub use sought::{EventPlace, Sought, locate, record_bytes};
 
 /// A source of records.
@@ -89,6 +91,8 @@ pub struct ReadOptions {
     pub sought: Option<Arc<Sought>>,
     /// Bytes of the texts of traces that are spread over records which may be held; more goes to a temporary file.
     pub gather_budget: usize,
+    /// What opens files of rows, which need a codec; without it they are refused.
+    pub rows: Option<RowOpener>,
     /// Where that file is made; the system's folder for temporary files if absent.
     pub spill_folder: Option<PathBuf>,
 }
@@ -108,6 +112,7 @@ impl Default for ReadOptions {
             unread_fields: false,
             sought: None,
             gather_budget: 256 << 20,
+            rows: None,
             spill_folder: None,
         }
     }

@@ -11,6 +11,7 @@ use super::frame::bom;
 use super::gather::ItemBlock;
 use super::index::content_hash;
 use super::long_record::too_large;
+use super::rows;
 use super::source::HELD;
 use super::torn;
 use crate::columns::block::BlockWriter;
@@ -320,6 +321,10 @@ impl BlockParser<'_> {
         position: Position,
         (last, in_line): (bool, bool),
     ) -> u64 {
+        if let Some(reject) = rows::damage(bytes) {
+            sink.quarantine().push(self.row(position, reject, &[]));
+            return 1;
+        }
         if position.length > self.options.max_record {
             let reject = too_large(position.length, self.options.max_record);
             sink.quarantine().push(self.row(position, reject, bytes));

@@ -1,7 +1,6 @@
 //! Source positions of one trace's events, found by reading its inputs again. The tables hold positions of traces only,
 //! so ordinary reads do not pay for this rare question.
 
-use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -118,7 +117,7 @@ pub fn record_bytes(
     options: &ReadOptions,
     run: &Run,
 ) -> Result<Option<Vec<u8>>> {
-    let raw = Raw::File(File::open(path).map_err(io_error(name))?);
+    let raw = Raw::open(path).map_err(io_error(name))?;
     // Blocks are cut alike for all formats, and nothing is parsed.
     let format = IMPORTERS.first().copied();
     let mut opened = Opened::new(raw, ReadPosition::default(), options, format, name, None, run)

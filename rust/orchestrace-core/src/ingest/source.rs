@@ -213,6 +213,20 @@ impl BlockStream {
         }
     }
 
+    /// The rows of a file, as lines.
+    pub(crate) fn of_rows(
+        opener: &super::RowOpener,
+        path: &std::path::Path,
+        options: &super::ReadOptions,
+    ) -> io::Result<Self> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let lines = opener.lines(path, &consumed)?;
+        let expansion = Expansion { ratio: options.max_expansion, total: options.max_decompressed };
+        let reader = Box::new(Expanding::new(lines, Arc::clone(&consumed), expansion));
+        let decoded = Decoded { reader, compression: Compression::None, consumed, failed: Arc::default() };
+        Ok(Self::of(decoded, options))
+    }
+
     /// A plain file that was read whole.
     pub(crate) fn of_file(bytes: Vec<u8>, options: &super::ReadOptions) -> Self {
         let decoded = Decoded {

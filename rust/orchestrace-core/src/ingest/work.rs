@@ -399,7 +399,7 @@ impl<'a> Work<'a> {
                 .map_err(io_error(name))
         };
         let mut opened = match body {
-            Body::Whole { path, from } => open(Raw::File(File::open(path).map_err(io_error(name))?), from)?,
+            Body::Whole { path, from } => open(Raw::open(&path).map_err(io_error(name))?, from)?,
             Body::Stream(Some(reader)) => open(Raw::Stream(reader), ReadPosition::default())?,
             Body::Suspended(opened) => opened,
             other => return Ok(other),
