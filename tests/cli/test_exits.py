@@ -31,9 +31,8 @@ NOTHING: dict[str, tuple[bytes, str]] = {
     ),
     "parquet": (
         b"PAR1\x15\0\n\n\nPAR1",
-        "nothing could be used of 1 record: 1 quarantined, the first at PATH:1: format.unknown: found a "
-        "Parquet file, expected recordings as JSON: if it has one record a row, write JSON lines with "
-        "polars.read_parquet(FILE).write_ndjson(OUT)",
+        "nothing could be used of 1 record: 1 quarantined, the first at PATH:1: rows.damaged: found no "
+        "Parquet file that can be opened: ",
     ),
 }
 

@@ -12,7 +12,7 @@ import orchestrace as ot
 FORMATS = Path(__file__).resolve().parents[2] / "docs/formats"
 
 
-def test_a_table_of_trl_becomes_lines_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_of_trl_is_read_as_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "completions").mkdir()
     for step in (1, 2):
@@ -26,14 +26,13 @@ def test_a_table_of_trl_becomes_lines_as_told(tmp_path: Path, monkeypatch: pytes
         pl.DataFrame(table).write_parquet(f"completions/completions_{step:05d}.parquet")
     page = (FORMATS / "trl.md").read_text(encoding="utf-8")
     (line,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    exec(line, {"pl": pl})  # the page is ours
-    corpus = ot.read_traces("completions.jsonl")
+    corpus = eval(line, {"ot": ot})  # the page is ours
     traces = corpus.traces.collect()
     assert traces["importer"].unique().to_list() == ["trl"]
     # Two completions that are the same text are two rollouts.
     assert traces.height == 8
     assert traces["group_id"].n_unique() == 4 and traces["task_id"].n_unique() == 2
-    events = ot.read_traces("completions.jsonl", fields={"x_advantage": pl.Float64}).events
+    events = ot.read_traces("completions", fields={"x_advantage": pl.Float64}).events
     told = events.filter(pl.col("x_advantage").is_not_null()).select("x_advantage").collect()
     assert told["x_advantage"].to_list()[:2] == [0.7, -0.7] and told.height == 8
     rewards = corpus.measures.filter(kind="reward", name="team").collect()

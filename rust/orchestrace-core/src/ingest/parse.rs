@@ -322,7 +322,8 @@ impl BlockParser<'_> {
         (last, in_line): (bool, bool),
     ) -> u64 {
         if let Some(reject) = rows::damage(bytes) {
-            sink.quarantine().push(self.row(position, reject, &[]));
+            // Nothing of such rows is there to be written again.
+            sink.quarantine().push(self.row(Position { length: 0, ..position }, reject, &[]));
             return 1;
         }
         if position.length > self.options.max_record {
