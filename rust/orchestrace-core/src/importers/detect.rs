@@ -137,7 +137,7 @@ fn of_record(text: &str, path: &str) -> Option<Format> {
     let tree = Tree::head(text, LIMITS);
     let sure = |format: &&Format| {
         let confidence = match format {
-            Format::Whole(importer) => importer.sniff(&keys),
+            Format::Whole(importer) => importer.recognizes(tree.root(), &keys),
             Format::Spread(importer) => importer.sniff(tree.root(), path),
         };
         confidence == Confidence::Yes

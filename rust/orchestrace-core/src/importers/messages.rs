@@ -6,17 +6,15 @@
 use std::borrow::Cow;
 
 use super::hex::hex;
-use super::items::{Items, TraceItems, key_in_file};
 use super::parsed::tell_replaced;
 use super::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Hash, Incoming, Party, Recording, Response, Saying, Text,
     call_hash, call_hash_of_text, hash,
 };
 use super::shape::expect_object;
-use super::{Confidence, ImporterInfo, Record, SpreadImporter, foreign};
+use super::{Confidence, Importer, ImporterInfo, Record, foreign};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
-use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Kind, Limits};
 use crate::schema::MeasureKind;
@@ -54,12 +52,16 @@ const MODELS: [&str; 2] = ["model", "model_name"];
 /// Longest text of a column that is kept.
 const LONGEST: usize = 200;
 
-impl SpreadImporter for Messages {
+impl Importer for Messages {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
     }
 
-    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+    fn sniff(&self, keys: &[&str]) -> Confidence {
+        if MESSAGES.iter().any(|name| keys.contains(name)) { Confidence::Maybe } else { Confidence::No }
+    }
+
+    fn recognizes(&self, record: Value<'_>, _keys: &[&str]) -> Confidence {
         let is_message = |first: Value<'_>| {
             let named = first.get("role").some_str().is_some() && !first.get("content").is_absent();
             named || (first.get("from").some_str().is_some() && !first.get("value").is_absent())
@@ -71,8 +73,8 @@ impl SpreadImporter for Messages {
         }
     }
 
-    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let tree = Tree::parse(record.text, out.limits()).map_err(Fault::into_reject)?;
+    fn record(&self, record: &Record<'_>, out: &mut TraceWriter<'_>) -> Result<(), Reject> {
+        let tree = Tree::parse(record.text, out.options.limits).map_err(Fault::into_reject)?;
         let row = tree.root();
         expect_object(row, "")?;
         let (column, messages) = messages(row);
@@ -82,27 +84,21 @@ impl SpreadImporter for Messages {
             let message = format!("found {kind}, expected the list of messages");
             return Err(Reject::new(code, format!("/{column}"), message));
         }
-        // Two rows of one id are two runs, a copy of a row is one; without an id a row is known by its place.
-        let hash = format!("{:016x}", identity(record.text));
-        let key = match IDS.iter().find_map(|name| id(row.get(name))) {
-            Some(id) => [id, &hash].join("\n"),
-            None => out.in_file(&format!("{}:{}\n{hash}", record.stem, out.line())),
-        };
-        out.item(&key, record.text, "");
-        Ok(())
-    }
-
-    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let Some(item) = items.iter().next() else { return };
-        let Ok(tree) = Tree::parse(item.text, items.limits()) else { return };
-        let (key, _) = key_in_file(items.key());
-        let id = key.rsplit_once('\n').map_or(key, |(id, _)| id);
         let mut recording = Recording::default();
         if tree.is_replaced() {
             tell_replaced(&mut recording);
         }
-        describe(tree.root(), id, items.limits(), &mut recording);
-        recording.write(out);
+        // Two rows of one id are two runs, a copy of a row is one; without an id a row is known by its place.
+        recording.trace.trace_id = match IDS.iter().find_map(|name| id(row.get(name))) {
+            Some(id) => recording.text(id),
+            None => recording.join(&[record.stem, ":", &record.offset.to_string()]),
+        };
+        describe(row, out.options.limits, &mut recording);
+        if recording.write(out) {
+            return Ok(());
+        }
+        let message = "found no message of a user, an agent or a tool, expected at least one";
+        Err(Reject::new(RejectCode::FieldEmpty, format!("/{column}"), message))
     }
 }
 
@@ -117,8 +113,7 @@ fn id(value: Value<'_>) -> Option<&str> {
     value.some_str().or_else(|| value.i64().map(|_| value.raw()))
 }
 
-fn describe(row: Value<'_>, trace_id: &str, limits: Limits, recording: &mut Recording) {
-    recording.trace.trace_id = recording.text(trace_id);
+fn describe(row: Value<'_>, limits: Limits, recording: &mut Recording) {
     let (_, messages) = messages(row);
     let name = recording.text("agent");
     let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
@@ -310,5 +305,49 @@ fn text_of(content: Value<'_>) -> Cow<'_, str> {
         [] => "".into(),
         [text] => text.into(),
         _ => parts.concat().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::importers::Format;
+    use crate::importers::testing::{column, content_ref, documents, event, only, read_bytes};
+    use crate::ingest::ReadOptions;
+    use crate::store::Store;
+
+    const ROWS: &str = r#"{"id": "a", "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "done"}]}
+{"id": "b", "messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}]}
+"#;
+
+    fn read(bytes: &[u8]) -> Store {
+        read_bytes(Format::Whole(&Messages), &[("a.jsonl", bytes)], &ReadOptions::default(), 2)
+    }
+
+    #[test]
+    fn any_prefix_gives_the_rows_that_it_has_whole() {
+        let all = documents(&read(ROWS.as_bytes()));
+        assert_eq!(all.len(), 2);
+        for end in 0..ROWS.len() - 2 {
+            let some = documents(&read(&ROWS.as_bytes()[..end]));
+            assert!(some.len() < 2 && some[..] == all[..some.len()], "{end}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        let mut bytes = ROWS.as_bytes().to_vec();
+        let at = ROWS.find("done").unwrap();
+        bytes[at + 1] = 0xff;
+        let store = read(&bytes);
+        assert_eq!((store.n_traces(), store.records_quarantined()), (2, 0));
+        assert_eq!(column(&store, "findings", "code"), ["utf8.replaced"]);
+    }
+
+    #[test]
+    fn a_line_of_five_megabytes() {
+        let long = "x".repeat(5 << 20);
+        let first = ROWS.lines().next().unwrap().replace("done", &long);
+        assert_eq!(event(&only(&read(first.as_bytes())), "1")["content_ref"], content_ref(&long));
     }
 }

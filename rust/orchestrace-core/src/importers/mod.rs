@@ -88,7 +88,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&VERL),
     Format::Spread(&RLLM),
     Format::Spread(&TRL),
-    Format::Spread(&Messages),
+    Format::Whole(&Messages),
     Format::Spread(&mapping::Unmapped),
 ];
 
@@ -163,6 +163,8 @@ pub struct Record<'a> {
     /// Text of the entry that describes all others of its archive (`header.json`, `_journal/start.json`), else
     /// empty.
     pub header: &'a str,
+    /// Its first byte in the decompressed input.
+    pub offset: u64,
     /// Whether bytes of it were replaced to make it UTF-8.
     pub replaced: bool,
 }
@@ -179,6 +181,11 @@ pub trait Importer: Sync {
 
     /// Whether a record whose outermost object begins with these keys is of this format.
     fn sniff(&self, keys: &[&str]) -> Confidence;
+
+    /// The same of a record that begins so, for formats whose keys do not give them away.
+    fn recognizes(&self, _record: Value<'_>, keys: &[&str]) -> Confidence {
+        self.sniff(keys)
+    }
 
     /// Whether records say which trace they are, and two of one id are the same if their bytes are. Else the trace is named
     /// after its file, and two that say the same are one.

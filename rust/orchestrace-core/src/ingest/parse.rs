@@ -175,7 +175,7 @@ impl RecordSink for Parts<'_> {
     /// The traces that it names go on without it.
     fn missed(&mut self, parser: &BlockParser<'_>, head: &[u8], position: Position) {
         let head = String::from_utf8_lossy(&head[..head.len().min(HELD)]);
-        let record = parser.of(&head, true);
+        let record = parser.of(&head, position.offset, true);
         let mut out = Items::new(
             &mut self.items.columns,
             parser.options.records.limits,
@@ -303,8 +303,8 @@ impl BlockParser<'_> {
         (records + empty, lines + block.extra_lines)
     }
 
-    fn of<'r>(&'r self, text: &'r str, replaced: bool) -> Record<'r> {
-        Record { text, stem: self.stem, path: self.path, header: self.header, replaced }
+    fn of<'r>(&'r self, text: &'r str, offset: u64, replaced: bool) -> Record<'r> {
+        Record { text, stem: self.stem, path: self.path, header: self.header, offset, replaced }
     }
 
     fn row(&self, position: Position, reject: Reject, record: &[u8]) -> QuarantineRow {
@@ -349,7 +349,7 @@ impl BlockParser<'_> {
                 return 1;
             }
         };
-        let record = self.of(&text, replaced);
+        let record = self.of(&text, position.offset, replaced);
         let Err(mut reject) = sink.record(self, &record, position) else {
             sink.accepted(&text);
             return 1;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
-    AgentDojo, AgentLightning, Atif, Format, IMPORTERS, Inspect, LangSmith, Langfuse, Messages, OpenAiAgents,
+    AgentDojo, AgentLightning, Atif, Format, IMPORTERS, Inspect, LangSmith, Langfuse, OpenAiAgents,
     SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
@@ -146,7 +146,8 @@ fn of_inputs(store: &Store, inputs: &[(&str, &[u8])], format: Format) -> String 
         let sure = match format {
             Format::Spread(importer) => importer.sniff(tree.root(), name),
             Format::Whole(importer) => {
-                importer.sniff(&tree.root().members().map(|(key, _)| key).collect::<Vec<_>>())
+                let keys: Vec<&str> = tree.root().members().map(|(key, _)| key).collect();
+                importer.recognizes(tree.root(), &keys)
             }
         };
         let counts = counts.iter().filter(|row| at(row, "file") == name).map(|row| {
@@ -253,7 +254,6 @@ const INSPECT: (&dyn SpreadImporter, &str) = (&Inspect, "agents_that_tools_ask_a
 const SWE: (&dyn SpreadImporter, &str) = (&SweAgent, "steps_are_answers_commands_and_what_they_print");
 const TAU: (&dyn SpreadImporter, &str) =
     (&TauBench, "a_trajectory_becomes_a_trace_whose_turns_are_its_messages");
-const MESSAGES: (&dyn SpreadImporter, &str) = (&Messages, "results_without_an_id_answer_calls_in_order");
 const VERIFIERS: (&dyn SpreadImporter, &str) = (&Verifiers, "a_run_of_one_agent_has_no_environment");
 
 /// The first input of a case.
@@ -282,10 +282,7 @@ fn any_prefix_gives_the_runs_that_it_has_whole() {
     let runs = format!("{}\n{}", in_one_line(DOJO), in_one_line((&AgentDojo, injected)));
     let episodes = first_input(VERIFIERS.0, "advantages_that_are_absent_and_those_that_are_zero");
     let tasks = first_input(TAU.0, "two_runs_of_two_tasks");
-    let rows =
-        format!("{}\n{}", in_one_line(MESSAGES), in_one_line((&Messages, "calls_that_are_stored_as_text")));
-    let texts = [(DOJO.0, runs), (TAU.0, tasks), (VERIFIERS.0, episodes), (MESSAGES.0, rows)];
-    for (importer, text) in texts {
+    for (importer, text) in [(DOJO.0, runs), (TAU.0, tasks), (VERIFIERS.0, episodes)] {
         let read = |text: &str| documents(&read_texts(importer, &[("a.json", text)]));
         let all = read(&text);
         assert_eq!(all.len(), 2);
@@ -309,7 +306,7 @@ fn a_document_that_is_cut_is_no_trace() {
 
 #[test]
 fn bytes_that_are_no_text_are_replaced() {
-    for (run, word) in [(INSPECT, "quiz"), (DOJO, "pay the"), (MESSAGES, "done"), (VERIFIERS, "I compute")] {
+    for (run, word) in [(INSPECT, "quiz"), (DOJO, "pay the"), (VERIFIERS, "I compute")] {
         let mut bytes = first_input(run.0, run.1).into_bytes();
         let at = bytes.windows(word.len()).position(|window| window == word.as_bytes()).unwrap();
         bytes[at + 1] = 0xff;
@@ -331,7 +328,6 @@ fn a_line_of_five_megabytes() {
         (INSPECT, "deep", "e19"),
         (SWE, "Done.", "s1"),
         (TAU, "there is C", "8"),
-        (MESSAGES, "done", "5"),
         (VERIFIERS, "I compute.", "a1:2"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));

@@ -38,7 +38,7 @@ fn entries_of_archives_know_their_evaluation() {
     let mut columns = ItemColumns::default();
     for (number, (entry, text)) in entries.iter().enumerate() {
         let path = format!("logs/x.eval/{entry}");
-        let record = Record { text, stem: "x", path: &path, header: &header, replaced: false };
+        let record = Record { text, stem: "x", path: &path, header: &header, offset: 0, replaced: false };
         let mut out = Items::new(&mut columns, limits, &record, Position::default(), number as u64);
         Inspect.items(&record, &mut out).unwrap();
     }

@@ -6,7 +6,7 @@ use crate::error::RejectCode;
 const LIMITS: Limits = Limits { depth: 8, string: 1000, lenient: true };
 
 fn record(text: &str) -> Record<'_> {
-    Record { text, stem: "a", path: "x/a.jsonl", header: "", replaced: false }
+    Record { text, stem: "a", path: "x/a.jsonl", header: "", offset: 0, replaced: false }
 }
 
 #[test]

@@ -234,7 +234,7 @@ mod tests {
     type RowFacts = Vec<(String, String, String, u64)>;
 
     fn rows_of(text: &str, cut: impl FnOnce(&Record<'_>, &mut Items<'_>) -> bool) -> Option<RowFacts> {
-        let record = Record { text, stem: "a", path: "a.jsonl", header: "", replaced: false };
+        let record = Record { text, stem: "a", path: "a.jsonl", header: "", offset: 0, replaced: false };
         let mut columns = ItemColumns::default();
         let position = Position { line: 1, offset: 0, length: text.len() as u64 };
         let mut items = Items::new(&mut columns, LIMITS, &record, position, 0);
