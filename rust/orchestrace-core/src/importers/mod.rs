@@ -25,6 +25,7 @@ mod openai_agents;
 mod otel;
 mod parsed;
 pub mod recording;
+mod responses;
 mod rllm;
 mod shape;
 pub mod spans;
