@@ -20,6 +20,7 @@ mod langfuse;
 mod langsmith;
 pub mod mapping;
 mod native;
+mod nemo_gym;
 mod object_text;
 mod openai_agents;
 mod otel;
@@ -55,6 +56,7 @@ pub use langfuse::Langfuse;
 pub use langsmith::LangSmith;
 pub use mapping::Mapping;
 pub use native::Native;
+pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
 pub use rllm::RLLM;
@@ -84,6 +86,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&TauBench),
     Format::Spread(&SweAgent),
     Format::Spread(&Verifiers),
+    Format::Spread(&NemoGym),
     Format::Spread(&VERL),
     Format::Spread(&RLLM),
     Format::Spread(&TRL),

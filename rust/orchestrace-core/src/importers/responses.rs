@@ -1,5 +1,5 @@
 //! Items of OpenAI's Responses API by their `type`: what a model read and wrote, in order. Codex writes its history in
-//! them.
+//! them, NeMo Gym what came of a rollout.
 
 use std::borrow::Cow;
 
@@ -82,6 +82,11 @@ impl ItemCall<'_> {
 /// What pairs a call with its result.
 pub(super) fn call_id(item: Value<'_>) -> Value<'_> {
     item.first(&["call_id", "id"])
+}
+
+/// Whether a call or its result says that it failed.
+pub(super) fn has_failed(item: Value<'_>) -> bool {
+    item.get("status").str() == Some("failed") || item.get("error").exists()
 }
 
 /// Text of a message or output: a string, or the texts of a list or of one object.
