@@ -1,7 +1,7 @@
 //! NeMo Gym: rollouts of an agent in an environment, one per line, each with a reward (`*_rollouts.jsonl`).
 //!
 //! An item is a rollout, and makes one trace: what the agent was given, then what the model and the environment added to
-//! it, as items of OpenAI's Responses API (docs/formats/nemo_gym.md).
+//! it, as items of OpenAI's Responses API (`docs/formats/nemo_gym.md`).
 
 use super::items::{Items, TraceItems};
 use super::parsed::tell_replaced;
@@ -88,6 +88,9 @@ impl SpreadImporter for NemoGym {
                 .map_err(|reject| Reject { path: "/response/output".into(), ..reject })?;
         }
         let key = out.in_file(&names::key(rollout, record.stem, out.offset()));
+        for tools in [&["responses_create_params", "tools"], &["response", "tools"]] {
+            out.leave_out(rollout.path(tools).raw());
+        }
         out.item(&key, rollout.raw(), "");
         for list in describe::earlier_lists(output) {
             out.item(&key, list.raw(), "");
@@ -99,7 +102,9 @@ impl SpreadImporter for NemoGym {
         let is_list = |at: &usize| items.as_slice()[*at].text.starts_with('[');
         let (lists, rollouts): (Vec<usize>, Vec<usize>) = (0..items.len()).partition(is_list);
         // The conversation up to an earlier step, which a later list has, too.
-        lists.into_iter().for_each(|at| items.duplicate(at));
+        for at in lists {
+            items.duplicate(at);
+        }
         // What differs under one task and rollout are several attempts.
         let Some(&at) = rollouts.get(items.part()) else { return };
         if items.part() + 1 < rollouts.len() {
