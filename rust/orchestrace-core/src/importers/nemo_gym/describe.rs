@@ -61,9 +61,8 @@ pub(super) fn describe(rollout: Value<'_>, limits: Limits, recording: &mut Recor
     if let Some(answer) = answers.last() {
         tell_response(response, *answer, recording);
     }
-    let repeats = earlier_lists(response.get("output")).all(|list| is_beginning(list, output(response)));
-    if !repeats {
-        let message = "an earlier list of the output is not how the last one begins; the last one is used";
+    if has_more(response.get("output"), output(response)) {
+        let message = "the output has more than how its last list begins; that list is used";
         recording.finding(FindingCode::FieldIgnored, None, message);
     }
     // What came back after an answer went to another one, which the output lacks if it is the only one.
@@ -73,10 +72,14 @@ pub(super) fn describe(rollout: Value<'_>, limits: Limits, recording: &mut Recor
     recording.stopped_by(stopped_by);
 }
 
-/// Whether a list has what another begins with.
-fn is_beginning(list: Value<'_>, of: Value<'_>) -> bool {
-    list.len() <= of.len()
-        && list.elements().zip(of.elements()).all(|(item, other)| item.raw() == other.raw())
+/// Whether an output of lists has more than what the list that is used of it begins with.
+fn has_more(output: Value<'_>, used: Value<'_>) -> bool {
+    let is_list = |step: &Value<'_>| step.kind() == Some(Kind::Array);
+    let is_beginning = |step: Value<'_>| {
+        let mut pairs = step.elements().zip(used.elements());
+        is_list(&step) && step.len() <= used.len() && pairs.all(|(item, other)| item.raw() == other.raw())
+    };
+    output.elements().any(|step| is_list(&step)) && !output.elements().all(is_beginning)
 }
 
 /// The response object of a rollout is that of its last answer.
