@@ -54,6 +54,31 @@ def assert_native(corpus: ot.Corpus, blob: bytes, file: str) -> None:
             assert source.file == file
 
 
+def test_several_traces_of_one_id_lie_at_their_own_lines(tmp_path: Path) -> None:
+    lines = [
+        json.dumps(
+            {
+                "responses_create_params": {"input": "go"},
+                "response": {"output": [{"role": "assistant", "content": said}]},
+                "reward": 1.0,
+                "_ng_task_index": 0,
+                "_ng_rollout_index": 0,
+            }
+        )
+        for said in ("a", "b", "a", "c")
+    ]
+    path = tmp_path / "rollouts.jsonl"
+    path.write_text("\n".join(lines))
+    corpus = ot.read_traces(path)
+    traces = corpus.traces.select("trace_id", "line", "offset", "length").collect()
+    assert [name.rpartition("/")[2] for name in traces["trace_id"]] == ["0", "0~2", "0~3"]
+    for trace, (_, line, offset, length) in enumerate(traces.rows()):
+        source = corpus.source(trace, 1)
+        assert (source.line, source.offset, source.length) == (line, offset, length)
+        assert source.text == lines[line - 1]
+    assert traces["line"].to_list() == [1, 2, 4]
+
+
 @pytest.mark.parametrize("packed", ["", ".gz"])
 def test_a_line_of_native_traces(tmp_path: Path, packed: str) -> None:
     path = tmp_path / f"runs.jsonl{packed}"

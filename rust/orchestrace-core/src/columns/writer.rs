@@ -148,6 +148,11 @@ impl TraceWriter<'_> {
         self.block.events.t.len() - self.first_event
     }
 
+    /// Says where the trace lies, where that is not where it begins.
+    pub(crate) fn lies_at(&mut self, position: Position) {
+        self.position = position;
+    }
+
     /// Sets the external ids. They must be set exactly once, and neither is empty.
     pub fn ids(&mut self, trace_id: &str, task_id: &str) {
         for (name, id) in [("trace_id", trace_id), ("task_id", task_id)] {

@@ -295,6 +295,9 @@ mod tests {
         assert_eq!(name(&[labeled]), Some("who_and_when"));
         assert_eq!(name(&[episode]), Some("verifiers"));
         assert_eq!(name(&[bare]), Some("verifiers"));
+        let rollout: &[u8] =
+            br#"{"responses_create_params":{"input":[]},"response":{"output":[]},"reward":1}"#;
+        assert_eq!(name(&[rollout]), Some("nemo_gym"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

@@ -21,11 +21,13 @@ mod langsmith;
 pub mod mapping;
 mod messages;
 mod native;
+mod nemo_gym;
 mod object_text;
 mod openai_agents;
 mod otel;
 mod parsed;
 pub mod recording;
+mod responses;
 mod rllm;
 mod shape;
 pub mod spans;
@@ -56,6 +58,7 @@ pub use langsmith::LangSmith;
 pub use mapping::Mapping;
 pub use messages::Messages;
 pub use native::Native;
+pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
 pub use rllm::RLLM;
@@ -85,6 +88,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&TauBench),
     Format::Spread(&SweAgent),
     Format::Spread(&Verifiers),
+    Format::Spread(&NemoGym),
     Format::Spread(&VERL),
     Format::Spread(&RLLM),
     Format::Spread(&TRL),

@@ -506,13 +506,22 @@ impl Recording {
         write_string(key, &mut spelt);
         self.texts.push_str(&String::from_utf8_lossy(&spelt));
         self.texts.push(':');
-        if memmem::find(json.as_bytes(), b"\\u").is_some() && Tree::parse(json, STRICT).is_err() {
-            // Half of a surrogate pair, which lenient formats are forgiven and JSON does not have.
+        // What lenient formats are forgiven and JSON does not have: half of a surrogate pair, numbers that are none.
+        let may_be_odd = |word: &[u8]| memmem::find(json.as_bytes(), word).is_some();
+        if [&b"\\u"[..], b"NaN", b"Infinity"].into_iter().any(may_be_odd)
+            && Tree::parse(json, STRICT).is_err()
+        {
             let mut bytes = Vec::new();
             if let Ok(tree) = Tree::parse(json, LENIENT) {
                 canonical(tree.root(), &mut bytes);
             }
-            self.texts.push_str(&String::from_utf8_lossy(&bytes));
+            let text = String::from_utf8_lossy(&bytes);
+            let finite = without_odd_numbers(&text);
+            if finite.len() != text.len() {
+                let message = format!("'{key}' has numbers that are not finite; they are null");
+                self.findings.push((FindingCode::ValueImpossible, None, message));
+            }
+            self.texts.push_str(&finite);
         } else {
             self.texts.push_str(json);
         }
@@ -738,6 +747,32 @@ impl Recording {
     pub fn finding(&mut self, code: FindingCode, at: Option<Entry>, message: impl Into<String>) {
         self.findings.push((code, at, message.into()));
     }
+}
+
+/// JSON with null in the place of numbers that are not finite, as Python writes them.
+fn without_odd_numbers(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut rest, mut is_text) = (json, false);
+    while let Some(at) = rest.find(['"', '\\', '-', 'N', 'I']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let infinite =
+            ["NaN", "-Infinity", "Infinity"].into_iter().find(|word| !is_text && rest.starts_with(word));
+        let length = match (infinite, rest.as_bytes()[0]) {
+            (Some(word), _) => word.len(),
+            // What is escaped ends no text.
+            (None, b'\\') => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            (None, b'"') => {
+                is_text = !is_text;
+                1
+            }
+            _ => 1,
+        };
+        out.push_str(if infinite.is_some() { "null" } else { &rest[..length] });
+        rest = &rest[length..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Hash of a text as it stands in the source (R9).

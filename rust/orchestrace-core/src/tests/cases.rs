@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
-    AgentDojo, AgentLightning, Atif, Format, IMPORTERS, Inspect, LangSmith, Langfuse, OpenAiAgents,
+    AgentDojo, AgentLightning, Atif, Format, IMPORTERS, Inspect, LangSmith, Langfuse, NemoGym, OpenAiAgents,
     SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
@@ -255,6 +255,7 @@ const SWE: (&dyn SpreadImporter, &str) = (&SweAgent, "steps_are_answers_commands
 const TAU: (&dyn SpreadImporter, &str) =
     (&TauBench, "a_trajectory_becomes_a_trace_whose_turns_are_its_messages");
 const VERIFIERS: (&dyn SpreadImporter, &str) = (&Verifiers, "a_run_of_one_agent_has_no_environment");
+const NEMO: (&dyn SpreadImporter, &str) = (&NemoGym, "a_rollout_becomes_a_trace");
 
 /// The first input of a case.
 pub(crate) fn first_input(importer: &dyn SpreadImporter, case: &str) -> String {
@@ -282,7 +283,8 @@ fn any_prefix_gives_the_runs_that_it_has_whole() {
     let runs = format!("{}\n{}", in_one_line(DOJO), in_one_line((&AgentDojo, injected)));
     let episodes = first_input(VERIFIERS.0, "advantages_that_are_absent_and_those_that_are_zero");
     let tasks = first_input(TAU.0, "two_runs_of_two_tasks");
-    for (importer, text) in [(DOJO.0, runs), (TAU.0, tasks), (VERIFIERS.0, episodes)] {
+    let rollouts = first_input(NEMO.0, "the_environment_speaks_in_the_name_of_the_user");
+    for (importer, text) in [(DOJO.0, runs), (TAU.0, tasks), (VERIFIERS.0, episodes), (NEMO.0, rollouts)] {
         let read = |text: &str| documents(&read_texts(importer, &[("a.json", text)]));
         let all = read(&text);
         assert_eq!(all.len(), 2);
@@ -295,7 +297,7 @@ fn any_prefix_gives_the_runs_that_it_has_whole() {
 
 #[test]
 fn a_document_that_is_cut_is_no_trace() {
-    for run in [ATIF, INSPECT, SWE, VERIFIERS] {
+    for run in [ATIF, INSPECT, SWE, VERIFIERS, NEMO] {
         let text = in_one_line(run);
         for cut in (1..text.len()).step_by(17) {
             let store = read_texts(run.0, &[("a.json", &text[..cut])]);
@@ -306,7 +308,7 @@ fn a_document_that_is_cut_is_no_trace() {
 
 #[test]
 fn bytes_that_are_no_text_are_replaced() {
-    for (run, word) in [(INSPECT, "quiz"), (DOJO, "pay the"), (VERIFIERS, "I compute")] {
+    for (run, word) in [(INSPECT, "quiz"), (DOJO, "pay the"), (VERIFIERS, "I compute"), (NEMO, "I compute")] {
         let mut bytes = first_input(run.0, run.1).into_bytes();
         let at = bytes.windows(word.len()).position(|window| window == word.as_bytes()).unwrap();
         bytes[at + 1] = 0xff;
@@ -329,6 +331,7 @@ fn a_line_of_five_megabytes() {
         (SWE, "Done.", "s1"),
         (TAU, "there is C", "8"),
         (VERIFIERS, "I compute.", "a1:2"),
+        (NEMO, "I compute.", "1"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

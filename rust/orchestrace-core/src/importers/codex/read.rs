@@ -1,6 +1,5 @@
 //! The reading of a line by its type, in the spellings of all Codex versions.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use xxhash_rust::xxh3::Xxh3;
@@ -8,7 +7,8 @@ use xxhash_rust::xxh3::Xxh3;
 use super::line::{By, History, InlineResult, Line, LineContent, Status, Statuses, Sums, is_collaboration};
 use super::threads::Ids;
 use crate::importers::items::TraceItem;
-use crate::importers::recording::{Hash, Recording, Text, call_hash, call_hash_of_text, hash};
+use crate::importers::recording::{Hash, Recording, Text, call_hash, hash};
+use crate::importers::responses::{Item, ItemCall, call_id, text_of};
 use crate::json::Limits;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
@@ -137,52 +137,35 @@ impl Reader<'_> {
 
     /// An item of the history.
     fn item(&mut self, item: Value<'_>) -> LineContent {
-        let id = self.keep(item.first(&["call_id", "id"]));
-        match item.get("type").str().unwrap_or_default() {
-            "message" => match item.get("role").str() {
-                Some("user") => self.user(&text_of(item.get("content")), speaker(item)),
-                Some("assistant") => {
-                    LineContent::Message { by: By::Assistant, content: hash(&text_of(item.get("content"))) }
-                }
-                _ => LineContent::Nothing,
-            },
-            "agent_message" => self.agent_message(item),
-            "reasoning" => LineContent::Reasoning,
-            "function_call" => {
-                let arguments = item.get("arguments");
-                let name = item.get("name").str().unwrap_or("function");
-                match arguments.str() {
-                    Some(text) => {
-                        let inner = Tree::parse(text, self.limits).ok();
-                        let content = match &inner {
-                            Some(inner) => call_hash(name, inner.root()),
-                            None => call_hash_of_text(name, text, self.limits),
-                        };
-                        self.call(id, name, content, inner.as_ref().map(Tree::root))
-                    }
-                    None => self.call(id, name, call_hash(name, arguments), Some(arguments)),
-                }
+        let id = self.keep(call_id(item));
+        match item.get("type").str() {
+            Some("agent_message") => return self.agent_message(item),
+            None => return LineContent::Nothing,
+            _ => {}
+        }
+        match Item::of(item) {
+            Item::Message { role: "user", content } => self.user(&text_of(content), speaker(item)),
+            Item::Message { role: "assistant", content } => {
+                LineContent::Message { by: By::Assistant, content: hash(&text_of(content)) }
             }
-            "custom_tool_call" => {
-                let name = item.get("name").str().unwrap_or("custom_tool");
-                let input = item.get("input");
-                let content = match input.str() {
-                    Some(text) => call_hash_of_text(name, text, self.limits),
-                    None => call_hash(name, input),
+            Item::Reasoning => LineContent::Reasoning,
+            Item::Call(call) => {
+                let text = call.arguments.str();
+                let inner = text.and_then(|text| Tree::parse(text, self.limits).ok());
+                let arguments = match (&inner, text) {
+                    (Some(inner), _) => Some(inner.root()),
+                    (None, Some(_)) => None,
+                    (None, None) => Some(call.arguments),
                 };
-                self.call(id, name, content, None)
+                let content = match &inner {
+                    Some(inner) => call_hash(call.tool, inner.root()),
+                    None => call.content(self.limits),
+                };
+                self.call(id, call.tool, content, arguments)
             }
-            "tool_search_call" => {
-                self.call(id, "tool_search", call_hash("tool_search", item.get("arguments")), None)
-            }
-            "local_shell_call" => {
-                self.call(id, "local_shell", call_hash("local_shell", item.get("action")), None)
-            }
-            "web_search_call" => self.alone(id, "web_search", item.get("action")),
-            "image_generation_call" => self.alone(id, "image_generation", item.get("revised_prompt")),
-            "function_call_output" | "custom_tool_call_output" => self.output(id, item.get("output")),
-            "tool_search_output" => self.output(id, item.get("tools")),
-            _ => LineContent::Nothing,
+            Item::Served(call, _) => self.alone(id, &call),
+            Item::Output(output) => self.output(id, output),
+            Item::Message { .. } | Item::Other(_) => LineContent::Nothing,
         }
     }
 
@@ -212,9 +195,9 @@ impl Reader<'_> {
         LineContent::Call { id, tool, content, target, prompt, result: None }
     }
 
-    fn alone(&mut self, id: Text, tool: &str, request: Value<'_>) -> LineContent {
-        let content = call_hash(tool, request);
-        let tool = self.recording.text(tool);
+    fn alone(&mut self, id: Text, call: &ItemCall<'_>) -> LineContent {
+        let content = call.content(self.limits);
+        let tool = self.recording.text(call.tool);
         let target = Text::default();
         LineContent::Call { id, tool, content, target, prompt: None, result: Some(InlineResult::default()) }
     }
@@ -288,22 +271,4 @@ impl Reader<'_> {
             _ => None,
         }
     }
-}
-
-/// Text of a message or output: a string, or the texts of a list or of one object.
-fn text_of(value: Value<'_>) -> Cow<'_, str> {
-    if let Some(text) = value.str() {
-        return text.into();
-    }
-    let mut texts = value.elements().chain([value]).filter_map(|part| part.get("text").str());
-    let Some(first) = texts.next() else {
-        return if value.exists() { value.raw().into() } else { "".into() };
-    };
-    let mut rest = texts.peekable();
-    if rest.peek().is_none() {
-        return first.into();
-    }
-    let mut out = first.to_owned();
-    rest.for_each(|text| out.push_str(text));
-    out.into()
 }

@@ -783,6 +783,22 @@ fn no_member_of_an_event_is_there_twice() {
 }
 
 #[test]
+fn numbers_of_python_that_are_none_are_null_in_members() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    let stated = r#"{"logprobs":[-0.5,-Infinity,NaN,1],"NaN":"-Infinity \"NaN\" \\","high":Infinity}"#;
+    let extras = s.0.extra(Text::default(), "x_stream", stated);
+    let extras = s.0.extra(extras, "x_word", r#""NaN""#);
+    let r = s.0.response(agent, Response { id: Text::default(), extras, ..Response::default() });
+    s.says(r);
+    let event = &native(&s.0)["events"][0];
+    let expected = r#"{"NaN":"-Infinity \"NaN\" \\","high":null,"logprobs":[-0.5,null,null,1]}"#;
+    assert_eq!(event["x_stream"], serde_json::from_str::<Json>(expected).unwrap());
+    assert_eq!(event["x_word"], "NaN");
+    assert_eq!(finding_codes(&store(&s.0)), ["value.impossible"]);
+}
+
+#[test]
 fn what_nothing_can_have_is_left_out_and_told() {
     let mut s = Sketch::new();
     let agent = s.agent("solo", None);

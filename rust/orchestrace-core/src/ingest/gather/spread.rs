@@ -100,6 +100,7 @@ impl<'a> Spread<'a, '_> {
                 self.gathered.other_ids(self.number, &out.trace_id()).iter().for_each(|id| out.joined(id));
             }
             let home = rows[trace.home()];
+            out.lies_at(home.position);
             if out.n_events() > 0 {
                 if let Err(fault) = out.judge() {
                     out.rollback();
@@ -117,7 +118,7 @@ impl<'a> Spread<'a, '_> {
                 let home_path = &self.gathered.sources[home.source as usize].0;
                 let sought = options.sought.as_deref();
                 let is_sought =
-                    sought.is_none_or(|sought| sought.is(&out.trace_id(), home_path, rows[0].position));
+                    sought.is_none_or(|sought| sought.is(&out.trace_id(), home_path, home.position));
                 if again || !is_sought {
                     out.rollback();
                 } else {

@@ -1,8 +1,9 @@
 //! Event lines for observers, which repeat much of the history.
 
 use super::super::line::{By, LineContent, Sums};
-use super::{Reader, text_of};
+use super::Reader;
 use crate::importers::recording::{Hash, Text, call_hash, hash};
+use crate::importers::responses::text_of;
 use crate::json::tree::Value;
 
 impl Reader<'_> {

@@ -1,8 +1,9 @@
 //! Results of calls, in the words of their tools.
 
 use super::super::line::LineContent;
-use super::{Reader, text_of};
+use super::Reader;
 use crate::importers::recording::{Text, hash};
+use crate::importers::responses::text_of;
 use crate::json::tree::{Tree, Value};
 
 impl Reader<'_> {
