@@ -149,7 +149,7 @@ def test_the_notices_are_those_of_what_is_linked_and_in_the_package() -> None:
 
 def test_every_dependency_has_a_lowest_version_that_can_be_tried() -> None:
     lowest = script("floors").floors()
-    assert set(lowest) == {"polars", "numpy", "scipy", "threadpoolctl", "typer", "rich"}
+    assert set(lowest) == {"polars", "numpy", "pyarrow", "scipy", "threadpoolctl", "typer", "rich"}
 
 
 def starts(path: Path) -> list[list[str]]:

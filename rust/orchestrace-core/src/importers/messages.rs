@@ -12,7 +12,7 @@ use super::recording::{
     call_hash, call_hash_of_text, hash,
 };
 use super::shape::expect_object;
-use super::{Confidence, Importer, ImporterInfo, Record, foreign};
+use super::{Confidence, Importer, ImporterInfo, KnownBy, Record, foreign};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::json::tree::{Tree, Value};
@@ -55,6 +55,10 @@ const LONGEST: usize = 200;
 impl Importer for Messages {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
+    }
+
+    fn known_by(&self) -> KnownBy {
+        KnownBy::IdAndContent
     }
 
     fn sniff(&self, keys: &[&str]) -> Confidence {

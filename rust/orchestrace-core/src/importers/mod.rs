@@ -173,6 +173,17 @@ pub struct Record<'a> {
     pub replaced: bool,
 }
 
+/// What makes a record, which is a whole trace, the copy of another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KnownBy {
+    /// It has the same id, and the same bytes.
+    IdAndBytes,
+    /// It has the same id, and says the same in whatever spelling.
+    IdAndContent,
+    /// It says the same: the trace is named after its file.
+    Content,
+}
+
 /// A format whose record is a whole trace.
 pub trait Importer: Sync {
     /// What is known of it.
@@ -191,10 +202,9 @@ pub trait Importer: Sync {
         self.sniff(keys)
     }
 
-    /// Whether records say which trace they are, and two of one id are the same if their bytes are. Else the trace is named
-    /// after its file, and two that say the same are one.
-    fn has_ids(&self) -> bool {
-        true
+    /// What makes a record the copy of another.
+    fn known_by(&self) -> KnownBy {
+        KnownBy::IdAndBytes
     }
 
     /// Where each event lies in a record that was read; nothing where an event is no part of its own.

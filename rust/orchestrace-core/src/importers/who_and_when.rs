@@ -8,7 +8,7 @@
 use sha2::{Digest, Sha256};
 
 use super::native::{duplicate, empty_string, expect, missing};
-use super::{Confidence, Importer, ImporterInfo, Record};
+use super::{Confidence, Importer, ImporterInfo, KnownBy, Record};
 use crate::columns::block::Scratch;
 use crate::columns::intern::Interner;
 use crate::columns::writer::{Label, TraceWriter};
@@ -37,8 +37,8 @@ impl Importer for WhoAndWhen {
         &INFO
     }
 
-    fn has_ids(&self) -> bool {
-        false
+    fn known_by(&self) -> KnownBy {
+        KnownBy::Content
     }
 
     fn sniff(&self, keys: &[&str]) -> Confidence {

@@ -18,7 +18,7 @@ use crate::columns::block::BlockWriter;
 use crate::columns::chunk::Segment;
 use crate::columns::quarantine::{Position, QuarantineRow, excerpt};
 use crate::error::{FindingCode, Reject, RejectCode, capped, printable};
-use crate::importers::{Confidence, Importer, Items, Record, SpreadImporter, outer_keys};
+use crate::importers::{Confidence, Importer, Items, KnownBy, Record, SpreadImporter, outer_keys};
 use crate::json::END_OF_RECORD;
 use crate::json::identity::identity;
 use crate::json::tree::Tree;
@@ -110,10 +110,13 @@ impl RecordSink for Traces<'_> {
     fn accepted(&mut self, text: &str) {
         // Of a trace that is not sought nothing was written.
         if self.writer.digests.len() < self.writer.facts.len() {
-            // What bytes say takes as long to find out as reading them does.
-            let has_ids = self.importer.has_ids();
-            let hash_of_text = if has_ids { xxh3_64(text.as_bytes()) } else { identity(text) };
-            self.writer.digests.push(content_hash(hash_of_text, has_ids));
+            let digest = match self.importer.known_by() {
+                // What bytes say takes as long to find out as reading them does.
+                KnownBy::IdAndBytes => content_hash(xxh3_64(text.as_bytes()), true),
+                KnownBy::IdAndContent => content_hash(identity(text), true),
+                KnownBy::Content => content_hash(identity(text), false),
+            };
+            self.writer.digests.push(digest);
         }
     }
 
