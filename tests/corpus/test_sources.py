@@ -751,9 +751,7 @@ def test_a_folder_of_other_files_names_one(tmp_path: Path) -> None:
         ot.read_traces(tmp_path)
     for name in ("b.csv", "a.csv"):
         pl.DataFrame({"step": [1]}).write_csv(tmp_path / "tables" / name)
-    with pytest.raises(
-        ot.InputError, match=r"; it has 2 files of other kinds, '.*a.csv' for one: name them"
-    ):
+    with pytest.raises(ot.InputError, match=r"; it has 2 files of other kinds, '.*a.csv' for one: name them"):
         ot.read_traces(tmp_path)
 
 
