@@ -74,12 +74,12 @@ def read_traces(
         A path, a glob (``**`` is recursive, follows links to folders, and searches each folder once), a
         folder, ``"-"`` for standard input, a binary file object, the address of objects (``s3://``, ``gs://``,
         ``az://``, ``http(s)://``: docs/object-storage.md), or a list of these. A leading ``~`` is the
-        home folder. A list keeps its order; a glob and a folder are
-        sorted by path. A folder gives its ``.json``, ``.jsonl``, ``.ndjson`` and ``.traj`` files and its
-        archives (``.eval``, ``.zip``, ``.tar``, ``.tgz``), compressed (``.gz``, ``.zst``) or not, but no
-        hidden ones. A file that you name is read whatever its name ends with. Entries of an archive are read
-        like files, compressed (``.gz``, ``.zst``) or not, if their names are those of recordings or one of
-        their first twenty lines begins like JSON.
+        home folder. A list keeps its order; a glob and a folder are sorted by path. A folder gives its
+        ``.json``, ``.jsonl``, ``.ndjson`` and ``.traj`` files and its archives (``.eval``, ``.zip``,
+        ``.tar``, ``.tgz``), compressed (``.gz``, ``.zst``) or not, and its tables (``.parquet``, ``.arrow``,
+        ``.feather``), a row of which is a record, but no hidden ones. A file that you name is read whatever
+        its name ends with. Entries of an archive are read like files, compressed (``.gz``, ``.zst``) or not,
+        if their names are those of recordings or one of their first twenty lines begins like JSON.
     format
         Name of an importer (see `list_importers`), or ``"auto"`` to detect it from the content.
     mapping

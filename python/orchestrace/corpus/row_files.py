@@ -59,7 +59,7 @@ def _of_parquet(path: str, size: int) -> Iterator[Rows]:
             except _damages() as error:
                 lost = min(max(facts.num_rows - done, 1), _MOST_LOST)
                 reason = f"the rows after the first {done:,} cannot be decoded: {_reason(error)}"
-                yield None, lost, f"{place}: {reason}", size * (group + 1) // groups
+                yield None, lost, f"{place}: {reason}", int(size * (group + 1) / groups)
 
 
 def _of_arrow(path: str, size: int) -> Iterator[Rows]:
