@@ -278,6 +278,21 @@ def test_a_mapping_reads_any_columns(tmp_path: Path) -> None:
     assert corpus.measures.filter(kind="reward").collect()["value"].to_list() == [1.0, 0.5]
 
 
+def test_rare_types_of_numbers_are_numbers(tmp_path: Path) -> None:
+    columns = {
+        "half": pa.array([1.5] * 40, pa.float16()),
+        "price": pa.array([2] * 40, pa.decimal256(60, 2)),
+        "cents": pa.array([3] * 40, pa.decimal128(9, 1)),
+    }
+    table = NESTED
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    pq.write_table(table, tmp_path / "rows.parquet")
+    measures = ot.read_traces(tmp_path / "rows.parquet").measures.filter(trace=0, kind="metric").collect()
+    values = dict(measures.select(pl.col("name").cast(pl.String), "value").iter_rows())
+    assert values == {"seconds": 0.0, "half": 1.5, "price": 2.0, "cents": 3.0}
+
+
 def test_empty_files_and_columns_of_nothing(tmp_path: Path) -> None:
     pq.write_table(NESTED.slice(0, 0), tmp_path / "empty.parquet")
     with pytest.warns(UserWarning, match="the input has no record"):

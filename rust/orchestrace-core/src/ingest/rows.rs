@@ -24,11 +24,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, DurationMicrosecondType,
-    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
-    Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType,
-    TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    ArrowPrimitiveType, Date32Type, Date64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType,
+    DurationMillisecondType, DurationNanosecondType, DurationSecondType, Float16Type, Float32Type,
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, Time32MillisecondType, Time32SecondType,
+    Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, TimeUnit};
@@ -300,6 +300,10 @@ fn writer(array: &ArrayRef, place: Place) -> Shaped<WriteValue<'_>> {
         DataType::UInt16 => integer::<UInt16Type>(array),
         DataType::UInt32 => integer::<UInt32Type>(array),
         DataType::UInt64 => integer::<UInt64Type>(array),
+        DataType::Float16 => {
+            let values = array.as_primitive::<Float16Type>();
+            Box::new(|row, out| number(values.value(row).to_f32(), values.value(row).is_finite(), out))
+        }
         DataType::Float32 => {
             let values = array.as_primitive::<Float32Type>();
             Box::new(|row, out| number(values.value(row), values.value(row).is_finite(), out))
@@ -310,6 +314,10 @@ fn writer(array: &ArrayRef, place: Place) -> Shaped<WriteValue<'_>> {
         }
         DataType::Decimal128(..) => {
             let values = array.as_primitive::<Decimal128Type>();
+            Box::new(|row, out| out.extend_from_slice(values.value_as_string(row).as_bytes()))
+        }
+        DataType::Decimal256(..) => {
+            let values = array.as_primitive::<Decimal256Type>();
             Box::new(|row, out| out.extend_from_slice(values.value_as_string(row).as_bytes()))
         }
         DataType::Utf8 => text(array.as_string::<i32>(), |values, row| values.value(row), place),
