@@ -52,10 +52,10 @@ def as_texts(rows: list[Record]) -> pa.Table:
 
 
 def as_lines(rows: list[Record]) -> io.BytesIO:
-    """The same as lines: columns in the order of the table, without those that are null."""
+    """The same as lines: columns in the order of the table."""
 
     def line(row: Record) -> str:
-        members = [(name, row[name]) for name in names if row.get(name) is not None]
+        members = [(name, row.get(name)) for name in names]
         return ",".join(
             f"{json.dumps(name)}:{json.dumps(value, ensure_ascii=False)}" for name, value in members
         )
@@ -329,3 +329,37 @@ def test_texts_that_repeat_are_no_bomb_without_end(tmp_path: Path) -> None:
     corpus = ot.read_traces(tmp_path / "bomb.parquet")
     assert corpus.quarantine.collect()["code"].to_list() == ["input.expansion"]
     assert len(ot.read_traces(tmp_path / "bomb.parquet", max_expansion=10**9)) == 400
+
+
+def test_a_reward_that_does_not_apply_is_no_outcome(tmp_path: Path) -> None:
+    """A column that is null in a row is another fact than a table without that column."""
+    table = pa.table(
+        {
+            "step": [1, 1, 1],
+            "prompt": ["q", "q", "q"],
+            "completion": ['{"a": 1}', '{"a":1}', "r"],
+            "advantage": [0.0, 0.0, 0.0],
+            "correct": [1.0, 1.0, None],
+            "brevity": [0.5, None, -3.0],
+        }
+    )
+    pq.write_table(table, tmp_path / "completions.parquet")
+    corpus = ot.read_traces(tmp_path / "completions.parquet")
+    assert "team" not in corpus.reward_channels()
+    assert corpus.findings.filter(code="reward.unscored").collect().height == 2
+    answers = corpus.events.filter(pl.col("agent").cast(pl.String) == "policy").collect()["content_ref"]
+    assert answers.n_unique() == 3, "answers that differ in a space are two texts"
+
+
+def test_a_dictionary_without_values_is_a_column_of_nothing(tmp_path: Path) -> None:
+    nothing = pa.array([None] * len(ROWS), pa.string()).dictionary_encode()
+    pq.write_table(NESTED.append_column("kind", nothing), tmp_path / "rows.parquet")
+    assert len(ot.read_traces(tmp_path / "rows.parquet")) == len(ROWS)
+
+
+def test_calls_without_words_may_come_first(tmp_path: Path) -> None:
+    call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
+    silent = [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "content": "r"}]
+    rows = [{"id": f"r{number}", "messages": silent} for number in range(30)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    assert len(ot.read_traces(tmp_path / "rows.parquet")) == 30

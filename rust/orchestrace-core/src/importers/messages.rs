@@ -67,7 +67,8 @@ impl Importer for Messages {
 
     fn recognizes(&self, record: Value<'_>, _keys: &[&str]) -> Confidence {
         let is_message = |first: Value<'_>| {
-            let named = first.get("role").some_str().is_some() && !first.get("content").is_absent();
+            let says = !first.get("content").is_absent() || !first.get("tool_calls").is_absent();
+            let named = first.get("role").some_str().is_some() && says;
             named || (first.get("from").some_str().is_some() && !first.get("value").is_absent())
         };
         let (_, messages) = messages(record);

@@ -41,7 +41,7 @@ pub(crate) struct Broken {
 /// File name without folders and without all of its extensions that say how it is stored.
 pub(crate) fn stem(path: &Path) -> String {
     let mut name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-    for suffix in [".gz", ".zst", ".json", ".jsonl", ".ndjson"] {
+    for suffix in [".gz", ".zst", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather"] {
         if let Some(short) = name.strip_suffix(suffix) {
             name.truncate(short.len());
         }

@@ -6,8 +6,8 @@
 //!
 //! | Arrow | JSON |
 //! | --- | --- |
-//! | null | no member; `null` in a list |
-//! | text that is a JSON object, or a list of nothing or that begins with one, in a column or in a list of a column | that value |
+//! | null | `null` in a column and in a list; no member of an object inside of them |
+//! | text that is a JSON object, or a list of nothing or that begins with one, in a column or in a list of a column | that value; in a column that is called as a text is ([`TEXTS`]) only a list of messages |
 //! | other text, dictionary of texts | a text |
 //! | list, struct | array, object |
 //! | map; in a column also a list of pairs `key`, `value` that are no objects, which is how some writers store a map | object |
@@ -190,10 +190,13 @@ fn write_rows(batch: &RecordBatch, mut row: usize, size: usize, out: &mut Vec<u8
         .fields()
         .iter()
         .zip(batch.columns())
-        .map(|(field, array)| Member::new(field.name(), array, Place::Column))
+        .map(|(field, array)| {
+            let is_text = TEXTS.contains(&field.name().as_str());
+            Member::new(field.name(), array, if is_text { Place::Text } else { Place::Column })
+        })
         .collect::<Shaped<Vec<_>>>()?;
     while row < batch.num_rows() && out.len() < size {
-        write_object(&columns, row, out);
+        write_object(&columns, row, Place::Column, out);
         out.push(b'\n');
         row += 1;
     }
@@ -203,10 +206,27 @@ fn write_rows(batch: &RecordBatch, mut row: usize, size: usize, out: &mut Vec<u8
 /// A column whose type has no form in JSON, by its type.
 type Shaped<T> = Result<T, DataType>;
 
+/// Columns whose values are texts that somebody wrote, even where one reads like JSON: as values they would have other
+/// hashes than the texts.
+const TEXTS: [&str; 10] = [
+    "prompt",
+    "completion",
+    "response",
+    "question",
+    "answer",
+    "text",
+    "content",
+    "instruction",
+    "solution",
+    "ground_truth",
+];
+
 /// Where a value stands: texts of columns, and of lists that are columns, may be documents.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Column,
+    /// A column of texts.
+    Text,
     Element,
     Inside,
 }
@@ -254,18 +274,25 @@ impl<'a> Member<'a> {
     }
 }
 
-fn write_object(members: &[Member<'_>], row: usize, out: &mut Vec<u8>) {
+/// What is null is there in a row, since a column without a value is another fact than no column, and is left out of the
+/// objects inside of it, whose fields are those of all objects together.
+fn write_object(members: &[Member<'_>], row: usize, place: Place, out: &mut Vec<u8>) {
     out.push(b'{');
     let start = out.len();
     for member in members {
-        if member.values.array.data_type().is_null() || member.values.is_null(row) {
+        let is_null = member.values.array.data_type().is_null() || member.values.is_null(row);
+        if is_null && place != Place::Column {
             continue;
         }
         if out.len() > start {
             out.push(b',');
         }
         out.extend_from_slice(&member.key);
-        (member.values.write)(row, out);
+        if is_null {
+            out.extend_from_slice(b"null");
+        } else {
+            (member.values.write)(row, out);
+        }
     }
     out.push(b'}');
 }
@@ -283,7 +310,7 @@ fn write_list(values: &Values<'_>, rows: std::ops::Range<usize>, out: &mut Vec<u
 
 /// How the values of an array are written.
 fn writer(array: &ArrayRef, place: Place) -> Shaped<WriteValue<'_>> {
-    let below = if place == Place::Column { Place::Element } else { Place::Inside };
+    let below = if matches!(place, Place::Column | Place::Text) { Place::Element } else { Place::Inside };
     Ok(match array.data_type() {
         DataType::Null => Box::new(|_, out| out.extend_from_slice(b"null")),
         DataType::Boolean => {
@@ -329,6 +356,9 @@ fn writer(array: &ArrayRef, place: Place) -> Shaped<WriteValue<'_>> {
         DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary(), |values, row| values.value(row)),
         DataType::Dictionary(..) => {
             let values = array.as_any_dictionary();
+            if values.values().is_empty() {
+                return Ok(Box::new(|_, out| out.extend_from_slice(b"null")));
+            }
             let keys = values.normalized_keys();
             let texts = Values::new(values.values(), place)?;
             Box::new(move |row, out| texts.write_or_null(keys[row], out))
@@ -373,7 +403,7 @@ fn writer(array: &ArrayRef, place: Place) -> Shaped<WriteValue<'_>> {
                 .zip(columns)
                 .map(|(field, column)| Member::new(field.name(), column, Place::Inside))
                 .collect::<Shaped<Vec<_>>>()?;
-            Box::new(move |row, out| write_object(&members, row, out))
+            Box::new(move |row, out| write_object(&members, row, Place::Inside, out))
         }
         DataType::Map(..) => {
             let map = array.as_map();
@@ -412,11 +442,11 @@ fn moment<T: ArrowPrimitiveType<Native: Into<i64>>>(array: &ArrayRef, nanos: i12
     Box::new(move |row, out| timestamp(i128::from(values.value(row).into()) * nanos, out))
 }
 
-/// A time in nanoseconds; one that no clock of 64 bits has as its number.
+/// A time in nanoseconds; one that no clock of 64 bits has as the text of its number, which nobody takes for a measure.
 fn timestamp(nanos: i128, out: &mut Vec<u8>) {
     match i64::try_from(nanos) {
         Ok(nanos) => write_string(&format_timestamp(nanos), out),
-        Err(_) => display(nanos, out),
+        Err(_) => write_string(&nanos.to_string(), out),
     }
 }
 
@@ -434,7 +464,7 @@ fn text<'a, A>(values: &'a A, value: impl Fn(&'a A, usize) -> &'a str + 'a, plac
     }
     Box::new(move |row, out| {
         let text = value(values, row);
-        if is_document(text) {
+        if is_document(text) && (place != Place::Text || is_chat(text)) {
             // Line ends stand between the parts of a document only: within its texts they are escaped.
             out.extend(text.bytes().map(|byte| if byte < b' ' { b' ' } else { byte }));
         } else {
@@ -455,6 +485,11 @@ fn is_document(text: &str) -> bool {
     let mut cursor = Cursor::new(text, limits);
     cursor.ws();
     cursor.skip().is_ok() && cursor.end().is_ok()
+}
+
+/// Whether a text that is a document is a list of messages.
+fn is_chat(text: &str) -> bool {
+    text.trim_ascii_start().starts_with('[') && text.contains("\"role\"")
 }
 
 fn bytes<'a, A>(values: &'a A, value: impl Fn(&'a A, usize) -> &'a [u8] + 'a) -> WriteValue<'a> {
@@ -562,7 +597,7 @@ mod tests {
             only_value(TimestampMicrosecondArray::from(vec![1_500_000])),
             "\"1970-01-01T00:00:01.500Z\""
         );
-        assert_eq!(only_value(TimestampMicrosecondArray::from(vec![i64::MAX])), "9223372036854775807000");
+        assert_eq!(only_value(TimestampMicrosecondArray::from(vec![i64::MAX])), "\"9223372036854775807000\"");
         assert_eq!(only_value(Date32Array::from(vec![1])), "\"1970-01-02T00:00:00Z\"");
         assert_eq!(only_value(DurationMillisecondArray::from(vec![1_500])), "1.5");
         let price = Decimal128Array::from(vec![12_345]).with_precision_and_scale(9, 2).unwrap();
@@ -574,13 +609,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_is_absent() {
+    fn what_is_null_is_null_in_a_row() {
         let columns: Vec<(&str, ArrayRef)> = vec![
             ("a", Arc::new(Int64Array::from(vec![None, Some(1)]))),
             ("n", Arc::new(NullArray::new(2))),
             ("b", Arc::new(StringArray::from(vec![Some("x"), None]))),
         ];
-        assert_eq!(lines(columns), [r#"{"b":"x"}"#, r#"{"a":1}"#]);
+        assert_eq!(lines(columns), [r#"{"a":null,"n":null,"b":"x"}"#, r#"{"a":1,"n":null,"b":null}"#]);
+        let empty = StringArray::from(Vec::<&str>::new());
+        let keys = arrow_array::Int8Array::from(vec![None, None]);
+        let unused = DictionaryArray::<arrow_array::types::Int8Type>::new(keys, Arc::new(empty));
+        assert_eq!(lines(vec![("d", Arc::new(unused))]), [r#"{"d":null}"#, r#"{"d":null}"#]);
     }
 
     #[test]
@@ -594,6 +633,9 @@ mod tests {
             write_string(other, &mut quoted);
             assert_eq!(text(other).as_bytes(), quoted, "a text that only looks like one");
         }
+        let answer: ArrayRef = Arc::new(StringArray::from(vec!["{\"a\": 1}", "[{\"role\": \"user\"}]"]));
+        let written = [r#"{"completion":"{\"a\": 1}"}"#, r#"{"completion":[{"role": "user"}]}"#];
+        assert_eq!(lines(vec![("completion", answer)]), written, "who answers in JSON writes a text");
         let mut list = ListBuilder::new(StringBuilder::new());
         list.append_value([Some("{\"a\": 1}"), None, Some("b")]);
         assert_eq!(only_value(list.finish()), r#"[{"a": 1},null,"b"]"#);
