@@ -49,6 +49,7 @@ __all__ = [
     "methods",
     "metric_definitions",
     "nearest",
+    "open_rows_with",
     "own_rows",
     "ownership",
     "pay",

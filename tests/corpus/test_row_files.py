@@ -211,8 +211,8 @@ def test_a_damaged_page_costs_its_row_group(tmp_path: Path) -> None:
     (row,) = corpus.quarantine.collect().iter_rows(named=True)
     assert (row["code"], row["line"]) == ("rows.damaged", 11)
     assert row["message"].startswith("row group 2 of 4: the rows after the first 0 cannot be decoded")
-    lines = io.BytesIO()
-    assert corpus.write_quarantined(lines) == 1 and lines.getvalue() == b"\n", "nothing of it is there"
+    again = io.BytesIO()
+    assert corpus.write_quarantined(again) == 1 and again.getvalue() == b"\n", "nothing of it is there"
 
 
 def test_the_first_row_group_may_be_the_damaged_one(tmp_path: Path) -> None:
