@@ -54,7 +54,7 @@ codes!(
         EdgeUnknown = "edge.unknown" => "An edge names an event that the trace does not have.",
         InputTruncated = "input.truncated" => "The compressed stream or the document ends early.",
         InputExpansion = "input.expansion" => "Decompression exceeds the limit of its ratio or size.",
-        RowsDamaged = "rows.damaged" => "Rows of a Parquet or Arrow file cannot be decoded.",
+        RowsDamaged = "rows.damaged" => "Rows or columns of a Parquet or Arrow file cannot be read.",
         ArchiveEntry = "archive.entry" => "An archive or one of its entries is damaged, encrypted or of an unknown \
                                            kind.",
         FormatUnknown = "format.unknown" => "A record that no importer recognizes.",

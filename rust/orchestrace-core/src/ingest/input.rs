@@ -336,7 +336,9 @@ fn look_at_head(
     })
 }
 
-/// The same of rows, which are lines. A table that no importer recognizes is one rejected record, rather than each row.
+/// The same of rows, which are lines. Where the first of them show no format, as rows without messages do not, those of
+/// the rest of the first mebibyte are asked, too. A table of which no row is recognized is one rejected record, rather than
+/// each row.
 fn look_at_rows(
     stream: &mut BlockStream,
     options: &ReadOptions,
@@ -344,14 +346,19 @@ fn look_at_rows(
     name: &str,
     run: &Run,
 ) -> io::Result<HeadFacts> {
-    let facts = look_at_head(&mut stream.beginning(run), options, forced, name)?;
+    let HeadFacts { mut format, .. } = look_at_head(&mut stream.beginning(run), options, forced, name)?;
     let head = stream.head(HEAD, run)?;
-    let refused =
-        match head_records(head, Framing::Line).into_iter().find(|line| rows::damage(line).is_none()) {
-            Some(first) if facts.format.is_unknown() => Some(rows::unknown(first)),
-            _ => None,
-        };
-    Ok(HeadFacts { framing: Framing::Line, refused, ..facts })
+    let lines: Vec<_> = head
+        .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty() && rows::damage(line).is_none())
+        .collect();
+    if format.is_unknown() {
+        let detected =
+            lines.chunks(LOOKED_AT).find_map(|some| importers::detect_sure(some.iter().copied(), name));
+        format = detected.unwrap_or(format);
+    }
+    let refused = lines.first().filter(|_| format.is_unknown()).map(|first| rows::unknown(first));
+    Ok(HeadFacts { framing: Framing::Line, format, refused })
 }
 
 /// Where the bytes of an input can be had once more.
