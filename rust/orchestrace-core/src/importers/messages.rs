@@ -3,14 +3,13 @@
 //! It is what the hubs hold most of, and what fine-tuning takes. Nobody has specified it: roles and texts are those of `OpenAI`
 //! or of `ShareGPT`, and outcomes have half a dozen names (`docs/formats/messages.md`). There are no times and no usage.
 
-use std::borrow::Cow;
-
 use super::hex::hex;
 use super::parsed::tell_replaced;
 use super::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Hash, Incoming, Party, Recording, Response, Saying, Text,
     call_hash, call_hash_of_text, hash,
 };
+use super::responses::text_of;
 use super::shape::expect_object;
 use super::{Confidence, Importer, ImporterInfo, KnownBy, Record, foreign};
 use crate::columns::writer::TraceWriter;
@@ -40,7 +39,8 @@ const IDS: [&str; 4] = ["trajectory_id", "traj_id", "run_id", "id"];
 /// Columns that name what was asked; runs of one are compared.
 const TASKS: [&str; 5] = ["instance_id", "task_id", "problem_id", "prompt_id", "example_id"];
 
-/// Columns that say whether the run succeeded: true or false, 1 or 0. Any other number says that nobody knows.
+/// Columns that say whether the run succeeded: true or false, 1 or 0. Any other value means that the outcome is
+/// unknown.
 const VERDICTS: [&str; 4] = ["resolved", "success", "solved", "target"];
 
 /// Columns that have the outcome of the run, in the order in which they are asked.
@@ -273,14 +273,18 @@ impl Chat<'_> {
     }
 }
 
-/// The first outcome that the row has a value of. Of a verdict only yes and no are outcomes: -1, a text and the like say
-/// nothing that is known.
+/// The first outcome that there is a column of, even if it is null: another column of the table may be of another scale,
+/// so that a run without a value of the first has no outcome. Of a verdict only yes and no are outcomes: -1, a text and the
+/// like say nothing that is known.
 fn outcome(row: Value<'_>, recording: &mut Recording) {
-    let Some((name, value)) =
-        OUTCOMES.iter().map(|name| (*name, row.get(name))).find(|(_, value)| value.exists())
-    else {
-        return;
-    };
+    let mut named =
+        OUTCOMES.iter().map(|name| (*name, row.get(name))).filter(|(_, value)| !value.is_absent());
+    let Some((name, value)) = named.next() else { return };
+    for (other, value) in named {
+        if let Some(number) = number(value) {
+            recording.measure(MeasureKind::Metric, other, number);
+        }
+    }
     match number(value) {
         Some(number) if !VERDICTS.contains(&name) || number == 0.0 || number == 1.0 => {
             recording.measure(MeasureKind::Reward, "team", number);
@@ -297,20 +301,6 @@ fn outcome(row: Value<'_>, recording: &mut Recording) {
 
 fn number(value: Value<'_>) -> Option<f64> {
     value.f64().or_else(|| value.bool().map(|flag| f64::from(u8::from(flag))))
-}
-
-/// Text of a message: a text, or the texts of its parts.
-fn text_of(content: Value<'_>) -> Cow<'_, str> {
-    if let Some(text) = content.str() {
-        return text.into();
-    }
-    let parts: Vec<_> = content.elements().filter_map(|part| part.get("text").str()).collect();
-    match parts[..] {
-        [] if content.exists() => content.raw().into(),
-        [] => "".into(),
-        [text] => text.into(),
-        _ => parts.concat().into(),
-    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,6 @@
 //! agent said and read is a graph of messages, in which a path from a root to a leaf is one training sample; a
 //! sub-agent is a part of the graph that a call leads to (docs/formats/verifiers.md).
 
-use std::borrow::Cow;
-
 use super::items::{Items, TraceItems};
 use super::parsed::tell_replaced;
 use super::recording::Recording;
@@ -98,18 +96,4 @@ impl SpreadImporter for Verifiers {
 /// A time in nanoseconds; the library writes 0 where a phase has not begun.
 fn time(value: Value<'_>) -> Option<i64> {
     parse_seconds(value.raw()).filter(|time| *time > 0)
-}
-
-/// Text of a message: a text, or the texts of its parts.
-fn text_of(content: Value<'_>) -> Cow<'_, str> {
-    if let Some(text) = content.str() {
-        return text.into();
-    }
-    let parts: Vec<_> = content.elements().filter_map(|part| part.get("text").str()).collect();
-    match parts[..] {
-        [] if content.exists() => content.raw().into(),
-        [] => "".into(),
-        [text] => text.into(),
-        _ => parts.concat().into(),
-    }
 }

@@ -7,12 +7,13 @@ use super::calls::{Attempt, attempts, duration_s, usage};
 use super::extras::{Extras, context};
 use super::graph::{Graph, Node, Sort};
 use super::seats::{ENVIRONMENT, Seat, began, ended, is_complete, seats};
-use super::{rewards, text_of, time};
+use super::{rewards, time};
 use crate::error::FindingCode;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Mark, Party, Recording, Response, Saying,
     Text, call_hash, call_hash_of_text, hash,
 };
+use crate::importers::responses::text_of;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Kind, Limits};
 use crate::schema::{EdgeType, EventType};

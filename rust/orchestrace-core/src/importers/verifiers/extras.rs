@@ -4,6 +4,7 @@ use super::graph::{Node, Sort};
 use crate::importers::hex::hex;
 use crate::importers::object_text::ObjectText;
 use crate::importers::recording::{Recording, Text, hash};
+use crate::importers::responses::text_of;
 use crate::json::tree::Value;
 
 /// What a node has for each of its tokens. Token ids and masks have one value for each token of the node, the others
@@ -103,7 +104,7 @@ pub(super) fn context(index: usize, node: &Node<'_>) -> String {
         object.raw("parent", node.value.get("parent").raw());
     }
     object.text("role", node.role());
-    let content = super::text_of(node.message().get("content"));
+    let content = text_of(node.message().get("content"));
     object.text("content_ref", &["sha256:", &hex(&hash(&content))].concat());
     if let Some(streams) = streams(node.value) {
         object.raw("token_streams", &streams);

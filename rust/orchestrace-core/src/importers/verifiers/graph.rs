@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use super::{text_of, time};
+use super::time;
+use crate::importers::responses::text_of;
 use crate::json::tree::Value;
 
 /// Who wrote the message of a node.
