@@ -363,3 +363,35 @@ def test_calls_without_words_may_come_first(tmp_path: Path) -> None:
     rows = [{"id": f"r{number}", "messages": silent} for number in range(30)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     assert len(ot.read_traces(tmp_path / "rows.parquet")) == 30
+
+
+def test_a_column_of_another_world_costs_itself(tmp_path: Path) -> None:
+    pause = pa.array([pa.MonthDayNano([1, 2, 3])] * len(ROWS), pa.month_day_nano_interval())
+    table = NESTED.append_column("pause", pause)
+    with pa.OSFile(str(tmp_path / "rows.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=9)
+    corpus = ot.read_traces(tmp_path / "rows.arrow")
+    (row,) = corpus.quarantine.collect().iter_rows(named=True)
+    assert (row["code"], row["line"]) == ("rows.damaged", len(ROWS) + 1)
+    assert row["message"].endswith("which are left out: 'pause' (Interval(MonthDayNano))")
+    lines = io.BytesIO(as_lines(ROWS).getvalue() + b"?\n")
+    same_tables(corpus, ot.read_traces(lines))
+
+
+def test_rows_without_messages_may_come_first(tmp_path: Path) -> None:
+    rows = [{**ROWS[0], "messages": None}] * 30 + ROWS
+    pq.write_table(pa.Table.from_pylist(rows, schema=NESTED.schema), tmp_path / "rows.parquet")
+    corpus = ot.read_traces(tmp_path / "rows.parquet")
+    assert corpus.records == {"read": 70, "used": 40, "ignored": 0, "duplicate": 0, "quarantined": 30}
+
+
+def test_outcomes_of_two_scales_do_not_meet(tmp_path: Path) -> None:
+    """A run without a score of a judge is not one whose score is 1."""
+    rows = [{**row, "reward": 40.0 + number if number % 2 else None} for number, row in enumerate(ROWS)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    corpus = ot.read_traces(tmp_path / "rows.parquet")
+    rewards = corpus.measures.filter(kind="reward").collect()
+    assert rewards["value"].to_list() == [40.0 + number for number in range(1, 40, 2)]
+    metrics = corpus.measures.filter(pl.col("name").cast(pl.String) == "resolved", kind="metric").collect()
+    assert metrics["value"].to_list() == [float(row["resolved"]) for row in ROWS]
+    assert corpus.findings.filter(code="reward.unscored").collect().height == 20

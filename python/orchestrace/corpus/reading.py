@@ -14,6 +14,7 @@ import polars as pl
 
 from .. import _core
 from ..base.arguments import Count, Share, Threads
+from ..base.deferred import Deferred
 from ..base.errors import InputError, ParameterError, QuarantineError
 from ..base.misfits import judge_fields
 from ..base.paths import expanded, expect_an_end
@@ -28,14 +29,14 @@ from .mapping_files import MappingFile, read_mapping
 from .on_disk import MANIFEST, is_corpus
 from .recording_names import KINDS, is_recording
 from .remote_inputs import read_copies, remote_files
-from .row_files import rows_of
 from .skipped import lossy_counts, warn_of_skipped
 
 Source = str | os.PathLike[str] | BinaryIO
 OnError = Literal["quarantine", "raise"]
 TimeBasis = Literal["seconds", "partial", "ordinal", "unknown"]
 
-_core.open_rows_with(rows_of)
+_row_files = Deferred("orchestrace.corpus.row_files")
+_core.open_rows_with(lambda path: _row_files.rows_of(path))
 
 _LISTED = 5
 """Kinds of records that a message names."""

@@ -6,14 +6,14 @@ its decoders are fuzzed. Rows that cannot be decoded are lost alone: what is aro
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from ..base.text import plain
 
-if TYPE_CHECKING:
-    import pyarrow
-
-Rows = tuple["pyarrow.Table | None", int, str, int]
+Rows = tuple[pa.Table | None, int, str, int]
 """A table; or None, how many rows are lost, and why. And the bytes of the file that are done with it."""
 
 _BATCH_BYTES: Final = 4 << 20
@@ -21,6 +21,8 @@ _BATCH_BYTES: Final = 4 << 20
 _MOST_ROWS: Final = 1 << 14
 _MOST_LOST: Final = 1 << 24
 """Lost rows that are counted: a footer that is damaged may claim any number."""
+_DAMAGES: Final = (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, RuntimeError)
+"""What pyarrow raises at bytes that no writer wrote."""
 
 
 def rows_of(path: str | os.PathLike[str]) -> Iterator[Rows]:
@@ -35,14 +37,12 @@ def rows_of(path: str | os.PathLike[str]) -> Iterator[Rows]:
     size = os.path.getsize(path)
     try:
         yield from (_of_parquet if is_parquet else _of_arrow)(path, size)
-    except _damages() as error:
+    except _DAMAGES as error:
         kind = "Parquet" if is_parquet else "Arrow"
         yield None, 1, f"found no {kind} file that can be opened: {_reason(error)}", size
 
 
 def _of_parquet(path: str, size: int) -> Iterator[Rows]:
-    import pyarrow.parquet as pq
-
     with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
         groups = file.metadata.num_row_groups
         for group in range(groups):
@@ -56,15 +56,13 @@ def _of_parquet(path: str, size: int) -> Iterator[Rows]:
                         done += lost if some is None else some.num_rows
                         share = min(done / max(facts.num_rows, 1), 1.0)
                         yield some, lost, f"{place}, {reason}", int(size * (group + share) / groups)
-            except _damages() as error:
+            except _DAMAGES as error:
                 lost = min(max(facts.num_rows - done, 1), _MOST_LOST)
                 reason = f"the rows after the first {done:,} cannot be decoded: {_reason(error)}"
                 yield None, lost, f"{place}: {reason}", int(size * (group + 1) / groups)
 
 
 def _of_arrow(path: str, size: int) -> Iterator[Rows]:
-    import pyarrow as pa
-
     with pa.OSFile(path) as source, pa.ipc.open_file(source) as file:
         batches = file.num_record_batches
         for index in range(batches):
@@ -74,19 +72,17 @@ def _of_arrow(path: str, size: int) -> Iterator[Rows]:
                 for start in range(0, batch.num_rows, _MOST_ROWS):
                     for lost, some, reason in _judged(batch.slice(start, _MOST_ROWS)):
                         yield some, lost, f"batch {index + 1} of {batches}, {reason}", done
-            except _damages() as error:
+            except _DAMAGES as error:
                 yield None, 1, f"batch {index + 1} of {batches} cannot be decoded: {_reason(error)}", done
 
 
-def _judged(batch: "pyarrow.RecordBatch") -> Iterator[tuple[int, "pyarrow.Table | None", str]]:
+def _judged(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.Table | None, str]]:
     """The rows whose values are what their types say, texts UTF-8; and those that are lost, and why."""
-    import pyarrow as pa
-
     try:
         for field in batch.schema:
             _check_names(field)
         batch.validate(full=True)
-    except _damages() as error:
+    except _DAMAGES as error:
         if batch.num_rows <= 1:
             yield 1, None, f"a row: {_reason(error)}"
             return
@@ -97,18 +93,11 @@ def _judged(batch: "pyarrow.RecordBatch") -> Iterator[tuple[int, "pyarrow.Table 
         yield 0, pa.Table.from_batches([batch]), ""
 
 
-def _check_names(field: "pyarrow.Field") -> None:
+def _check_names(field: pa.Field) -> None:
     """Raise where a name is not UTF-8, which no other library takes."""
     field.name.encode()
     for index in range(field.type.num_fields):
         _check_names(field.type.field(index))
-
-
-def _damages() -> tuple[type[BaseException], ...]:
-    """What pyarrow raises at bytes that no writer wrote."""
-    import pyarrow as pa
-
-    return (pa.ArrowException, OSError, ValueError, MemoryError, OverflowError, RuntimeError)
 
 
 def _reason(error: BaseException) -> str:

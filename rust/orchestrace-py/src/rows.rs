@@ -1,4 +1,4 @@
-//! Files of rows, which Python opens: Polars has the codecs.
+//! Files of rows, which Python opens: pyarrow has the codecs.
 
 use std::collections::VecDeque;
 use std::io;
@@ -48,7 +48,7 @@ struct PyRows {
 }
 
 /// A table or None, lost rows, why, bytes that are done.
-type Given<'py> = (Option<Bound<'py, PyAny>>, usize, String, u64);
+type Step<'py> = (Option<Bound<'py, PyAny>>, usize, String, u64);
 
 impl RowSource for PyRows {
     fn next(&mut self) -> io::Result<Option<(Rows, u64)>> {
@@ -56,10 +56,10 @@ impl RowSource for PyRows {
             if let Some((batch, consumed)) = self.ahead.pop_front() {
                 return Ok(Some((Rows::Batch(batch), consumed)));
             }
-            let given = Python::attach(|py| {
+            let step = Python::attach(|py| {
                 let mut iterator = self.iterator.bind(py).try_iter()?;
-                let Some(given) = iterator.next().transpose()? else { return Ok(None) };
-                let (table, rows, message, consumed) = given.extract::<Given<'_>>()?;
+                let Some(step) = iterator.next().transpose()? else { return Ok(None) };
+                let (table, rows, message, consumed) = step.extract::<Step<'_>>()?;
                 let Some(table) = table else {
                     return Ok(Some((Some(Rows::Damaged { rows, message }), consumed)));
                 };
@@ -74,7 +74,7 @@ impl RowSource for PyRows {
                 self.ahead.extend(batches.into_iter().map(|batch| (batch, consumed)));
                 Ok(Some((None, consumed)))
             });
-            match given.map_err(of_python)? {
+            match step.map_err(of_python)? {
                 None => return Ok(None),
                 Some((Some(damaged), consumed)) => return Ok(Some((damaged, consumed))),
                 Some((None, _)) => {}
