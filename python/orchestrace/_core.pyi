@@ -69,6 +69,7 @@ __all__ = [
     "sanitizer_cut",
     "schedule",
     "solve_game",
+    "stamp_episodes",
     "tables",
     "taint",
     "tainted_events",
@@ -241,6 +242,16 @@ def record_bytes(path: str, name: str, place: tuple[str, int, int, int], **optio
 def copy_records(
     path: str, places: Sequence[tuple[int, int]], target: str | BinaryIO, **options: Any
 ) -> int: ...
+def stamp_episodes(
+    path: str,
+    places: Sequence[tuple[int, int]],
+    advantages: Any,
+    target: str | BinaryIO,
+    *,
+    is_share: bool,
+    progress: _Progress = None,
+    **options: Any,
+) -> tuple[int, int, int]: ...
 def open_rows_with(opener: Callable[[str], Iterator[tuple[Any, int, str, int]]]) -> None: ...
 def read(
     inputs: Sequence[_Input],

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import orchestrace as ot
 from orchestrace.cli import app
-from samples.export_calls import TARGETS
+from samples.export_calls import TARGETS, file_for
 from samples.random_runs import Document, jsonl
 
 HOSTILE = 'a"]<script>\n|end %%{init}'
@@ -277,8 +277,10 @@ def test_the_command(corpus: ot.Corpus, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format", TARGETS)
 def test_the_command_writes_every_format(corpus: ot.Corpus, tmp_path: Path, format: str) -> None:
     corpus.write_jsonl(tmp_path / "runs.jsonl")
+    runs = file_for(format)
     target = tmp_path / "out"
-    call = ["export", str(tmp_path / "runs.jsonl"), "--to", format, "-o", str(target)]
+    call = ["export", str(runs or tmp_path / "runs.jsonl"), "--to", format, "-o", str(target)]
+    call += ["--reward", "payoff"] if runs else []
     call += ["--trace", first(corpus)] if TARGETS[format]["scope"] == "trace" else []
     size = CliRunner().invoke(app, [*call, "--size"])
     assert size.exit_code == 0 and "bytes (" in size.stdout and not target.exists(), size.output

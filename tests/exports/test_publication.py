@@ -14,7 +14,8 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.base.publication import published_folder, write_parquet
-from samples.export_calls import files, options_of
+from samples.episodes import episodes_file
+from samples.export_calls import corpus_for, files, options_of
 
 LIMIT = 4096
 """Bytes that a file may have where the disk is said to be full: less than any writer below needs."""
@@ -29,6 +30,7 @@ STUDY = {
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> ot.Corpus:
     """Some traces, and rejected records that are longer than the limit."""
+    episodes_file()  # which other files than those under test are too large for, too
     folder = tmp_path_factory.mktemp("corpus")
     buffer = io.BytesIO()
     ot.generate(buffer, events=3_000, seed=0)
@@ -45,22 +47,20 @@ def on_disk(tmp_path_factory: pytest.TempPathFactory) -> ot.Corpus:
 
 
 Write = Callable[[ot.Corpus, Path, bool], object]
+
+
+def exported(corpus: ot.Corpus, format: str, path: Path, overwrite: bool) -> int:
+    some = corpus_for(format, corpus)
+    return ot.export(some, format, path, overwrite=overwrite, **options_of(format, some))
+
+
 TRAINED = {"method": "grpo", "unit": "turn"}
 FILES: dict[str, Write] = {
     "write_jsonl": lambda c, path, over: c.write_jsonl(path, overwrite=over),
     "write_quarantined": lambda c, path, over: c.write_quarantined(path, overwrite=over),
     "generate": lambda c, path, over: ot.generate(path, events=3_000, overwrite=over),
     "synthetic.planted": lambda c, path, over: ot.synthetic.planted(path, traces=64, overwrite=over),
-    **{
-        f"export {name}": lambda c, path, over, name=name: ot.export(
-            c,
-            name,
-            path,
-            overwrite=over,
-            **options_of(name, c),
-        )
-        for name in files()
-    },
+    **{f"export {name}": lambda c, path, over, name=name: exported(c, name, path, over) for name in files()},
     "parquet of a command": lambda c, path, over: write_parquet(c.events.collect(), path, overwrite=over),
 }
 """Every writer of a file."""

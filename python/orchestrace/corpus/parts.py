@@ -6,7 +6,7 @@ outside `corpus` use the functions below, and no private member.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
@@ -87,3 +87,14 @@ def input_of(corpus: CorpusParts, file: str) -> tuple[str, str]:
         It is not there any more.
     """
     return corpus._input(file)
+
+
+def file_of_records(corpus: "Corpus", file: str) -> tuple[str, dict[str, Any]]:
+    """Where a file of the tables lies, to read its records again, and the options that it was read with.
+
+    Raises
+    ------
+    InputError
+        It is gone, was a stream, or is in an archive.
+    """
+    return corpus._origin(file), corpus._read_options()

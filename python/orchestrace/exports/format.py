@@ -110,6 +110,8 @@ class Export:
     max_bytes: int | None = None
     """Limit where the caller gives none."""
     folder: bool = False
+    importer: str | None = None
+    """The format of the recordings that it writes back; None for any."""
 
 
 def check_folder(path: Path) -> None:

@@ -90,7 +90,7 @@ def export(
         that is what it counts) since the trace began, and the edges among them.
     credits
         Rows of `credit` at unit ``event``, of one method: ``trace seq credit``, shown with every event. Of
-        tables for trainers as in `trainers.trainer_table`.
+        tables for trainers, and of episodes that are written back, as in `trainers.trainer_table`.
     effects
         Rows of `replay` for ``drop(each="event")``: ``trace unit_id effect lower upper tier``. Shown with
         every event, beside what they rest on.
@@ -117,8 +117,9 @@ def export(
     Raises
     ------
     ParameterError
-        Unknown format or trace, an option that means nothing to the format, a single trace whose edges close
-        a cycle, two credits or effects of one event, or more bytes than allowed.
+        Unknown format or trace, an option that means nothing to the format, traces of another format than
+        the one that is written back, a single trace whose edges close a cycle, two credits or effects of one
+        event, or more bytes than allowed.
     InputError
         The file exists and `overwrite` is false, or it cannot be written.
 
@@ -231,8 +232,9 @@ def list_exports() -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        ``name summary scope opens suffix options`` (String, options a List(String)); ``scope`` says how much
-        is shown: one ``trace``, any ``traces``, or the ``corpus``.
+        ``name summary scope opens suffix importer options`` (String, options a List(String)); ``scope`` says
+        how much is shown: one ``trace``, any ``traces``, or the ``corpus``. ``importer`` is the only format
+        of recordings that can be written back so, null for any.
 
     Examples
     --------
@@ -240,7 +242,7 @@ def list_exports() -> pl.DataFrame:
     >>> {"jsonl", "perfetto", "ocel"} <= set(ot.list_exports()["name"])
     True
     """
-    columns = ("name", "summary", "scope", "opens", "suffix")
+    columns = ("name", "summary", "scope", "opens", "suffix", "importer")
     rows = [
         {**{name: getattr(entry, name) for name in columns}, "options": list(entry.options)}
         for entry in EXPORTS.values()
@@ -309,11 +311,24 @@ def _chosen(corpus: Corpus, kind: Export, trace_id: str | Iterable[str] | None) 
     """The corpus of the chosen traces."""
     if trace_id is not None:
         corpus = only_traces(corpus, trace_id)
+    if kind.importer is not None:
+        _expect_recordings_of(corpus, kind.importer)
     if kind.scope != "trace":
         return corpus
     if (count := len(corpus)) != 1:
         raise ParameterError(f"the corpus has {count:,} traces, expected one: give trace_id=")
     return next(piece for piece in corpus.slices() if len(piece))
+
+
+def _expect_recordings_of(corpus: Corpus, importer: str) -> None:
+    """Refuse what was read of another format than the one that is written back."""
+    name = pl.col("importer").cast(pl.String)
+    others = corpus.traces.filter(name.ne_missing(importer)).select("trace_id", name).head(1).collect()
+    for trace_id, other in others.iter_rows():
+        raise ParameterError(
+            f"trace '{trace_id}' is of the format '{other}', and only recordings of '{importer}' are written "
+            f"back: read these alone, with format='{importer}', or filter the corpus"
+        )
 
 
 def _times(window: object) -> tuple[float, float]:

@@ -171,6 +171,23 @@ def prepared(
     )
 
 
+def turn_credits(corpus: Corpus, credits: Frame) -> tuple[bool, Iterator[tuple[Corpus, pl.DataFrame]]]:
+    """Whether credits are shares; and traces, some at a time, with what each turn of theirs gets.
+
+    ``trace place seqs credit reason``, a row per turn in which an agent wrote something.
+    """
+    run = _Run(credits, "credits")
+
+    def pieces() -> Iterator[tuple[Corpus, pl.DataFrame]]:
+        for piece, numbers in _batches(corpus, run, None, False):
+            events = members(piece)
+            rows = turns(events).select(*KEY, "seqs")
+            events = events.join(rows.select(KEY), on=KEY, how="semi", maintain_order="left")
+            yield piece, rows.join(_by_turn(run, numbers, events), on=KEY, how="left", maintain_order="left")
+
+    return run.is_share, pieces()
+
+
 class _Run:
     """Credits of one call of `credit`, of which the rows of some traces are asked for."""
 

@@ -10,6 +10,7 @@ mod arrays;
 mod call;
 mod corpus;
 mod credit;
+mod episodes;
 mod error;
 mod evidence;
 mod files;
@@ -50,6 +51,8 @@ mod _core {
     use super::corpus::{PyStore, read};
     #[pymodule_export]
     use super::credit::{contexts, credit, rewards, roll_up};
+    #[pymodule_export]
+    use super::episodes::stamp_episodes;
     #[pymodule_export]
     use super::evidence::{own_rows, terms};
     #[pymodule_export]

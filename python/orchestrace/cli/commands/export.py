@@ -54,11 +54,11 @@ def run(
     ] = False,
     method: Annotated[
         str | None,
-        typer.Option("--method", help="Credit to show; of trainer tables: whose advantages, default grpo."),
+        typer.Option("--method", help="Credit to show; for trainers: whose advantages, default grpo."),
     ] = None,
     unit: Annotated[
         str,
-        typer.Option("--unit", help="Of trainer tables: turn, event or token; where credit is computed."),
+        typer.Option("--unit", help="For trainers: turn, event or token; where credit is computed."),
     ] = "turn",
     per: Annotated[str, typer.Option("--per", help="Of trainer tables: turn, or token for lists.")] = "turn",
     param: Params = None,
@@ -82,7 +82,7 @@ def run(
         corpus = only_traces(corpus, names)
     options: dict[str, Any] = {"format": to, "trace_id": names, "threads": recordings.threads, "per": per}
     options["window"] = None if window is None else window.split(",")
-    trains = "per" in EXPORTS[to].options
+    trains = EXPORTS[to].scope == "corpus" and "credits" in EXPORTS[to].options
     if method or trains:
         settings = credit_options(unit if trains else "event", rewards.reward, seed, param)
         options["credits"] = credit(corpus, method=method or "grpo", **settings, threads=recordings.threads)

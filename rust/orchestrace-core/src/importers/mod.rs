@@ -66,7 +66,7 @@ pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
 pub use trace_by::{TRACE_BY, TraceBy};
 pub use trl::TRL;
-pub use verifiers::Verifiers;
+pub use verifiers::{Stamped, StampedLines, Verifiers};
 pub use verl::VERL;
 pub use who_and_when::WhoAndWhen;
 

@@ -22,6 +22,9 @@ mod extras;
 mod graph;
 mod rewards;
 mod seats;
+mod stamp;
+
+pub use stamp::{Stamped, StampedLines};
 
 /// The importer.
 #[derive(Debug)]

@@ -26,6 +26,7 @@ pub fn copy_records(
     let mut input = bytes_of(path, options).map_err(unreadable)?;
     let mut copy = Copy { at: 0, buffer: vec![0; 256 << 10], run };
     let mut copied = 0;
+    run.expect(places.len() as u64);
     for (offset, length) in places {
         let Some(skipped) = offset.checked_sub(copy.at) else {
             return Err(Error::Parameter("places must be ascending and must not overlap".into()));
@@ -37,6 +38,7 @@ pub fn copy_records(
         let written = copy.pass(&mut input, *length, &mut line)?;
         sink.write_all(b"\n").map_err(Copy::refused)?;
         copied += 1;
+        run.advance(1);
         if written < *length {
             break;
         }

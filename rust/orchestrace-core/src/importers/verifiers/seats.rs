@@ -19,10 +19,7 @@ pub(super) struct Seat<'v> {
 
 /// The agents in the order in which they began; the file has them in the order in which they ended.
 pub(super) fn seats(episode: Value<'_>) -> Vec<Seat<'_>> {
-    let traces = episode.get("traces");
-    let alone = traces.is_absent().then_some(episode);
-    let objects = traces.elements().filter(|trace| trace.kind() == Some(Kind::Object));
-    let mut all: Vec<Value<'_>> = objects.chain(alone).collect();
+    let mut all: Vec<Value<'_>> = traces(episode).collect();
     all.sort_by_key(|trace| began(*trace).unwrap_or(i64::MAX));
     let mut bearers: HashMap<&str, u32> = HashMap::from([("user", 1), (ENVIRONMENT, 1)]);
     let mut seats = Vec::with_capacity(all.len());
@@ -33,6 +30,13 @@ pub(super) fn seats(episode: Value<'_>) -> Vec<Seat<'_>> {
         seats.push(Seat { trace, name });
     }
     seats
+}
+
+/// The agents in the order of the file; a trace without an episode is its own.
+pub(super) fn traces(episode: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    let traces = episode.get("traces");
+    let alone = traces.is_absent().then_some(episode);
+    traces.elements().filter(|trace| trace.kind() == Some(Kind::Object)).chain(alone)
 }
 
 pub(super) fn began(trace: Value<'_>) -> Option<i64> {

@@ -1,0 +1,91 @@
+"""Episodes of verifiers as they stand in their files, with credits as the advantages of their nodes."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import polars as pl
+
+from ... import _core
+from ...base.errors import InputError, ParameterError
+from ...base.text import counted
+from ...corpus.corpus import Corpus
+from ...corpus.parts import file_of_records
+from ...trainers.tables import turn_credits
+from ..format import Export, Request, Sink
+
+
+def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
+    if request.credits is None:
+        raise ParameterError("the export 'verifiers' needs credits: rows of credit(..., unit='turn')")
+    values, is_share = _values(corpus, request.credits)
+    places = corpus.traces.select("trace", pl.col("file").cast(pl.String), "offset", "length")
+    episodes = places.sort("trace").collect(engine="streaming")
+    total, done, without_mask = episodes.height, 0, 0
+    for (file,), of_file in episodes.group_by("file", maintain_order=True):
+        path, options = file_of_records(corpus, str(file))
+        if not options.get("extras", True):
+            raise ParameterError(
+                "the recordings were read with extras=False, so that nobody knows which message an answer "
+                "is: read them again"
+            )
+        in_order = of_file.sort("offset").with_row_index("record")
+        numbers = in_order.select("record", "trace").join(values, on="trace", how="inner").sort("record")
+        written, skipped, missing = _core.stamp_episodes(
+            path,
+            in_order.select("offset", "length").rows(),
+            numbers.select("record", "node", "value"),
+            cast(Any, sink),
+            is_share=is_share,
+            progress=_continued(request, done, total),
+            **options,
+        )
+        if written != in_order.height or missing:
+            raise InputError(f"'{file}' has changed since it was read: read it again")
+        without_mask += skipped
+        done += in_order.height
+        request.report(done, total)
+    if without_mask:
+        text = (
+            f"{counted(without_mask, 'answer')} with a credit got no advantages: no mask says how many "
+            "tokens of theirs were sampled"
+        )
+        warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def _continued(request: Request, before: int, total: int) -> Callable[[int, int], None]:
+    """Reports the episodes of a file behind those of files before it."""
+    return lambda done, _: request.report(before + done, total)
+
+
+def _values(corpus: Corpus, credits: pl.DataFrame | pl.LazyFrame) -> tuple[pl.DataFrame, bool]:
+    """The number of each node that has one, ``trace node value``, and whether numbers are shares."""
+    is_share, pieces = turn_credits(corpus, credits)
+    frames = [_of_nodes(piece, rows, is_share) for piece, rows in pieces]
+    schema = {"trace": pl.UInt32, "node": pl.String, "value": pl.Float64}
+    return pl.concat([pl.DataFrame(schema=schema), *frames]), is_share
+
+
+def _of_nodes(piece: Corpus, rows: pl.DataFrame, is_share: bool) -> pl.DataFrame:
+    """Numbers of turns as those of the nodes of which the turns are made."""
+    generations = piece.events.select(
+        "trace", seqs="seq", node=pl.col("extras").str.json_path_match("$.x_gen")
+    ).collect()
+    credited = rows.filter(pl.col("credit").is_finite()).explode("seqs")
+    nodes = credited.join(generations, on=["trace", "seqs"], how="inner").unique(["trace", "node"])
+    # a call that failed has an answer and no node
+    nodes = nodes.filter(pl.col("node").str.contains(r":[0-9]+$"))
+    share = pl.col("credit") / pl.len().over("trace", "place") if is_share else pl.col("credit")
+    return nodes.select("trace", "node", value=share)
+
+
+VERIFIERS: Final = Export(
+    "verifiers",
+    "Episodes as they were read, with credits as advantages of their nodes (JSONL)",
+    "verifiers, prime-rl",
+    ".jsonl",
+    "corpus",
+    ("trace_id", "credits"),
+    _write,
+    importer="verifiers",
+)
