@@ -25,8 +25,11 @@ pub(crate) fn open_rows_with(opener: Py<PyAny>) {
 pub(crate) fn row_opener() -> RowOpener {
     RowOpener::new(|path: &Path| {
         Python::attach(|py| {
-            let opener = OPENER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let opener = opener.as_ref().map(|opener| opener.clone_ref(py));
+            // The call may let other threads have the interpreter, which must not wait for the lock meanwhile.
+            let opener = {
+                let opener = OPENER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                opener.as_ref().map(|opener| opener.clone_ref(py))
+            };
             let opener = opener.ok_or_else(|| io::Error::other("nothing opens files of rows"))?;
             let iterator =
                 opener.bind(py).call1((path,)).and_then(|rows| rows.try_iter()).map_err(of_python)?;
