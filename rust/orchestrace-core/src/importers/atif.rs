@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use super::columns;
 use super::items::{Items, TraceItems};
 use super::object_text::ObjectText;
 use super::recording::Recording;
@@ -40,7 +41,7 @@ impl SpreadImporter for Atif {
         if record.get("schema_version").str().is_some_and(|version| version.starts_with("ATIF-")) {
             return Confidence::Yes;
         }
-        if HarborFile::of(record).is_some() {
+        if HarborFile::of(record).is_some() || column_of(record).is_some() {
             return Confidence::Yes;
         }
         let step = record.get("steps").at(0);
@@ -55,10 +56,14 @@ impl SpreadImporter for Atif {
                 file.put(value, record.path, out);
                 return Ok(());
             }
+            let (value, row) = match column_of(value) {
+                Some(column) => (value.get(column), Some(columns::row(value, column))),
+                None => (value, None),
+            };
             // What refers to a file means the document that it is, or begins with.
             let place = out.offset();
             let within = if place < 4 { String::new() } else { format!(":{place}") };
-            Document { value, file: record.path, within }.put(out)
+            Document { value, file: record.path, within, row }.put(out)
         })
     }
 
@@ -75,12 +80,22 @@ impl SpreadImporter for Atif {
     }
 }
 
+/// The column of a row that is a document: data sets keep one for each run.
+fn column_of(row: Value<'_>) -> Option<&str> {
+    let is_document = |value: Value<'_>| {
+        value.get("schema_version").str().is_some_and(|version| version.starts_with("ATIF-"))
+    };
+    row.members().find(|(_, value)| is_document(*value)).map(|(name, _)| name)
+}
+
 /// A document, or one that lies in another one.
 struct Document<'a, 'v> {
     value: Value<'v>,
     file: &'a str,
     /// Where it lies in the outermost document.
     within: String,
+    /// The other columns of the row that it is a column of.
+    row: Option<String>,
 }
 
 impl Document<'_, '_> {
@@ -117,7 +132,7 @@ impl Document<'_, '_> {
         }
         for (index, inner) in value.get("subagent_trajectories").elements().enumerate() {
             let within = format!("{}/{index}", self.within);
-            let inner = Document { value: inner, file: self.file, within };
+            let inner = Document { value: inner, file: self.file, within, row: None };
             out.together(&key, &inner.names()[0]);
             if let Err(reject) = inner.put(out) {
                 out.reject_in(&key, inner.value.raw(), reject);
@@ -151,6 +166,9 @@ impl Document<'_, '_> {
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
         head.text("file", file);
         head.text("within", &self.within);
+        if let Some(row) = &self.row {
+            head.raw("row", row);
+        }
         head.finish()
     }
 }

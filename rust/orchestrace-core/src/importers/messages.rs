@@ -3,6 +3,7 @@
 //! It is what the hubs hold most of, and what fine-tuning takes. Nobody has specified it: roles and texts are those of `OpenAI`
 //! or of `ShareGPT`, and outcomes have half a dozen names (`docs/formats/messages.md`). There are no times and no usage.
 
+use super::columns;
 use super::hex::hex;
 use super::parsed::tell_replaced;
 use super::recording::{
@@ -16,7 +17,6 @@ use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject, RejectCode};
 use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Kind, Limits};
-use crate::schema::MeasureKind;
 
 /// The importer.
 #[derive(Debug)]
@@ -33,25 +33,6 @@ static INFO: ImporterInfo = ImporterInfo {
 /// Columns of messages.
 const MESSAGES: [&str; 3] = ["messages", "trajectory", "conversations"];
 
-/// Columns that name the run.
-const IDS: [&str; 4] = ["trajectory_id", "traj_id", "run_id", "id"];
-
-/// Columns that name what was asked; runs of one are compared.
-const TASKS: [&str; 5] = ["instance_id", "task_id", "problem_id", "prompt_id", "example_id"];
-
-/// Columns that say whether the run succeeded: true or false, 1 or 0. Any other value means that the outcome is
-/// unknown.
-const VERDICTS: [&str; 4] = ["resolved", "success", "solved", "target"];
-
-/// Columns that have the outcome of the run, in the order in which they are asked.
-const OUTCOMES: [&str; 6] = ["reward", "resolved", "success", "solved", "target", "score"];
-
-/// Columns that name the model.
-const MODELS: [&str; 2] = ["model", "model_name"];
-
-/// Longest text of a column that is kept.
-const LONGEST: usize = 200;
-
 impl Importer for Messages {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
@@ -66,15 +47,17 @@ impl Importer for Messages {
     }
 
     fn recognizes(&self, record: Value<'_>, _keys: &[&str]) -> Confidence {
-        let is_message = |first: Value<'_>| {
-            let says = !first.get("content").is_absent() || !first.get("tool_calls").is_absent();
-            let named = first.get("role").some_str().is_some() && says;
-            named || (first.get("from").some_str().is_some() && !first.get("value").is_absent())
+        let is_message = |one: Value<'_>| {
+            let says = ["content", "tool_calls", "text"].iter().any(|key| !one.get(key).is_absent());
+            let named = one.get("role").some_str().is_some() && says;
+            named || (one.get("from").some_str().is_some() && !one.get("value").is_absent())
         };
         let (_, messages) = messages(record);
-        match messages.elements().next() {
-            Some(first) if is_message(first) && foreign::of_record(record).is_none() => Confidence::Yes,
-            _ => Confidence::No,
+        // The first may be a prompt that stands elsewhere.
+        if messages.elements().take(2).any(is_message) && foreign::of_record(record).is_none() {
+            Confidence::Yes
+        } else {
+            Confidence::No
         }
     }
 
@@ -94,7 +77,7 @@ impl Importer for Messages {
             tell_replaced(&mut recording);
         }
         // Two rows of one id are two runs, a copy of a row is one; without an id a row is known by its place.
-        recording.trace.trace_id = match IDS.iter().find_map(|name| id(row.get(name))) {
+        recording.trace.trace_id = match columns::id(row) {
             Some(id) => recording.text(id),
             None => recording.join(&[record.stem, ":", &record.offset.to_string()]),
         };
@@ -113,47 +96,21 @@ fn messages(row: Value<'_>) -> (&'static str, Value<'_>) {
     named.into_iter().find(|(_, messages)| messages.kind() == Some(Kind::Array)).unwrap_or(named[0])
 }
 
-/// A text or a whole number as text.
-fn id(value: Value<'_>) -> Option<&str> {
-    value.some_str().or_else(|| value.i64().map(|_| value.raw()))
-}
-
 fn describe(row: Value<'_>, limits: Limits, recording: &mut Recording) {
     let (_, messages) = messages(row);
     let name = recording.text("agent");
     let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
-    let model = MODELS.iter().find_map(|name| row.get(name).some_str());
-    let model = recording.text(model.unwrap_or_default());
-    let extras = columns(row, recording);
+    let model = recording.text(columns::model(row).unwrap_or_default());
+    let extras = columns::others(row, &MESSAGES, recording);
     let mut chat = Chat { agent, model, extras, open_calls: Vec::new(), question: None, limits, recording };
     for (index, message) in messages.elements().enumerate() {
         chat.message(index, message);
     }
     let question = chat.question;
-    match TASKS.iter().find_map(|name| id(row.get(name))) {
-        Some(task) => recording.trace.task_id = recording.text(task),
-        // Runs that were asked the same are compared.
-        None => {
-            if let Some(question) = question {
-                recording.trace.task_id = recording.join(&["sha256:", &hex(&question)]);
-            }
-        }
-    }
-    outcome(row, recording);
-}
-
-/// What a row says beside its messages: numbers are metrics, short texts stay as they are, as members of the first event.
-fn columns(row: Value<'_>, recording: &mut Recording) -> Text {
-    let mut extras = Text::default();
-    let read = [&MESSAGES[..], &OUTCOMES, &IDS, &TASKS, &MODELS].concat();
-    for (name, value) in row.members().filter(|(name, _)| !read.contains(name)) {
-        if let Some(number) = number(value) {
-            recording.measure(MeasureKind::Metric, name, number);
-        } else if value.some_str().is_some_and(|text| text.len() <= LONGEST) && !name.starts_with("x_") {
-            extras = recording.extra(extras, &format!("x_{name}"), value.raw());
-        }
-    }
-    extras
+    // Runs that were asked the same are compared.
+    let asked = question.map(|question| format!("sha256:{}", hex(&question)));
+    columns::name_group(row, asked.as_deref(), recording);
+    columns::outcome(row, recording);
 }
 
 /// The conversation while it is described.
@@ -172,7 +129,7 @@ struct Chat<'r> {
 
 impl Chat<'_> {
     fn message(&mut self, index: usize, message: Value<'_>) {
-        let content = message.first(&["content", "value"]);
+        let content = message.first(&["content", "value", "text"]);
         match message.first(&["role", "from"]).str().unwrap_or_default() {
             // Prompts are no events: they are the same in all rows.
             "system" | "developer" => {}
@@ -271,36 +228,6 @@ impl Chat<'_> {
     fn place(&mut self, index: usize) -> Text {
         self.recording.text(&index.to_string())
     }
-}
-
-/// The first outcome that there is a column of, even if it is null: another column of the table may be of another scale,
-/// so that a run without a value of the first has no outcome. Of a verdict only yes and no are outcomes: -1, a text and the
-/// like say nothing that is known.
-fn outcome(row: Value<'_>, recording: &mut Recording) {
-    let mut named =
-        OUTCOMES.iter().map(|name| (*name, row.get(name))).filter(|(_, value)| !value.is_absent());
-    let Some((name, value)) = named.next() else { return };
-    for (other, value) in named {
-        if let Some(number) = number(value) {
-            recording.measure(MeasureKind::Metric, other, number);
-        }
-    }
-    match number(value) {
-        Some(number) if !VERDICTS.contains(&name) || number == 0.0 || number == 1.0 => {
-            recording.measure(MeasureKind::Reward, "team", number);
-        }
-        _ => {
-            let expected =
-                if VERDICTS.contains(&name) { "yes (1, true) or no (0, false)" } else { "a number" };
-            let shown: String = value.raw().chars().take(40).collect();
-            let message = format!("'{name}' is {shown}, expected {expected}: the outcome is not known");
-            recording.finding(FindingCode::RewardUnscored, None, message);
-        }
-    }
-}
-
-fn number(value: Value<'_>) -> Option<f64> {
-    value.f64().or_else(|| value.bool().map(|flag| f64::from(u8::from(flag))))
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod agentrx;
 mod atif;
 mod claude_code;
 mod codex;
+mod columns;
 mod detect;
 mod foreign;
 pub(crate) mod hex;

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{references_of, run_of, text_of};
+use crate::importers::columns;
 use crate::importers::items::TraceItems;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Does, Entry, Incoming, Party, Recording, Response, Saying, Text,
@@ -34,7 +35,7 @@ impl Document<'_> {
         let id = self.get("trajectory_id").or_else(|| self.get("session_id"));
         let (run, part) = run_of(id.unwrap_or_default());
         let by_session = self.get("session_id").map_or(0, |id| run_of(id).1);
-        let name = self.get("file").unwrap_or_default();
+        let name = columns::id(self.tree.root().get("row")).or(self.get("file")).unwrap_or_default();
         (if run.is_empty() { name } else { run }, part.max(by_session))
     }
 
@@ -57,8 +58,14 @@ impl Document<'_> {
 /// Describes the documents of a trace.
 pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
     let documents = documents_of(items);
-    let mut telling =
-        Telling { documents: &documents, items, recording, agents: Vec::new(), absent: HashMap::new() };
+    let mut telling = Telling {
+        documents: &documents,
+        items,
+        recording,
+        agents: Vec::new(),
+        absent: HashMap::new(),
+        extras: Text::default(),
+    };
     telling.make_agents();
     telling.embed();
     let children = telling.children();
@@ -117,6 +124,8 @@ struct Telling<'t, 'a, 'i> {
     agents: Vec<Agent>,
     /// Agents that are referred to and have no document, by their id.
     absent: HashMap<String, Agent>,
+    /// Columns of the row, for the first event.
+    extras: Text,
 }
 
 impl<'t> Telling<'t, '_, '_> {
@@ -196,6 +205,26 @@ impl<'t> Telling<'t, '_, '_> {
         self.recording.trace.trace_id = self.recording.text(id);
         self.recording.trace.system = self.recording.text(document.get("name").unwrap_or("atif"));
         self.recording.trace.partial = self.items.is_partial();
+        let row = document.tree.root().get("row");
+        if row.exists() {
+            self.name_by(row, root);
+        }
+    }
+
+    /// A document that is a column of a row is called as the row is.
+    fn name_by(&mut self, row: Value<'_>, root: usize) {
+        let document = &self.documents[root];
+        let ids = ["session_id", "trajectory_id"].map(|key| document.get(key));
+        if let Some(id) = columns::id(row) {
+            self.recording.trace.trace_id = self.recording.text(id);
+        } else if let [None, None] = ids {
+            // The file has a document in each row.
+            let names = ["file", "within"].map(|key| document.get(key).unwrap_or_default());
+            self.recording.trace.trace_id = self.recording.join(&names);
+        }
+        columns::name_group(row, None, self.recording);
+        columns::outcome(row, self.recording);
+        self.extras = columns::others(row, &[], self.recording);
     }
 
     fn document(&mut self, index: usize, child: bool) -> Stream<'t> {
@@ -247,7 +276,7 @@ impl<'t> Telling<'t, '_, '_> {
                 }
                 let id = self.recording.text(&id);
                 let content = Some(hash(&text));
-                let (trusted, extras) = (Some(true), Text::default());
+                let (trusted, extras) = (Some(true), std::mem::take(&mut self.extras));
                 let prompt = Incoming {
                     id,
                     from: Party::User,
@@ -282,7 +311,7 @@ impl<'t> Telling<'t, '_, '_> {
     ) {
         let model = step.get("model_name").some_str().unwrap_or(stream.model);
         let metrics = step.get("metrics");
-        let mut extras = Text::default();
+        let mut extras = std::mem::take(&mut self.extras);
         if let Some(n) = step.get("llm_call_count").i64().filter(|n| *n != 1) {
             extras = self.recording.extra(extras, "x_llm_call_count", &n.to_string());
         }
