@@ -47,10 +47,10 @@ impl Importer for Messages {
     }
 
     fn recognizes(&self, record: Value<'_>, _keys: &[&str]) -> Confidence {
-        let is_message = |one: Value<'_>| {
-            let says = ["content", "tool_calls", "text"].iter().any(|key| !one.get(key).is_absent());
-            let named = one.get("role").some_str().is_some() && says;
-            named || (one.get("from").some_str().is_some() && !one.get("value").is_absent())
+        let is_message = |message: Value<'_>| {
+            let says = ["content", "tool_calls", "text"].iter().any(|key| !message.get(key).is_absent());
+            let named = message.get("role").some_str().is_some() && says;
+            named || (message.get("from").some_str().is_some() && !message.get("value").is_absent())
         };
         let (_, messages) = messages(record);
         // The first may be a prompt that stands elsewhere.
@@ -108,8 +108,8 @@ fn describe(row: Value<'_>, limits: Limits, recording: &mut Recording) {
     }
     let question = chat.question;
     // Runs that were asked the same are compared.
-    let asked = question.map(|question| format!("sha256:{}", hex(&question)));
-    columns::name_group(row, asked.as_deref(), recording);
+    let first = question.map(|question| format!("sha256:{}", hex(&question)));
+    columns::name_group(row, first.as_deref(), recording);
     columns::outcome(row, recording);
 }
 
