@@ -19,11 +19,8 @@ TOOLS = {
     "hermes": "Hermes",
     "kimi": "Kimi Code",
     "letta-code": "Letta Code",
-    "omp": "Pi or of a relative",
-    "openclaw": "Pi or of a relative",
     "opencode": "opencode",
     "openhands": "OpenHands",
-    "pi": "Pi or of a relative",
     "qwen": "Qwen Code",
 }
 NAMELESS = {"storage_legacy/part/prt_0001.json", "storage_legacy/part/prt_0002.json"} | {
@@ -61,7 +58,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "gemini", "opencode", "qwen", "kimi", "pi", "openhands", "cursor"}
+    assert refused >= {"copilot", "gemini", "opencode", "qwen", "kimi", "openhands", "cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")

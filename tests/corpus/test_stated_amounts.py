@@ -35,6 +35,8 @@ WITHOUT_EFFECT = {
     "langsmith": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 2},
     # A record that is rejected for another reason.
     "native": {"costs": 2},
+    # Parts of a price beside their sum, and what a fork repeats: it counts in the other session.
+    "pi": {"message.usage.cost": 10, "message.usage.totalTokens": 2},
     # It counts each new token of a path once, as training does: no call used that many.
     "verifiers": {"traces.num_total_tokens": 1},
 }

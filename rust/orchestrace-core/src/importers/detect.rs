@@ -298,6 +298,15 @@ mod tests {
         let rollout: &[u8] =
             br#"{"responses_create_params":{"input":[]},"response":{"output":[]},"reward":1}"#;
         assert_eq!(name(&[rollout]), Some("nemo_gym"));
+        let session: &[u8] = br#"{"type":"session","id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}"#;
+        let called: &[u8] = br#"{"type":"message","message":{"role":"toolResult","toolCallId":"c"}}"#;
+        assert_eq!(name(&[session]), Some("pi"));
+        assert_eq!(name(&[br#"{"type":"session","harness":"h","id":"s"}"#]), Some("pi"), "STS");
+        assert_eq!(
+            name(&[br#"{"type":"message","message":{"role":"user"}}"#, called]),
+            Some("pi"),
+            "no first line"
+        );
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

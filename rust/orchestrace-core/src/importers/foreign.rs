@@ -66,9 +66,6 @@ static FOREIGN: &[Unread] = &[
     tool("a session of Factory Droid", |record| {
         kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
     }),
-    tool("a session of Pi or of a relative (Oh My Pi, OpenClaw)", |record| {
-        kind(record) == "session" && has(record, &["version", "id", "timestamp", "cwd"])
-    }),
     tool("a session of Kimi Code", |record| {
         (kind(record) == "metadata" && has(record, &["protocol_version", "created_at"]))
             || has(record, &["createdAt", "updatedAt", "agents", "workDir"])
@@ -162,10 +159,6 @@ mod tests {
             ],
         );
         of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);
-        of(
-            "Pi",
-            &[r#"{"type":"session","version":3,"id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}"#],
-        );
         of("Kimi", &[r#"{"type":"metadata","protocol_version":"1.4","created_at":1}"#]);
         of(
             "Hermes",

@@ -483,6 +483,13 @@ impl<'w> Items<'w> {
         }
     }
 
+    /// Says that the trace `key` is the session `session`, and which one it says to begin with a copy of: where records
+    /// name no session, one of them says it for all claims of the trace.
+    pub(crate) fn called(&mut self, key: &str, session: &str, from: Option<&str>) {
+        let trace = self.columns.keys.code(key);
+        self.columns.claims.push(Claim::of_session(trace, session, from));
+    }
+
     /// Says what became of the run that is recorded in a folder.
     pub(crate) fn run_result(&mut self, result: RunResult) {
         self.columns.results.push(result);

@@ -27,6 +27,7 @@ mod object_text;
 mod openai_agents;
 mod otel;
 mod parsed;
+mod pi;
 pub mod recording;
 mod responses;
 mod rllm;
@@ -62,6 +63,7 @@ pub use native::Native;
 pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
 pub use otel::Otel;
+pub use pi::Pi;
 pub use rllm::RLLM;
 pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
@@ -82,6 +84,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Atif),
     Format::Spread(&Codex),
     Format::Spread(&ClaudeCode),
+    Format::Spread(&Pi),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
     AgentDojo, AgentLightning, Atif, Format, IMPORTERS, Inspect, LangSmith, Langfuse, NemoGym, OpenAiAgents,
-    SpreadImporter, SweAgent, TauBench, Verifiers,
+    Pi, SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -257,6 +257,8 @@ const TAU: (&dyn SpreadImporter, &str) =
 const VERIFIERS: (&dyn SpreadImporter, &str) = (&Verifiers, "a_run_of_one_agent_has_no_environment");
 const NEMO: (&dyn SpreadImporter, &str) = (&NemoGym, "a_rollout_becomes_a_trace");
 
+const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
+
 /// The first input of a case.
 pub(crate) fn first_input(importer: &dyn SpreadImporter, case: &str) -> String {
     let path = root().join(importer.info().name).join(case).with_extension("txt");
@@ -308,7 +310,9 @@ fn a_document_that_is_cut_is_no_trace() {
 
 #[test]
 fn bytes_that_are_no_text_are_replaced() {
-    for (run, word) in [(INSPECT, "quiz"), (DOJO, "pay the"), (VERIFIERS, "I compute"), (NEMO, "I compute")] {
+    for (run, word) in
+        [(INSPECT, "quiz"), (DOJO, "pay the"), (VERIFIERS, "I compute"), (NEMO, "I compute"), (PI, "It is")]
+    {
         let mut bytes = first_input(run.0, run.1).into_bytes();
         let at = bytes.windows(word.len()).position(|window| window == word.as_bytes()).unwrap();
         bytes[at + 1] = 0xff;
@@ -332,6 +336,7 @@ fn a_line_of_five_megabytes() {
         (TAU, "there is C", "8"),
         (VERIFIERS, "I compute.", "a1:2"),
         (NEMO, "I compute.", "1"),
+        (PI, "It is 3.", "main:5"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

@@ -20,6 +20,18 @@ pub(crate) struct Claim {
     pub from: u64,
 }
 
+impl Claim {
+    /// What all claims of a trace are of, and not a claim on a response: its session, and the one that it repeats.
+    pub(super) fn of_session(trace: u32, name: &str, from: Option<&str>) -> Self {
+        let from = from.map_or(0, session);
+        Self { response: 0, request: 0, trace, forked: from != 0, time: 0, session: session(name), from }
+    }
+
+    fn is_of_session(&self) -> bool {
+        (self.response, self.request) == (0, 0)
+    }
+}
+
 /// What a claim calls a session.
 pub(super) fn session(name: &str) -> u64 {
     xxh3_64(name.as_bytes())
@@ -48,10 +60,16 @@ impl Owners {
     /// counts; no order of inputs decides.
     pub(crate) fn of<'k>(claims: impl Iterator<Item = Claim> + Clone, key: impl Fn(u32) -> &'k str) -> Self {
         let responses = responses(claims.clone());
+        let sessions = sessions(claims.clone());
         let claims = claims.filter_map(|claim| {
             let by_request = || responses.get(&claim.request).copied();
             let response = Some(claim.response).filter(|known| *known != 0).or_else(by_request)?;
-            Some(Claim { response, ..claim })
+            match sessions.get(&claim.trace) {
+                Some(of) => {
+                    Some(Claim { response, session: of.session, from: of.from, forked: of.forked, ..claim })
+                }
+                None => Some(Claim { response, ..claim }),
+            }
         });
         let mut first: HashMap<u64, (u32, bool)> = HashMap::new();
         for claim in claims.clone() {
@@ -88,6 +106,18 @@ impl Owners {
     pub(super) fn owner_by_request(&self, request: u64) -> Option<&str> {
         self.responses.get(&request).and_then(|response| self.owner(*response))
     }
+}
+
+/// What traces say of their session for all of their claims; of several the least, whatever is read first.
+fn sessions(claims: impl Iterator<Item = Claim>) -> HashMap<u32, Claim> {
+    let mut sessions: HashMap<u32, Claim> = HashMap::new();
+    for claim in claims.filter(Claim::is_of_session) {
+        let least = sessions.entry(claim.trace).or_insert(claim);
+        if (claim.session, claim.from) < (least.session, least.from) {
+            *least = claim;
+        }
+    }
+    sessions
 }
 
 /// The response to each request by which a claim knows one, if it is a single one.
