@@ -245,10 +245,9 @@ def copy_records(
 def stamp_episodes(
     path: str,
     places: Sequence[tuple[int, int]],
-    advantages: Any,
+    advantages: tuple[Any, bool],
     target: str | BinaryIO,
     *,
-    is_share: bool,
     progress: _Progress = None,
     **options: Any,
 ) -> tuple[int, int, int]: ...

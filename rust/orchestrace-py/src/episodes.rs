@@ -22,20 +22,21 @@ use crate::stream::import;
 type Counts = (usize, u64, u64);
 
 /// Copies episodes of a file, by offset and length, to a target, a line each, with the numbers that `advantages` has for
-/// their nodes and no others: `record` (which of the episodes, ascending), `node` (`x_gen`), `value`.
+/// their nodes and no others: `record` (which of the episodes, ascending), `node` (`x_gen`), `value`;
+/// and whether each is shared among the tokens of its node.
 #[pyfunction]
-#[pyo3(signature = (path, places, advantages, target, *, is_share, progress = None, **options))]
+#[pyo3(signature = (path, places, advantages, target, *, progress = None, **options))]
 pub(crate) fn stamp_episodes(
     py: Python<'_>,
     path: PathBuf,
     places: Vec<(u64, u64)>,
-    advantages: &Bound<'_, PyAny>,
+    advantages: (Bound<'_, PyAny>, bool),
     target: &Bound<'_, PyAny>,
-    is_share: bool,
     progress: Option<Bound<'_, PyAny>>,
     options: Option<Bound<'_, PyDict>>,
 ) -> PyResult<Counts> {
-    let rows = import(py, "advantages", advantages)?;
+    let (rows, is_share) = advantages;
+    let rows = import(py, "advantages", &rows)?;
     let missing = || to_python(py, &Error::Schema("advantages are record u32, node text, value f64".into()));
     let column = |name: &str| rows.column_by_name(name);
     let records =

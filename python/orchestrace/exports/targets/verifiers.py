@@ -34,9 +34,8 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
         written, skipped, missing = _core.stamp_episodes(
             path,
             in_order.select("offset", "length").rows(),
-            numbers.select("record", "node", "value"),
+            (numbers.select("record", "node", "value"), is_share),
             cast(Any, sink),
-            is_share=is_share,
             progress=_continued(request, done, total),
             **options,
         )
