@@ -39,7 +39,7 @@ def expected(records: list[Record], values: dict[str, float], *, divided: bool =
 def credits_of(corpus: ot.Corpus, values: dict[str, float | None], method: str = "grpo") -> pl.DataFrame:
     """Credits of turns with these numbers, by trace and node."""
     rows = ot.credit(corpus, method=method, unit="turn", reward="payoff")
-    node = pl.col("extras").str.json_path_match("$.x_gen")
+    node = pl.col("extras").str.extract(r'"x_gen":"([^"]*)"')
     events = corpus.events.select("trace", pl.col("turn").cast(pl.String), "agent", node=node).collect()
     nodes = events.drop_nulls("node").unique(["trace", "node"])
     unit = pl.concat_str(pl.col("agent").cast(pl.String), pl.lit("/"), pl.col("turn"))
@@ -198,6 +198,39 @@ def test_files_and_corpora_on_disk_keep_the_order_of_lines(tmp_path: Path) -> No
     assert abs(mean.drop_nulls().collect().to_series().sum()) < 1e-2, "rloo adds up to 0 in a group"
 
 
+def test_what_the_reader_forgives_is_written_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    text = lines(SAMPLE[:1]).replace(b"-0.5, -0.5, -0.5", b"NaN, -1e999, -0.5").replace(b'"x"', b'"\\ud83d"')
+    path.write_bytes(text)
+    credits = credits_of(ot.read_traces(path), {"a:1": 0.5, "a:2": 7.0})
+    ot.export(ot.read_traces(path), "verifiers", tmp_path / "out.jsonl", credits=credits)
+    streams = b'"logprobs": [NaN, -1e999, -0.5]'
+    assert streams in text
+    stamped = text.replace(streams, streams + b',"advantages":[0.5,0.5,0.5]')
+    stamped = stamped.replace(b'"advantages": [7.0, 7.0]', b'"advantages": [7.0,7.0]')
+    assert (tmp_path / "out.jsonl").read_bytes() == stamped
+
+
+def test_agents_of_one_id_are_not_mixed_up(tmp_path: Path) -> None:
+    path = tmp_path / "traces.jsonl"
+    seats = [
+        agent("same", name, asked(answer(name, 2)), payoff=payoff)
+        for name, payoff in (("a", 1.0), ("b", -1.0))
+    ]
+    path.write_bytes(lines([episode("e", seats)]))
+    corpus = ot.read_traces(path)
+    credits = ot.credit(corpus, method="uniform", unit="turn", reward="payoff")
+    with pytest.raises(ot.InputError, match="an episode of which several agents have one id"):
+        ot.export(corpus, "verifiers", tmp_path / "out.jsonl", credits=credits)
+
+
+def test_credits_of_nobody_are_told(sample: Path, tmp_path: Path) -> None:
+    corpus = ot.read_traces(sample)
+    credits = credits_of(corpus, {"a:1": 1.0}).with_columns(trace=pl.col("trace") + 100)
+    with pytest.warns(UserWarning, match="no answer of 2 episodes got advantages"):
+        ot.export(corpus, "verifiers", tmp_path / "out.jsonl", credits=credits)
+
+
 def test_rows_of_parquet_become_lines(sample: Path, tmp_path: Path) -> None:
     texts = [
         {
@@ -226,6 +259,8 @@ def test_what_cannot_be_written_back_is_refused(sample: Path, tmp_path: Path) ->
     agents = ot.credit(corpus, method="uniform", unit="agent", reward="payoff")
     with pytest.raises(ot.ParameterError, match="at unit 'agent'"):
         ot.export(corpus, "verifiers", out, credits=agents)
+    with pytest.raises(ot.ParameterError, match="is one of the files that the recordings are in"):
+        ot.export(corpus, "verifiers", sample, credits=credits, overwrite=True)
     for text in (lines(SAMPLE)[:-40], lines(SAMPLE).replace(b'"id": "a"', b'"id": "q"')):
         sample.write_bytes(text)
         with pytest.raises(ot.InputError, match="has changed since it was read: read it again"):

@@ -18,8 +18,8 @@ use crate::error::to_python;
 use crate::files::{Exchange, writer};
 use crate::stream::import;
 
-/// Episodes; numbers of nodes without a mask, and of no node.
-type Counts = (usize, u64, u64);
+/// Episodes; nodes with numbers; numbers of nodes without a mask, of ids that several traces have, and of no node.
+type Counts = (usize, u64, u64, u64, u64);
 
 /// Copies episodes of a file, by offset and length, to a target, a line each, with the numbers that `advantages` has for
 /// their nodes and no others: `record` (which of the episodes, ascending), `node` (`x_gen`), `value`;
@@ -56,6 +56,6 @@ pub(crate) fn stamp_episodes(
         ingest::copy_records(&path, &places, &options, &mut lines, run)?;
         let (episodes, stamped) = lines.stamped();
         sink.flush().map_err(|source| Error::Io { path: "the target".into(), source })?;
-        Ok((episodes, stamped.without_mask, stamped.missing))
+        Ok((episodes, stamped.nodes, stamped.without_mask, stamped.ambiguous, stamped.missing))
     })
 }

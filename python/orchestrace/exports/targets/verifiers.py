@@ -21,7 +21,7 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
     values, is_share = _values(corpus, request.credits)
     places = corpus.traces.select("trace", pl.col("file").cast(pl.String), "offset", "length")
     episodes = places.sort("trace").collect(engine="streaming")
-    total, done, without_mask = episodes.height, 0, 0
+    total, done, stamped, without_mask = episodes.height, 0, 0, 0
     for (file,), of_file in episodes.group_by("file", maintain_order=True):
         path, options = file_of_records(corpus, str(file))
         if not options.get("extras", True):
@@ -31,7 +31,7 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
             )
         in_order = of_file.sort("offset").with_row_index("record")
         numbers = in_order.select("record", "trace").join(values, on="trace", how="inner").sort("record")
-        written, skipped, missing = _core.stamp_episodes(
+        written, nodes, skipped, ambiguous, missing = _core.stamp_episodes(
             path,
             in_order.select("offset", "length").rows(),
             (numbers.select("record", "node", "value"), is_share),
@@ -41,15 +41,29 @@ def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
         )
         if written != in_order.height or missing:
             raise InputError(f"'{file}' has changed since it was read: read it again")
+        if ambiguous:
+            raise InputError(
+                f"'{file}' has an episode of which several agents have one id, so that nobody knows whose "
+                "answers the credits are of: leave it out (trace_id=, corpus.filter)"
+            )
+        stamped += nodes
         without_mask += skipped
         done += in_order.height
         request.report(done, total)
     if without_mask:
-        text = (
+        _warn(
             f"{counted(without_mask, 'answer')} with a credit got no advantages: no mask says how many "
-            "tokens of theirs were sampled"
+            "tokens were sampled"
         )
-        warnings.warn(text, UserWarning, stacklevel=4)
+    elif total and not stamped:
+        _warn(
+            f"no answer of {counted(total, 'episode')} got advantages: the credits are of none that is "
+            "trained"
+        )
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, UserWarning, stacklevel=5)
 
 
 def _continued(request: Request, before: int, total: int) -> Callable[[int, int], None]:
@@ -67,9 +81,11 @@ def _values(corpus: Corpus, credits: pl.DataFrame | pl.LazyFrame) -> tuple[pl.Da
 
 def _of_nodes(piece: Corpus, rows: pl.DataFrame, is_share: bool) -> pl.DataFrame:
     """Numbers of turns as those of the nodes of which the turns are made."""
-    generations = piece.events.select(
-        "trace", seqs="seq", node=pl.col("extras").str.json_path_match("$.x_gen")
-    ).collect()
+    # The last member of that name is that of the event: others are inside of what it has. Parsing the whole
+    # is slower, and gives nothing where the recording has a number that is none.
+    member = pl.col("extras").str.extract_all(r'"x_gen":"(?:[^"\\]|\\.)*"').list.last()
+    node = pl.concat_str(pl.lit("{"), member, pl.lit("}")).str.json_path_match("$.x_gen")
+    generations = piece.events.select("trace", seqs="seq", node=node).collect()
     credited = rows.filter(pl.col("credit").is_finite()).explode("seqs")
     nodes = credited.join(generations, on=["trace", "seqs"], how="inner").unique(["trace", "node"])
     # a call that failed has an answer and no node

@@ -6,6 +6,8 @@
 
 use std::borrow::Cow;
 
+use xxhash_rust::xxh3::xxh3_64;
+
 use super::columns;
 use super::items::{Items, TraceItems};
 use super::object_text::ObjectText;
@@ -56,14 +58,18 @@ impl SpreadImporter for Atif {
                 file.put(value, record.path, out);
                 return Ok(());
             }
-            let (value, row) = match column_of(value) {
-                Some(column) => (value.get(column), Some(columns::row(value, column))),
-                None => (value, None),
-            };
-            // What refers to a file means the document that it is, or begins with.
             let place = out.offset();
+            if let Some(column) = column_of(value) {
+                let name = columns::id(value).unwrap_or_else(|| format!("{}:{place}", record.stem).into());
+                let scope = format!("row:{name}:{:016x} ", xxh3_64(value.raw().as_bytes()));
+                let row = Row { name: &name, columns: columns::row(value, column), scope: &scope };
+                let value = value.get(column);
+                return Document { value, file: record.path, within: String::new(), row: Some(&row) }
+                    .put(out);
+            }
+            // What refers to a file means the document that it is, or begins with.
             let within = if place < 4 { String::new() } else { format!(":{place}") };
-            Document { value, file: record.path, within, row }.put(out)
+            Document { value, file: record.path, within, row: None }.put(out)
         })
     }
 
@@ -94,8 +100,18 @@ struct Document<'a, 'v> {
     file: &'a str,
     /// Where it lies in the outermost document.
     within: String,
-    /// The other columns of the row that it is a column of.
-    row: Option<String>,
+    /// The row that it is a column of.
+    row: Option<&'a Row<'a>>,
+}
+
+/// A row with a document. It is a run of its own: what other rows call their sessions does not matter.
+struct Row<'a> {
+    /// Its id, or the place that it has.
+    name: &'a str,
+    /// Its other columns, as an object.
+    columns: String,
+    /// What the keys of its documents begin with: the same for a copy of the row, and for no other row.
+    scope: &'a str,
 }
 
 impl Document<'_, '_> {
@@ -113,7 +129,7 @@ impl Document<'_, '_> {
             out.together(&key, name);
         }
         if let Some(next) = value.get("continued_trajectory_ref").some_str() {
-            out.together(&key, &beside(self.file, next));
+            out.together(&key, &self.scoped(&beside(self.file, next)));
         }
         let context = self.context();
         for (index, step) in steps.elements().enumerate() {
@@ -125,14 +141,14 @@ impl Document<'_, '_> {
             }
             for reference in references(step) {
                 for name in Names::of_reference(reference, self.file).all() {
-                    out.together(&key, &name);
+                    out.together(&key, &self.scoped(&name));
                 }
             }
             out.item(&key, step.raw(), &context);
         }
         for (index, inner) in value.get("subagent_trajectories").elements().enumerate() {
             let within = format!("{}/{index}", self.within);
-            let inner = Document { value: inner, file: self.file, within, row: None };
+            let inner = Document { value: inner, file: self.file, within, row: self.row };
             out.together(&key, &inner.names()[0]);
             if let Err(reject) = inner.put(out) {
                 out.reject_in(&key, inner.value.raw(), reject);
@@ -144,9 +160,15 @@ impl Document<'_, '_> {
     /// What it is known by; at least one.
     fn names(&self) -> Vec<String> {
         let mut names = Names::of_document(self.value).all();
-        let file = format!("file:{}{}", self.file, self.within);
-        names.push(file);
-        names
+        // A copy of a row in another file is the same run.
+        let file = if self.row.is_some() { "" } else { self.file };
+        names.push(format!("file:{file}{}", self.within));
+        names.iter().map(|name| self.scoped(name)).collect()
+    }
+
+    /// A name that only documents of one row share, where it is one.
+    fn scoped(&self, name: &str) -> String {
+        [self.row.map_or("", |row| row.scope), name].concat()
     }
 
     /// The document that its steps belong to: its head, without what is long. Two copies of a file have the same.
@@ -163,11 +185,12 @@ impl Document<'_, '_> {
                 head.text(key, text);
             }
         }
-        let file = self.file.rsplit('/').next().unwrap_or(self.file);
-        head.text("file", file);
         head.text("within", &self.within);
-        if let Some(row) = &self.row {
-            head.raw("row", row);
+        if let Some(row) = self.row {
+            head.raw("row", &row.columns);
+            head.text("row_name", row.name);
+        } else {
+            head.text("file", self.file.rsplit('/').next().unwrap_or(self.file));
         }
         head.finish()
     }

@@ -1,8 +1,12 @@
 //! Rows of data sets: what the columns say of a run beside its messages, or beside the document that it is.
 
+use std::borrow::Cow;
+
+use super::hex::hex;
 use super::object_text::ObjectText;
-use super::recording::{Recording, Text};
+use super::recording::{Recording, Text, hash};
 use crate::error::FindingCode;
+use crate::json::Kind;
 use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
@@ -28,43 +32,51 @@ const OUTCOMES: [&str; 7] = ["reward", "resolved", "success", "solved", "target"
 /// Longest text of a column that is kept.
 pub(super) const LONGEST: usize = 200;
 
-/// The columns of a row but for one that is a document, without what is long.
+/// The columns of a row but for one that is a document, without what is long and names nothing.
 pub(super) fn row(row: Value<'_>, document: &str) -> String {
     let mut short = ObjectText::new();
-    for (name, value) in
-        row.members().filter(|(name, value)| *name != document && value.raw().len() <= LONGEST)
-    {
-        short.raw(name, value.raw());
+    let names = [&IDS[..], &TASKS, &MODELS, &HARNESSES].concat();
+    for (name, value) in row.members().filter(|(name, _)| *name != document) {
+        if value.raw().len() <= LONGEST || names.contains(&name) {
+            short.raw(name, value.raw());
+        }
     }
     short.finish()
 }
 
 /// What the row calls the run.
-pub(super) fn id(row: Value<'_>) -> Option<&str> {
+pub(super) fn id(row: Value<'_>) -> Option<Cow<'_, str>> {
     named(row, &IDS)
 }
 
 /// The model of the run.
-pub(super) fn model(row: Value<'_>) -> Option<&str> {
+pub(super) fn model(row: Value<'_>) -> Option<Cow<'_, str>> {
     named(row, &MODELS)
 }
 
-/// The value of the first of the columns that has a name: a text or a whole number.
-fn named<'v>(row: Value<'v>, columns: &[&str]) -> Option<&'v str> {
-    columns.iter().find_map(|name| {
-        let value = row.get(name);
-        let name = value.some_str().or_else(|| value.i64().map(|_| value.raw()));
-        name.filter(|name| name.len() <= LONGEST)
+/// The value of the first of the columns that has a name: a text or a number. A text that is too long for a name is known
+/// by its hash.
+fn named<'v>(row: Value<'v>, columns: &[&str]) -> Option<Cow<'v, str>> {
+    let mut values = columns.iter().map(|name| row.get(name));
+    values.find_map(|value| match value.some_str() {
+        Some(text) if text.len() > LONGEST => Some(format!("sha256:{}", hex(&hash(text))).into()),
+        Some(text) => Some(text.into()),
+        None => (value.kind() == Some(Kind::Number)).then(|| value.raw().into()),
     })
 }
 
 /// The task of the run, or `otherwise`; and its group: runs of a task by the same model in the same harness.
 pub(super) fn name_group(row: Value<'_>, otherwise: Option<&str>, recording: &mut Recording) {
-    let Some(task) = named(row, &TASKS).or(otherwise) else { return };
-    recording.trace.task_id = recording.text(task);
-    let by: Vec<_> = [model(row), named(row, &HARNESSES)].into_iter().flatten().collect();
-    if !by.is_empty() {
-        recording.trace.group_id = recording.text(&format!("{task}/{}", by.join("/")));
+    let Some(task) = named(row, &TASKS).or(otherwise.map(Cow::Borrowed)) else { return };
+    recording.trace.task_id = recording.text(&task);
+    // Names have slashes, too: parts that are not told apart would make one group of two.
+    let part = |name: &str| name.replace('%', "%25").replace('/', "%2F");
+    let mut group = part(&task);
+    for (kind, name) in [("model", model(row)), ("harness", named(row, &HARNESSES))] {
+        if let Some(name) = name {
+            group = format!("{group}/{kind}={}", part(&name));
+            recording.trace.group_id = recording.text(&group);
+        }
     }
 }
 

@@ -78,7 +78,7 @@ impl Importer for Messages {
         }
         // Two rows of one id are two runs, a copy of a row is one; without an id a row is known by its place.
         recording.trace.trace_id = match columns::id(row) {
-            Some(id) => recording.text(id),
+            Some(id) => recording.text(&id),
             None => recording.join(&[record.stem, ":", &record.offset.to_string()]),
         };
         describe(row, out.options.limits, &mut recording);
@@ -90,17 +90,18 @@ impl Importer for Messages {
     }
 }
 
-/// The column of messages, by the first of its names that there is, and the messages.
+/// The column of messages, by the first of its names that has some, else that is a list, and the messages.
 fn messages(row: Value<'_>) -> (&'static str, Value<'_>) {
     let named = MESSAGES.map(|name| (name, row.get(name)));
-    named.into_iter().find(|(_, messages)| messages.kind() == Some(Kind::Array)).unwrap_or(named[0])
+    let lists = named.into_iter().filter(|(_, messages)| messages.kind() == Some(Kind::Array));
+    lists.clone().find(|(_, messages)| !messages.is_empty()).or(lists.clone().next()).unwrap_or(named[0])
 }
 
 fn describe(row: Value<'_>, limits: Limits, recording: &mut Recording) {
     let (_, messages) = messages(row);
     let name = recording.text("agent");
     let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
-    let model = recording.text(columns::model(row).unwrap_or_default());
+    let model = recording.text(&columns::model(row).unwrap_or_default());
     let extras = columns::others(row, &MESSAGES, recording);
     let mut chat = Chat { agent, model, extras, open_calls: Vec::new(), question: None, limits, recording };
     for (index, message) in messages.elements().enumerate() {

@@ -35,7 +35,7 @@ impl Document<'_> {
         let id = self.get("trajectory_id").or_else(|| self.get("session_id"));
         let (run, part) = run_of(id.unwrap_or_default());
         let by_session = self.get("session_id").map_or(0, |id| run_of(id).1);
-        let name = columns::id(self.tree.root().get("row")).or(self.get("file")).unwrap_or_default();
+        let name = self.get("row_name").or(self.get("file")).unwrap_or_default();
         (if run.is_empty() { name } else { run }, part.max(by_session))
     }
 
@@ -214,13 +214,11 @@ impl<'t> Telling<'t, '_, '_> {
     /// A document that is a column of a row is called as the row is.
     fn name_by(&mut self, row: Value<'_>, root: usize) {
         let document = &self.documents[root];
+        let name = document.get("row_name").unwrap_or_default();
+        // The row has no id where its name is its place.
         let ids = ["session_id", "trajectory_id"].map(|key| document.get(key));
-        if let Some(id) = columns::id(row) {
-            self.recording.trace.trace_id = self.recording.text(id);
-        } else if let [None, None] = ids {
-            // The file has a document in each row.
-            let names = ["file", "within"].map(|key| document.get(key).unwrap_or_default());
-            self.recording.trace.trace_id = self.recording.join(&names);
+        if columns::id(row).is_some() || ids == [None, None] {
+            self.recording.trace.trace_id = self.recording.text(name);
         }
         columns::name_group(row, None, self.recording);
         columns::outcome(row, self.recording);

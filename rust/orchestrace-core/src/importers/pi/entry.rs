@@ -100,7 +100,7 @@ pub(super) fn parent_session(head: Value<'_>) -> Option<&str> {
 }
 
 /// What distinguishes a response from all others, whatever session has a copy of it: the provider's id is not kept, but
-/// its times, its usage and its first call are copied as they are.
+/// its times, its usage, its model, its first text and its first call are copied as they are.
 pub(super) fn response_identity(entry: Value<'_>) -> Option<u64> {
     let message = entry.get("message");
     let times = [entry.get("timestamp").raw(), message.get("timestamp").raw()];
@@ -110,7 +110,11 @@ pub(super) fn response_identity(entry: Value<'_>) -> Option<u64> {
     let usage = ["input", "output", "cacheRead", "cacheWrite"].map(|key| message.path(&["usage", key]).raw());
     let call = message.get("content").elements().find(|block| block.get("type").str() == Some("toolCall"));
     let call = call.and_then(|call| call.get("id").str()).unwrap_or_default();
-    let parts: Vec<&str> = times.into_iter().chain(usage).chain([call]).collect();
+    let content = message.get("content");
+    let text =
+        content.elements().map(|block| block.get("text")).find(|text| text.exists()).unwrap_or(content);
+    let written = [text.str().unwrap_or_default(), message.get("provider").raw(), message.get("model").raw()];
+    let parts: Vec<&str> = times.into_iter().chain(usage).chain([call]).chain(written).collect();
     Some(xxh3_64(parts.join("\n").as_bytes()))
 }
 

@@ -22,6 +22,8 @@ pub struct Stamped {
     pub untrained: u64,
     /// Nodes without a mask, so that it is unknown how many tokens were sampled.
     pub without_mask: u64,
+    /// Numbers of nodes whose trace has the id of another one of the episode, so that nobody knows whose they are.
+    pub ambiguous: u64,
     /// Numbers whose node is not in the episode.
     pub missing: u64,
 }
@@ -31,6 +33,7 @@ impl AddAssign for Stamped {
         self.nodes += other.nodes;
         self.untrained += other.untrained;
         self.without_mask += other.without_mask;
+        self.ambiguous += other.ambiguous;
         self.missing += other.missing;
     }
 }
@@ -79,7 +82,9 @@ impl<'a, W: Write, I: Iterator<Item = (u32, &'a str, f64)>> StampedLines<'a, W, 
 
     fn end_line(&mut self) -> io::Result<()> {
         let record = String::from_utf8_lossy(&self.line);
-        let Ok(tree) = Tree::parse(&record, self.limits) else {
+        // As forgiving as the reader: what JSON does not have stays as it is written.
+        let limits = Limits { lenient: true, ..self.limits };
+        let Ok(tree) = Tree::parse(&record, limits) else {
             self.is_broken = true;
             return Ok(());
         };
@@ -88,11 +93,14 @@ impl<'a, W: Write, I: Iterator<Item = (u32, &'a str, f64)>> StampedLines<'a, W, 
             self.advantages.insert(node, value);
         }
         let mut edits = Edits { is_share: self.is_share, parts: Vec::new(), stamped: Stamped::default() };
-        for trace in traces(tree.root()) {
-            edits.trace(trace, &self.advantages);
+        for (index, trace) in traces(tree.root()).enumerate() {
+            let id = trace.get("id").str();
+            let is_shared =
+                traces(tree.root()).enumerate().any(|(i, other)| i != index && other.get("id").str() == id);
+            edits.trace(trace, &self.advantages, is_shared);
         }
-        let Stamped { nodes, untrained, without_mask, .. } = edits.stamped;
-        let of_nodes = nodes + untrained + without_mask;
+        let Stamped { nodes, untrained, without_mask, ambiguous, .. } = edits.stamped;
+        let of_nodes = nodes + untrained + without_mask + ambiguous;
         edits.stamped.missing = (self.advantages.len() as u64).saturating_sub(of_nodes);
         self.stamped += edits.stamped;
         let mut at = 0;
@@ -143,7 +151,7 @@ struct Edits {
 }
 
 impl Edits {
-    fn trace(&mut self, trace: Value<'_>, advantages: &HashMap<&str, f64>) {
+    fn trace(&mut self, trace: Value<'_>, advantages: &HashMap<&str, f64>, is_shared: bool) {
         let id = trace.get("id").str().unwrap_or_default();
         // The package takes who does not say it for trained.
         let is_trained = trace.path(&["agent", "trainable"]).bool() != Some(false);
@@ -155,8 +163,14 @@ impl Edits {
             name.push_str(&index.to_string());
             let is_sampled = node.get("sampled").bool() == Some(true);
             let value = advantages.get(name.as_str()).filter(|_| is_sampled);
-            let tokens = node.get("mask").elements().filter(|token| token.bool() == Some(true)).count();
+            // The package takes 1 for true.
+            let is_set = |token: &Value<'_>| token.bool() == Some(true) || token.i64() == Some(1);
+            let tokens = node.get("mask").elements().filter(is_set).count();
             let list = match value {
+                Some(_) if is_shared => {
+                    self.stamped.ambiguous += 1;
+                    None
+                }
                 Some(_) if !is_trained => {
                     self.stamped.untrained += 1;
                     None
@@ -267,6 +281,21 @@ mod tests {
         )
     }
 
+    #[test]
+    fn what_json_does_not_have_stays_as_it_is_written() {
+        let node = r#"{"sampled":true,"mask":[1],"logprobs":[NaN],"message":"\ud83d"}"#;
+        let (text, _) = stamped(&episode(node), &[&[("t:0", 1.0)]], false);
+        assert_eq!(text, episode(&node.replace("[NaN]", "[NaN],\"advantages\":[1.0]")));
+    }
+
+    #[test]
+    fn nobody_knows_whose_numbers_of_a_shared_id_are() {
+        let trace = format!("{{\"id\":\"t\",\"nodes\":[{SAMPLED}]}}");
+        let twice = format!("{{\"traces\":[{trace},{trace}]}}\n");
+        let (text, counts) = stamped(&twice, &[&[("t:0", 1.0)]], false);
+        assert_eq!((text, counts.ambiguous, counts.nodes), (twice, 2, 0));
+    }
+
     const SAMPLED: &str =
         r#"{"sampled":true,"mask":[false,true,true],"logprobs":[-0.1,-0.2],"entropies":[]}"#;
 
@@ -306,7 +335,7 @@ mod tests {
         let all: &[(&str, f64)] = &[("t:0", 1.0), ("t:1", 1.0), ("t:2", 1.0), ("t:3", 1.0), ("t:9", 1.0)];
         let (text, counts) = stamped(&episode(nodes), &[all], false);
         assert_eq!(text.matches("advantages").count(), 1);
-        assert_eq!(counts, Stamped { nodes: 1, untrained: 0, without_mask: 2, missing: 2 });
+        assert_eq!(counts, Stamped { nodes: 1, untrained: 0, without_mask: 2, ambiguous: 0, missing: 2 });
         let idle = episode(nodes).replace("{\"name\":\"a\"}", "{\"trainable\":false}");
         let (text, counts) = stamped(&idle, &[all], false);
         assert_eq!((text.as_str(), counts.untrained), (idle.as_str(), 3));
