@@ -1,6 +1,6 @@
 """The description of one export: its options, and how much it may write."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -10,6 +10,7 @@ import polars as pl
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
 from ..schedules.scheduling import Durations
+from .pseudonyms import Pseudonyms, anonymized
 
 Scope = Literal["trace", "traces", "corpus"]
 
@@ -83,7 +84,12 @@ class Request:
     program_order: bool = False
     memory: int | str = "2GiB"
     threads: int | None = None
+    anonymize: bytes | None = None
     progress: Callable[[int, int], object] | None = field(default=None, compare=False)
+
+    def pieces(self, corpus: Corpus) -> Iterator[Corpus]:
+        """The corpus piece by piece, under other names if that was asked for."""
+        return corpus.slices() if self.anonymize is None else anonymized(corpus, Pseudonyms(self.anonymize))
 
     def report(self, done: int, total: int) -> None:
         """Report how many traces are written."""

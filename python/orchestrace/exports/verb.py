@@ -24,6 +24,7 @@ from ..corpus.joined_ids import joined_ids
 from ..corpus.parts import sizes_of, stored_table
 from ..schedules.scheduling import Durations
 from .format import VIEWER_BYTES, Export, Request, Sink, check_folder
+from .pseudonyms import Pseudonyms
 from .targets import EXPORTS
 
 Format = Annotated[str, Listed(lambda: EXPORTS)]
@@ -66,6 +67,7 @@ def export(
     durations: Durations = "auto",
     program_order: bool = False,
     memory: int | str = "2GiB",
+    anonymize: bytes | None = None,
     max_bytes: Count | None = None,
     overwrite: bool = False,
     threads: Threads = None,
@@ -100,6 +102,10 @@ def export(
         As in `simulate`, whose earliest times are drawn.
     memory
         The budget that `read_corpus` gives the verbs of the tables that are written.
+    anonymize
+        A secret of at least 16 bytes. Names, tasks, ids and hashes are written as pseudonyms by this key,
+        times begin at 0 in each trace, and texts, extras and places are left out. None writes what is
+        recorded.
     max_bytes
         Size limit; a larger file is not kept. None means 64 MiB for formats that a viewer loads as a whole
         and no limit for others. `export_size` estimates the size before the first byte, and a trace with too
@@ -117,9 +123,9 @@ def export(
     Raises
     ------
     ParameterError
-        Unknown format or trace, an option that means nothing to the format, traces of another format than
-        the one that is written back, a single trace whose edges close a cycle, two credits or effects of one
-        event, or more bytes than allowed.
+        Unknown format or trace, an option that means nothing to the format, a short key, traces of another
+        format than the one that is written back, a single trace whose edges close a cycle, two credits or
+        effects of one event, or more bytes than allowed.
     InputError
         The file exists and `overwrite` is false, or it cannot be written.
 
@@ -148,9 +154,12 @@ def export(
         "per": per,
     }
     options |= {"durations": durations, "program_order": program_order, "memory": memory, "threads": threads}
+    options["anonymize"] = anonymize
     kind, some, request = _judged(corpus, format, trace_id, options)
     if not (overwrite or kind.folder):
         refuse_existing(target)
+    if kind.importer is not None:
+        _refuse_source(some, target)
     limit = kind.max_bytes if max_bytes is None else max_bytes
     if limit is not None:
         _check_size(_measured(kind, some, request, limit), limit, kind)
@@ -302,6 +311,8 @@ def _judged(
             raise ParameterError(
                 f"{name} means nothing to the export '{kind.name}' (its options: {', '.join(kind.options)})"
             )
+    if options.get("anonymize") is not None:
+        Pseudonyms(options["anonymize"])
     window = options.get("window")
     request = Request(**{**options, "window": None if window is None else _times(window)})
     return kind, _chosen(corpus, kind, trace_id), request
@@ -329,6 +340,13 @@ def _expect_recordings_of(corpus: Corpus, importer: str) -> None:
             f"trace '{trace_id}' is of the format '{other}', and only recordings of '{importer}' are written "
             f"back: read these alone, with format='{importer}', or filter the corpus"
         )
+
+
+def _refuse_source(corpus: Corpus, target: Path) -> None:
+    """Refuse to write over a file that the recordings are in: it may have more of them."""
+    files = corpus.traces.select(pl.col("file").cast(pl.String)).unique().collect(engine="streaming")["file"]
+    if os.path.realpath(target) in {os.path.realpath(file) for file in files.drop_nulls()}:
+        raise ParameterError(f"the target '{target}' is one of the files that the recordings are in")
 
 
 def _times(window: object) -> tuple[float, float]:

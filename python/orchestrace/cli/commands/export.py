@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from ... import credit, export, replay
+from ...base.errors import InputError
 from ...base.paths import path_of
 from ...base.publication import refuse_existing
 from ...base.text import plain
@@ -28,6 +29,13 @@ def _list_exports(wanted: bool) -> None:
         for row in list_exports().iter_rows(named=True):
             typer.echo(f"{row['name']:<9} {row['summary']}")
         raise typer.Exit
+
+
+def _secret(path: Path) -> bytes:
+    try:
+        return path_of(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
 
 
 @command
@@ -63,6 +71,13 @@ def run(
     per: Annotated[str, typer.Option("--per", help="Of trainer tables: turn, or token for lists.")] = "turn",
     param: Params = None,
     seed: Seed = 0,
+    anonymize: Annotated[
+        Path | None,
+        typer.Option(
+            "--anonymize",
+            help="A file with a secret of 16 bytes or more: names become pseudonyms (jsonl, parquet).",
+        ),
+    ] = None,
     size: Annotated[
         bool, typer.Option("--size", help="Print the size it would have; write nothing.")
     ] = False,
@@ -81,6 +96,7 @@ def run(
     if names and (effects or method):  # no other trace is asked about
         corpus = only_traces(corpus, names)
     options: dict[str, Any] = {"format": to, "trace_id": names, "threads": recordings.threads, "per": per}
+    secret = None if anonymize is None else _secret(anonymize)
     options["window"] = None if window is None else window.split(",")
     trains = EXPORTS[to].scope == "corpus" and "credits" in EXPORTS[to].options
     if method or trains:
@@ -91,6 +107,7 @@ def run(
     if size:
         typer.echo(str(export_size(corpus, **options)))
     else:
-        written = export(corpus, path=file, **options, max_bytes=max_bytes, overwrite=force, progress=True)
+        limits: dict[str, Any] = {"max_bytes": max_bytes, "overwrite": force, "progress": True}
+        written = export(corpus, path=file, **options, anonymize=secret, **limits)
         typer.echo(plain(f"{file}: {written:,} bytes"))
     report_quarantined(corpus, recordings, recordings.strict)

@@ -8,7 +8,7 @@ from ..format import Export, Request, Sink
 
 def _write(corpus: Corpus, sink: Sink, request: Request) -> None:
     total, done = len(corpus), 0
-    for piece in corpus.slices():
+    for piece in request.pieces(corpus):
         done += piece.write_jsonl(cast(Any, sink), threads=request.threads)
         request.report(done, total)
 
@@ -19,6 +19,6 @@ JSONL: Final = Export(
     "orchestrace, any JSON reader",
     ".jsonl",
     "corpus",
-    ("trace_id",),
+    ("trace_id", "anonymize"),
     _write,
 )

@@ -22,21 +22,28 @@ def _write(corpus: Corpus, folder: Path, request: Request) -> None:
     room = memory_bytes(request.memory)
     key, fields = _division(corpus)
     sizes = sizes_of(corpus)
-    manifest = Manifest(partitions_of(sizes["events"] * EVENT_BYTES, room), key, room, fields)
-    # Pieces do not know what was read for them; it is reported once.
+    # Pieces do not know what was read for them; it is reported once. What was not read has no other name.
     counts, done = corpus.record_counts.collect(engine="streaming"), 0
-    for piece in corpus.slices():
+    rejects = corpus.quarantine.collect(engine="streaming")
+    if request.anonymize is not None:
+        counts, rejects, fields = counts.clear(), rejects.clear(), {}
+    manifest = Manifest(partitions_of(sizes["events"] * EVENT_BYTES, room), key, room, fields)
+    for piece in request.pieces(corpus):
         _add(folder, manifest, store_of(piece), counts)
         counts = counts.clear()
         done += len(piece)
         request.report(done, sizes["traces"])
-    rejects = corpus.quarantine.collect(engine="streaming")
     if counts.height or (
         rejects.height and not manifest.quarantine
     ):  # the pieces of a corpus on disk have none
         _add(folder, manifest, _core.Store.from_arrow(empty_tables() | {"quarantine": rejects}), counts)
     entry = Input(EXPORTED, "", 0, 0, done=True)
-    entry.records, entry.used, entry.ignored, entry.duplicates, entry.quarantined = corpus.records.values()
+    if request.anonymize is None:
+        entry.records, entry.used, entry.ignored, entry.duplicates, entry.quarantined = (
+            corpus.records.values()
+        )
+    else:
+        entry.records = entry.used = done
     manifest.inputs.append(entry)
     with translate_write_errors(folder):
         merge(folder, manifest)
@@ -68,7 +75,7 @@ PARQUET: Final = Export(
     "read_corpus, Polars, DuckDB, pandas",
     "",
     "corpus",
-    ("trace_id", "memory"),
+    ("trace_id", "memory", "anonymize"),
     _write,
     folder=True,
 )
