@@ -106,8 +106,8 @@ def _anonymized(piece: Corpus, names: Pseudonyms) -> Corpus:
     # Whoever maps a format of their own gives it a name of their own.
     formats = {str(importer["name"]) for importer in _core.importers()} | {"arrow", "mapping"}
     named = {
-        "name": _kept(measures["name"], "measure", names, _MEASURES, costs),
-        "importer": _kept(traces["importer"], "format", names, formats),
+        "name": _with_words(measures["name"], "measure", names, _MEASURES, costs),
+        "importer": _with_words(traces["importer"], "format", names, formats),
     }
     return Corpus.from_arrow(
         traces=_named(traces, names).with_columns(importer=named["importer"]),
@@ -119,12 +119,12 @@ def _anonymized(piece: Corpus, names: Pseudonyms) -> Corpus:
     )
 
 
-def _kept(
-    values: pl.Series, kind: str, names: Pseudonyms, words: Collection[str], kept: pl.Series | None = None
+def _with_words(
+    values: pl.Series, kind: str, names: Pseudonyms, words: Collection[str], exempt: pl.Series | None = None
 ) -> pl.Series:
-    """A column of pseudonyms but for words that are called so everywhere, and for the rows that are kept."""
+    """A column of pseudonyms but for words that are called so everywhere, and for rows that are exempt."""
     texts = values.cast(pl.String)
-    is_word = texts.is_in(list(words)) if kept is None else texts.is_in(list(words)) | kept
+    is_word = texts.is_in(list(words)) if exempt is None else texts.is_in(list(words)) | exempt
     return names.column(values, kind).zip_with(~is_word, texts)
 
 
