@@ -9,6 +9,10 @@ conversation so far.
 each of its sub-agents; a response is a line for each of its blocks, which repeat its usage; most results
 are there twice, for the model and for the program; lines without meaning to an importer lie between.
 
+`write_pi`: a folder of sessions as Pi leaves them, each a question, calls of tools and an answer.
+
+`write_conversations`: JSON lines as data sets of conversations have them, with the same in each row.
+
 Texts are of 200 to 2000 characters.
 """
 
@@ -344,3 +348,108 @@ def write_sessions(folder: Path, megabytes: int, seed: int = 1) -> None:
             written += path.write_bytes(b"".join(lines))
         if written >= megabytes * 1_000_000:
             return
+
+
+def write_pi(folder: Path, megabytes: int, seed: int = 1) -> None:
+    """Writes at least so many megabytes; the last session is whole."""
+    rng = random.Random(seed)
+    prose, now, written = Prose(rng), datetime(2027, 1, 15, 8, tzinfo=UTC), 0
+    home = folder / "--home-dev-project--"
+    home.mkdir(parents=True)
+    while written < megabytes * 1_000_000:
+        now += timedelta(minutes=rng.randint(5, 60))
+        session = f"{rng.getrandbits(128):032x}"
+        written += (home / f"{now:%Y-%m-%d}_{session}.jsonl").write_bytes(
+            _pi_session(rng, prose, session, now)
+        )
+
+
+def _pi_session(rng: random.Random, prose: Prose, session: str, now: datetime) -> bytes:
+    lines: list[bytes] = []
+    parent: str | None = None
+
+    def put(kind: str, **more: Any) -> None:
+        nonlocal parent, now
+        stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        entry = {"type": kind, "id": f"{len(lines):08x}", "parentId": parent, "timestamp": stamp, **more}
+        parent = entry["id"]
+        lines.append(orjson.dumps(entry) + b"\n")
+        now += timedelta(milliseconds=rng.randint(20, 3_000))
+
+    def text() -> dict[str, str]:
+        return {"type": "text", "text": prose()}
+
+    stamp = now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    head = {"type": "session", "version": 3, "id": session, "timestamp": stamp, "cwd": "/home/dev/project"}
+    lines.append(orjson.dumps(head) + b"\n")
+    now += timedelta(milliseconds=5)
+    put("model_change", provider="atlas", modelId=MODELS[0])
+    put("message", message={"role": "user", "content": [text()], "timestamp": 0})
+    rounds, cached = rng.randint(3, 10), 9_000
+    for turn in range(rounds + 1):
+        blocks: list[dict[str, Any]] = [{"type": "thinking", "thinking": prose()}]
+        if turn == rounds or rng.random() < 0.5:
+            blocks.append(text())
+        calls = [
+            {
+                "type": "toolCall",
+                "id": f"toolu_{rng.getrandbits(96):024x}",
+                "name": rng.choice(TOOLS),
+                "arguments": {"query": prose(200, 400), "limit": rng.randint(1, 50)},
+            }
+            for _ in range(0 if turn == rounds else rng.choice((1, 1, 2)))
+        ]
+        usage = {"input": rng.randint(3, 900), "output": rng.randint(50, 900)}
+        usage |= {"cacheRead": cached, "cacheWrite": 1_500}
+        began = now
+        now += timedelta(milliseconds=rng.randint(300, 6_000))
+        message = {"role": "assistant", "content": [*blocks, *calls], "provider": "atlas", "model": MODELS[0]}
+        message |= {"usage": usage | {"totalTokens": sum(usage.values())}}
+        message |= {"stopReason": "toolUse" if calls else "stop", "timestamp": int(began.timestamp() * 1000)}
+        put("message", message=message)
+        cached += 1_500
+        for call in calls:
+            result = {"role": "toolResult", "toolCallId": call["id"], "toolName": call["name"]}
+            put("message", message=result | {"content": [text()], "isError": rng.random() < 0.06})
+    return b"".join(lines)
+
+
+def write_conversations(path: Path, megabytes: int, seed: int = 1) -> None:
+    """Writes at least so many megabytes."""
+    rng = random.Random(seed)
+    prose, written, number = Prose(rng), 0, 0
+    with path.open("wb") as out:
+        while written < megabytes * 1_000_000:
+            messages: list[dict[str, Any]] = [{"role": "system", "content": "You repair code."}]
+            messages.append({"role": "user", "content": f"Task {number // 4}. {prose()}"})
+            for _ in range(rng.randint(3, 10)):
+                calls = [
+                    {
+                        "id": f"call_{rng.getrandbits(96):024x}",
+                        "type": "function",
+                        "function": {
+                            "name": rng.choice(TOOLS),
+                            "arguments": orjson.dumps({"query": prose(200, 400), "limit": 9}).decode(),
+                        },
+                    }
+                    for _ in range(rng.choice((1, 1, 2)))
+                ]
+                said = prose() if rng.random() < 0.5 else ""
+                messages.append({"role": "assistant", "content": said, "tool_calls": calls})
+                messages += [
+                    {"role": "tool", "tool_call_id": call["id"], "content": prose()} for call in calls
+                ]
+            messages.append({"role": "assistant", "content": prose()})
+            row = {"instance_id": f"t{number // 4}", "trajectory_id": f"r{number}", "model": MODELS[0]}
+            row |= {"messages": messages, "resolved": rng.choice((-1, 0, 1)), "seconds": number / 8}
+            written += out.write(orjson.dumps(row) + b"\n")
+            number += 1
+
+
+WRITERS = {
+    "otlp.jsonl": write_otlp,
+    "sessions": write_sessions,
+    "pi": write_pi,
+    "conversations.jsonl": write_conversations,
+}
+"""By the name of what is written."""

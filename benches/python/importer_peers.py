@@ -1,12 +1,13 @@
 """Foreign recordings to tables: `read_traces` beside an importer of orjson and plain Python.
 
-    python benches/python/importer_peers.py [--megabytes 100] [--rounds 5] [--formats otel claude_code]
+    python benches/python/importer_peers.py [--megabytes 100] [--rounds 5] [--formats otel pi ...]
 
-The corpora are those of `importer_corpora`: spans of agents as JSON lines of OTLP, and a folder of
-sessions of Claude Code with sub-agents. Both importers end with frames of traces, events, edges, measures,
-agents, findings and record counts, by docs/reference/importer-rules.md. Every reading has a process
-of its own: it imports its libraries, notes its resident set, reads once and notes time, time of the
-processor and peak. Rounds go through all peers in turn; the files are in the page cache.
+The corpora are those of `importer_corpora`: spans of agents as JSON lines of OTLP, a folder of sessions of
+Claude Code with sub-agents, one of sessions of Pi, and conversations as JSON lines. Both importers end
+with frames of traces, events, edges, measures, agents, findings and record counts, by
+docs/reference/importer-rules.md. Every reading has a process of its own: it imports its libraries, notes its
+resident set, reads once and notes time, time of the processor and peak. Rounds go through all peers in turn;
+the files are in the page cache.
 
 The first round of each peer keeps its tables, and every value of them must be equal: rows in any order,
 floats to nine digits, names as text. Only where a trace lies within its file (`line`, `offset`, `length`)
@@ -58,7 +59,7 @@ PEERS: dict[str, tuple[Read, int | None, tuple[str, ...]]] = {
     "orchestrace, 1 thread": (_orchestrace, 1, ("orchestrace", "polars")),
     "orjson + Python": (_python, None, ("importer_python",)),
 }
-FORMATS = {"otel": "otlp.jsonl", "claude_code": "sessions"}
+FORMATS = {"otel": "otlp.jsonl", "claude_code": "sessions", "pi": "pi", "messages": "conversations.jsonl"}
 
 
 def paired_tables(
@@ -108,10 +109,9 @@ def _read(name: str, path: Path, keep: Path | None) -> None:
 
 
 def _generate(folder: Path, kind: str, megabytes: int) -> None:
-    from importer_corpora import write_otlp, write_sessions
+    from importer_corpora import WRITERS
 
-    write = {"otel": write_otlp, "claude_code": write_sessions}[kind]
-    write(folder / FORMATS[kind], megabytes)
+    WRITERS[FORMATS[kind]](folder / FORMATS[kind], megabytes)
 
 
 def _child(*arguments: str, threads: int | None = None) -> str:

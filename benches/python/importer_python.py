@@ -1,4 +1,4 @@
-"""An importer of spans in OTLP JSON and of Claude Code sessions, of orjson and plain Python.
+"""Importers of OTLP spans, of sessions of Claude Code and of Pi, and of conversations: orjson, plain Python.
 
 What `read_traces` is compared with in `importer_peers`: a dict a line, a row an event, frames at the
 end, the same tables but for the places of traces in their files. It knows only what `importer_corpora`
@@ -75,8 +75,8 @@ class Response:
     id: str
     t: Any
     model: str
-    tokens_in: int = 0
-    tokens_out: int = 0
+    tokens_in: int | None = 0
+    tokens_out: int | None = 0
     duration_s: float | None = None
     ok: bool | None = None
     calls: list[Call] = field(default_factory=list)
@@ -206,8 +206,10 @@ class Trace:
         extras["x_gen"] = response.id
         speaks = name if kind in ("message", "return") or to == "user" else None
         r = response
-        fresh = r.tokens_in - (r.cached or 0) - (r.cache_write or 0)
-        tokens = (r.tokens_in, fresh, r.cached, r.cache_write, r.tokens_out, r.tokens_in + r.tokens_out)
+        tokens: tuple[int | None, ...] = (None,) * 6
+        if r.tokens_in is not None and r.tokens_out is not None:
+            fresh = r.tokens_in - (r.cached or 0) - (r.cache_write or 0)
+            tokens = (r.tokens_in, fresh, r.cached, r.cache_write, r.tokens_out, r.tokens_in + r.tokens_out)
         usage = (r.duration_s, *tokens, r.model) if opening else (None,) * 8
         ok = r.ok if opening else None
         rest = (speaks, to, tool, content, True, *usage, r.turn, ok, orjson.dumps(extras).decode())
@@ -308,7 +310,15 @@ class Trace:
         seq = self.event(prompt[0], t, "message", "user", None, *rest)
         agent.waiting.append((seq, "message"))
 
-    def end(self, seconds: float, began: Any, importer: str, system: str | None) -> None:
+    def end(
+        self,
+        seconds: float | None,
+        began: Any,
+        importer: str,
+        system: str | None,
+        names: tuple[str, str] | None = None,
+    ) -> None:
+        """The rows of the trace as a whole; without `seconds` it has an order and no times, and no usage."""
         tables, number = self.tables, self.number
         tables.edges += self.edges
         own = tables.events[len(tables.events) - self.seq :] if self.seq else []
@@ -327,15 +337,18 @@ class Trace:
                 (number, name, kind, role, parent, depth, seqs[0], len(seqs) + self.owned[name])
             )
         topology = TOPOLOGIES[min(2, max(agent.depth() for agent in self.agents.values()))]
-        facts = (self.id, self.id, self.id, system, topology, importer, "seconds", began, False)
+        basis = "ordinal" if seconds is None else "seconds"
+        facts = (self.id, *(names or (self.id, self.id)), system, topology, importer, basis, began, False)
         tables.traces.append((number, *facts, self.seq, len(self.edges), actors, self.file))
         if self.flows:
             tables.findings.append((number, "safety.conservative", 1, None, FLOWS))
         kinds = Counter(event[4] for event in own)
         at = COLUMNS.index("tokens")
         tokens = sum(event[at] for event in own if event[at] is not None)
-        costs = {"tokens": tokens, "wall_clock_s": seconds, "tool_calls": kinds["tool_call"]}
-        for name, value in {**costs, "messages": kinds["message"]}.items():
+        costs: dict[str, float] = {"tool_calls": kinds["tool_call"], "messages": kinds["message"]}
+        if seconds is not None:
+            costs |= {"tokens": tokens, "wall_clock_s": seconds}
+        for name, value in costs.items():
             tables.measures.append((self.number, "cost", name, float(value)))
 
 
@@ -579,7 +592,115 @@ def read_sessions(folder: Path) -> Tables:
     return tables
 
 
+def read_pi(folder: Path) -> Tables:
+    """Sessions without branches, forks and prices."""
+    tables = Tables()
+    for file in sorted(map(str, folder.rglob("*.jsonl"))):
+        used = 0
+        with open(file, "rb") as lines:
+            entries = list(map(orjson.loads, lines))
+        trace, agent, calls = Trace(tables, entries[0]["id"], file), Agent("pi"), dict[str, Call]()
+        begin = when = datetime.fromisoformat(entries[0]["timestamp"])
+        for entry in entries:
+            if entry["type"] not in ("session", "message"):
+                tables.fates[(file, "pi", "ignored", f"pi.{entry['type']}")] += 1
+                continue
+            used += 1
+            when = datetime.fromisoformat(entry["timestamp"])
+            if entry["type"] == "message":
+                _pi_message(trace, agent, calls, entry, when, (when - begin).total_seconds())
+        tables.fates[(file, "pi", "used", None)] = used
+        began = (begin - EPOCH) // timedelta(microseconds=1) * 1000
+        trace.end((when - begin).total_seconds(), began, "pi", "pi")
+    return tables
+
+
+def _pi_message(
+    trace: Trace, agent: Agent, calls: dict[str, Call], entry: dict[str, Any], when: datetime, t: float
+) -> None:
+    message = entry["message"]
+    texts = [block["text"] for block in message["content"] if block["type"] == "text"]
+    content = _hash("".join(texts)) if texts else None
+    if message["role"] == "user":
+        trace.prompt(agent, t, (entry["id"], content or _hash("")))
+    elif message["role"] == "toolResult":
+        call = calls[message["toolCallId"]]
+        result = Result(call, content or _hash(""), False, not message["isError"], None, call.id, {})
+        trace.result(agent, t, result)
+    else:
+        usage = message["usage"]
+        cached, written = usage["cacheRead"], usage["cacheWrite"]
+        began = EPOCH + timedelta(milliseconds=message["timestamp"])
+        response = Response(
+            entry["id"], t, message["model"], usage["input"] + cached + written, usage["output"]
+        )
+        response.duration_s, response.text = (when - began).total_seconds(), content
+        response.cached, response.cache_write = cached, written
+        for block in message["content"]:
+            if block["type"] == "toolCall":
+                call = Call(block["id"], block["name"], _call_hash(block["name"], block["arguments"]))
+                calls[call.id] = call
+                response.calls.append(call)
+        if not response.calls:
+            agent.final = response
+        trace.respond(agent, t, response)
+
+
+def read_conversations(path: Path) -> Tables:
+    """A run a line, with its messages, its task, its model and a verdict of -1, 0 or 1."""
+    tables, file = Tables(), str(path)
+    with path.open("rb") as lines:
+        for line in lines:
+            _conversation(tables, file, orjson.loads(line))
+    tables.fates[(file, "messages", "used", None)] = len(tables.traces)
+    return tables
+
+
+def _conversation(tables: Tables, file: str, row: dict[str, Any]) -> None:
+    trace, agent, calls = Trace(tables, row["trajectory_id"], file), Agent("agent"), dict[str, Call]()
+    step, messages = 0, row["messages"]
+    for index, message in enumerate(messages):
+        role, content = message["role"], message["content"]
+        if role == "system":
+            continue
+        t, step = float(step), step + 1
+        if role == "user":
+            trace.prompt(agent, t, (str(index), _hash(content)))
+        elif role == "tool":
+            call = calls[message["tool_call_id"]]
+            trace.result(agent, t, Result(call, _hash(content), False, None, None, call.id, {}))
+        else:
+            response = Response(str(index), t, row["model"], None, None)
+            response.text = _hash(content) if content else None
+            for asked in message.get("tool_calls") or ():
+                tool, given = asked["function"]["name"], orjson.loads(asked["function"]["arguments"])
+                calls[asked["id"]] = Call(asked["id"], tool, _call_hash(tool, given))
+                response.calls.append(calls[asked["id"]])
+            if index == len(messages) - 1:
+                agent.final = response
+            trace.turn = index
+            trace.respond(agent, t, response)
+    task, resolved = row["instance_id"], row["resolved"]
+    trace.end(None, None, "messages", None, (task, f"{task}/model={row['model']}"))
+    tables.measures.append((trace.number, "metric", "seconds", float(row["seconds"])))
+    if resolved < 0:
+        message = (
+            f"'resolved' is {resolved}, expected yes (1, true) or no (0, false): the outcome is not known"
+        )
+        tables.findings.append((trace.number, "reward.unscored", 1, None, message))
+    else:
+        tables.measures.append((trace.number, "reward", "team", float(resolved)))
+
+
+READERS = {
+    "otlp.jsonl": read_otlp,
+    "sessions": read_sessions,
+    "pi": read_pi,
+    "conversations.jsonl": read_conversations,
+}
+"""By the name of what `importer_corpora` writes."""
+
+
 def read(path: Path) -> tuple[pl.DataFrame, ...]:
-    """Frames of traces, events, edges, measures, agents, findings and record counts: of a folder of
-    sessions, or of a file of spans."""
-    return (read_sessions(path) if path.is_dir() else read_otlp(path)).frames()
+    """Frames of traces, events, edges, measures, agents, findings and record counts."""
+    return READERS[path.name](path).frames()

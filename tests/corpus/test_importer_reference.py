@@ -1,4 +1,4 @@
-"""Spans of OTLP and sessions of Claude Code beside an importer of plain Python: every value of every table.
+"""Spans, sessions and conversations beside importers of plain Python: every value of every table.
 
 The reference is the one that `benches/python/importer_peers.py` times. Where a trace lies within its file it
 does not know.
@@ -26,14 +26,14 @@ def _scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-@pytest.mark.parametrize("kind", ["otel", "claude_code"])
+@pytest.mark.parametrize("kind", ["otel", "claude_code", "pi", "messages"])
 def test_every_value_is_that_of_an_importer_in_plain_python(kind: str, seed: int, tmp_path: Path) -> None:
-    from importer_corpora import write_otlp, write_sessions  # type: ignore[import-not-found]
+    from importer_corpora import WRITERS  # type: ignore[import-not-found]
     from importer_peers import FORMATS, TABLES, paired_tables  # type: ignore[import-not-found]
     from importer_python import read  # type: ignore[import-not-found]
 
     path = tmp_path / FORMATS[kind]
-    {"otel": write_otlp, "claude_code": write_sessions}[kind](path, 2, seed)
+    WRITERS[path.name](path, 2, seed)
     corpus = ot.read_traces(path)
     ours = {table: getattr(corpus, table).collect() for table in TABLES}
     theirs = dict(zip(TABLES, read(path), strict=True))
