@@ -25,6 +25,7 @@ mod native;
 mod nemo_gym;
 mod object_text;
 mod openai_agents;
+mod openhands;
 mod otel;
 mod parsed;
 mod pi;
@@ -62,6 +63,7 @@ pub use messages::Messages;
 pub use native::Native;
 pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
+pub use openhands::OpenHands;
 pub use otel::Otel;
 pub use pi::Pi;
 pub use rllm::RLLM;
@@ -90,6 +92,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Whole(&WhoAndWhen),
     Format::Spread(&AgentRx),
     Format::Spread(&TauBench),
+    Format::Spread(&OpenHands),
     Format::Spread(&SweAgent),
     Format::Spread(&Verifiers),
     Format::Spread(&NemoGym),

@@ -37,6 +37,20 @@ impl Recording {
         }
     }
 
+    /// Gives responses their prices, which are listed in the order of the responses; not if there are more or fewer.
+    pub(crate) fn price_responses(&mut self, prices: &[f64]) {
+        let responses = self.entries.iter_mut().filter_map(|entry| match &mut entry.act {
+            Act::Response(response) => Some(response),
+            _ => None,
+        });
+        let responses: Vec<&mut super::Response> = responses.collect();
+        if responses.len() == prices.len() {
+            for (response, price) in responses.into_iter().zip(prices) {
+                response.usage.cost_usd = response.usage.cost_usd.or(Some(*price));
+            }
+        }
+    }
+
     /// The price that a benchmark states of a whole run, under the name that it has there: it counts unless what the run
     /// consists of costs more. `measure` is the name of the cost.
     pub(crate) fn price_of_run(&mut self, name: &str, stated: f64, (measure, parts): (&str, f64)) {

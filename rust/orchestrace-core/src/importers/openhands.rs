@@ -1,0 +1,159 @@
+//! OpenHands: conversations of its agents, one event per record.
+//!
+//! V0 wrote lists of actions and observations, or lines of an evaluation that have such a list as `history`. V1 writes a
+//! folder per conversation: `base_state.json`, and a file per event in `events/`. An item is an event; what a line of an
+//! evaluation says beside its history is one more (`docs/formats/openhands.md`).
+
+use super::items::{Items, TraceItems};
+use super::parsed::ParsedItems;
+use super::recording::Recording;
+use super::shape::{expect_member, expect_object};
+use super::{Confidence, ImporterInfo, Record, SpreadImporter};
+use crate::columns::writer::TraceWriter;
+use crate::error::{Reject, RejectCode};
+use crate::json::Kind;
+use crate::json::identity::identity;
+use crate::json::tree::Value;
+
+mod clock;
+mod ledger;
+mod place;
+mod stream;
+mod v0;
+
+use place::Place;
+
+/// The importer.
+#[derive(Debug)]
+pub struct OpenHands;
+
+static INFO: ImporterInfo = ImporterInfo {
+    name: "openhands",
+    summary: "OpenHands conversations: events of V0 and V1, and results of its evaluations (output.jsonl)",
+    evidence: &["source", "action", "observation"],
+    suffixes: &[".json", ".jsonl"],
+    lenient: true,
+};
+
+/// Context of what a line of an evaluation says beside its history.
+const RUN: &str = "run";
+
+/// Words of events that V0 has.
+const SOURCES: [&str; 3] = ["agent", "user", "environment"];
+
+/// What a record is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sort {
+    /// An action or an observation of V0.
+    Event,
+    /// A line of an evaluation.
+    Run,
+}
+
+impl Sort {
+    fn of(record: Value<'_>) -> Option<Self> {
+        let has = |key: &str| !record.get(key).is_absent();
+        let first = record.get("history").at(0);
+        let is_run = has("instance_id")
+            && record.path(&["metadata", "agent_class"]).str().is_some()
+            && (has("metrics") || has("test_result"));
+        if is_event(record) {
+            Some(Self::Event)
+        } else if is_event(first) || is_run {
+            Some(Self::Run)
+        } else {
+            None
+        }
+    }
+}
+
+/// Whether this is an event of V0.
+fn is_event(record: Value<'_>) -> bool {
+    let acts = record.get("action").str().is_some() && record.get("args").kind() == Some(Kind::Object);
+    let observes = record.get("observation").str().is_some()
+        && (record.get("extras").kind() == Some(Kind::Object) || record.get("content").str().is_some());
+    record.get("source").str().is_some_and(|source| SOURCES.contains(&source)) && (acts || observes)
+}
+
+/// What keeps a record from being an event.
+fn reject_of(record: Value<'_>) -> Reject {
+    let wrong = || {
+        expect_object(record, "")?;
+        expect_member(record, "source", Kind::String)?;
+        if !record.get("action").is_absent() {
+            expect_member(record, "action", Kind::String)?;
+            expect_member(record, "args", Kind::Object)?;
+        } else if !record.get("observation").is_absent() {
+            expect_member(record, "observation", Kind::String)?;
+            expect_member(record, "extras", Kind::Object)?;
+        }
+        Ok(())
+    };
+    wrong().err().unwrap_or_else(|| {
+        let message = "found neither 'action' nor 'observation' of a known source, expected one";
+        Reject::new(RejectCode::FieldMissing, "/action", message)
+    })
+}
+
+impl SpreadImporter for OpenHands {
+    fn info(&self) -> &'static ImporterInfo {
+        &INFO
+    }
+
+    fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
+        if Sort::of(record).is_some() { Confidence::Yes } else { Confidence::No }
+    }
+
+    fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
+        let place = Place::of(record.path);
+        let key = place.key(out);
+        out.cut(record.text, |root, out| {
+            match Sort::of(root) {
+                Some(Sort::Event) => out.item(&key, root.raw(), ""),
+                Some(Sort::Run) => run(root, out),
+                None => out.reject_in(&key, root.raw(), reject_of(root)),
+            }
+            Ok(())
+        })
+    }
+
+    fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
+        let parsed = ParsedItems::of(items);
+        let mut recording = Recording::default();
+        parsed.tell_replaced(&mut recording);
+        v0::describe(items, &parsed, &mut recording);
+        recording.beside(items);
+        recording.write(out);
+    }
+}
+
+/// A line of an evaluation: its history distinguishes it, so that a report which is added later makes no other run of it.
+fn run(root: Value<'_>, out: &mut Items<'_>) {
+    let history = root.get("history");
+    let said = if history.is_empty() { root.raw() } else { history.raw() };
+    let key = format!("{}\n{:016x}", text_like(root.get("instance_id")), identity(said));
+    for value in
+        [history, root.get("instance"), root.get("instruction"), root.path(&["test_result", "git_patch"])]
+    {
+        if value.exists() {
+            out.leave_out(value.raw());
+        }
+    }
+    out.item(&key, root.raw(), RUN);
+    for event in history.elements() {
+        if is_event(event) {
+            out.item(&key, event.raw(), "");
+        } else {
+            out.reject_in(&key, event.raw(), reject_of(event));
+        }
+    }
+}
+
+/// A text, or a number as it stands.
+fn text_like(value: Value<'_>) -> &str {
+    match value.kind() {
+        Some(Kind::String) => value.str().unwrap_or_default(),
+        Some(Kind::Number) => value.raw(),
+        _ => "",
+    }
+}
