@@ -20,7 +20,6 @@ TOOLS = {
     "kimi": "Kimi Code",
     "letta-code": "Letta Code",
     "opencode": "opencode",
-    "openhands": "OpenHands",
     "qwen": "Qwen Code",
 }
 NAMELESS = {"storage_legacy/part/prt_0001.json", "storage_legacy/part/prt_0002.json"} | {
@@ -58,7 +57,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "gemini", "opencode", "qwen", "kimi", "openhands", "cursor"}
+    assert refused >= {"copilot", "gemini", "opencode", "qwen", "kimi", "cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -307,6 +307,14 @@ mod tests {
             Some("pi"),
             "no first line"
         );
+        let step: &[u8] = br#"{"id":0,"source":"agent","action":"run","args":{}}"#;
+        let run: &[u8] =
+            br#"{"instance_id":"i","history":[{"source":"user","observation":"run","extras":{}}]}"#;
+        let event: &[u8] = br#"{"kind":"ActionEvent","source":"agent","timestamp":"2026-01-01T00:00:00"}"#;
+        let state: &[u8] = br#"{"id":"c","stats":{"usage_to_metrics":{}}}"#;
+        for record in [step, run, event, state] {
+            assert_eq!(name(&[record]), Some("openhands"));
+        }
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

@@ -77,7 +77,6 @@ static FOREIGN: &[Unread] = &[
                 && record.get("id").i64().is_some())
     }),
     tool("a session of Letta Code", |record| has(record, &["kind", "text", "captured_at", "source_line_id"])),
-    tool("events of OpenHands", is_openhands),
     tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "category"])),
     tool("a transcript of Cursor", |record| {
         has(record, &["role"])
@@ -100,13 +99,6 @@ fn is_opencode(record: Value<'_>) -> bool {
         || (has(record, &["id", "projectID", "directory", "time"]))
         || (has(record, &["id", "sessionID", "role", "time"]))
         || (has(record, &["id", "sessionID", "messageID", "type"]))
-}
-
-fn is_openhands(record: Value<'_>) -> bool {
-    let first = record.get("items").elements().find(|item| !item.is_null());
-    let event = first.unwrap_or(record);
-    let named = event.get("kind").str().is_some_and(|kind| kind.ends_with("Event"));
-    named && has(event, &["timestamp", "source"])
 }
 
 #[cfg(test)]
@@ -170,13 +162,6 @@ mod tests {
         of(
             "Letta",
             &[r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#],
-        );
-        of(
-            "OpenHands",
-            &[
-                r#"{"kind":"MessageEvent","id":"m","timestamp":"2026-01-01T00:00:00","source":"user"}"#,
-                r#"{"items":[null,{"kind":"ActionEvent","timestamp":"2026-01-01T00:00:00","source":"agent"}]}"#,
-            ],
         );
         of("Relay", &[r#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#]);
         of("Cursor", &[r#"{"role":"user","message":{"content":"x"}}"#]);

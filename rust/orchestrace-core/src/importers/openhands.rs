@@ -6,7 +6,8 @@
 
 use super::items::{Items, TraceItems};
 use super::parsed::ParsedItems;
-use super::recording::Recording;
+use super::recording::{Hash, Recording, hash};
+use super::responses::text_of;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Record, SpreadImporter};
 use crate::columns::writer::TraceWriter;
@@ -20,6 +21,7 @@ mod ledger;
 mod place;
 mod stream;
 mod v0;
+mod v1;
 
 use place::Place;
 
@@ -41,13 +43,31 @@ const RUN: &str = "run";
 /// Words of events that V0 has.
 const SOURCES: [&str; 3] = ["agent", "user", "environment"];
 
+/// Kinds of events of V1 that nobody else has, whoever they are of.
+const KINDS: [&str; 8] = [
+    "MessageEvent",
+    "ActionEvent",
+    "ObservationEvent",
+    "AgentErrorEvent",
+    "ConversationErrorEvent",
+    "UserRejectObservation",
+    "Condensation",
+    "CondensationRequest",
+];
+
 /// What a record is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sort {
     /// An action or an observation of V0.
-    Event,
+    Step,
     /// A line of an evaluation.
     Run,
+    /// An event of V1.
+    Event,
+    /// What a process of V1 wrote of its conversation.
+    State,
+    /// A page of events, as the server of V1 hands them out.
+    Page,
 }
 
 impl Sort {
@@ -57,18 +77,41 @@ impl Sort {
         let is_run = has("instance_id")
             && record.path(&["metadata", "agent_class"]).str().is_some()
             && (has("metrics") || has("test_result"));
-        if is_event(record) {
-            Some(Self::Event)
-        } else if is_event(first) || is_run {
+        if is_step(record) {
+            Some(Self::Step)
+        } else if is_step(first) || is_run {
             Some(Self::Run)
+        } else if is_event(record) {
+            Some(Self::Event)
+        } else if is_state(record) {
+            Some(Self::State)
+        } else if record.get("items").elements().find(|item| !item.is_null()).is_some_and(is_event) {
+            Some(Self::Page)
         } else {
             None
         }
     }
 }
 
-/// Whether this is an event of V0.
+/// Whether this is an event of V1.
 fn is_event(record: Value<'_>) -> bool {
+    let kind = record.get("kind").str().unwrap_or_default();
+    let is_known = KINDS.contains(&kind) && record.get("id").str().is_some();
+    let is_other = kind.ends_with("Event") && record.get("source").str().is_some();
+    (is_known || is_other) && !record.get("timestamp").is_absent()
+}
+
+/// Whether this is the state of a conversation of V1.
+fn is_state(record: Value<'_>) -> bool {
+    let stats = record.get("stats").first(&["usage_to_metrics", "service_to_metrics"]);
+    let status = record.first(&["execution_status", "agent_status"]);
+    record.get("id").str().is_some()
+        && (stats.kind() == Some(Kind::Object)
+            || (status.str().is_some() && record.get("agent").kind() == Some(Kind::Object)))
+}
+
+/// Whether this is an event of V0.
+fn is_step(record: Value<'_>) -> bool {
     let acts = record.get("action").str().is_some() && record.get("args").kind() == Some(Kind::Object);
     let observes = record.get("observation").str().is_some()
         && (record.get("extras").kind() == Some(Kind::Object) || record.get("content").str().is_some());
@@ -79,6 +122,11 @@ fn is_event(record: Value<'_>) -> bool {
 fn reject_of(record: Value<'_>) -> Reject {
     let wrong = || {
         expect_object(record, "")?;
+        if !record.get("kind").is_absent() {
+            expect_member(record, "kind", Kind::String)?;
+            expect_member(record, "timestamp", Kind::String)?;
+            expect_member(record, "id", Kind::String)?;
+        }
         expect_member(record, "source", Kind::String)?;
         if !record.get("action").is_absent() {
             expect_member(record, "action", Kind::String)?;
@@ -90,7 +138,7 @@ fn reject_of(record: Value<'_>) -> Reject {
         Ok(())
     };
     wrong().err().unwrap_or_else(|| {
-        let message = "found neither 'action' nor 'observation' of a known source, expected one";
+        let message = "found no 'action', 'observation' or 'kind' of an event, expected one";
         Reject::new(RejectCode::FieldMissing, "/action", message)
     })
 }
@@ -107,10 +155,28 @@ impl SpreadImporter for OpenHands {
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let place = Place::of(record.path);
         let key = place.key(out);
+        if let Some(parent) = place.parent() {
+            out.together(&key, &parent.key(out));
+        }
         out.cut(record.text, |root, out| {
             match Sort::of(root) {
-                Some(Sort::Event) => out.item(&key, root.raw(), ""),
+                Some(Sort::Step | Sort::Event) => out.item(&key, root.raw(), ""),
+                Some(Sort::State) => {
+                    if let Some(id) = root.get("id").str().and_then(place::id_of) {
+                        out.together(&key, &id);
+                    }
+                    out.item(&key, root.raw(), "");
+                }
                 Some(Sort::Run) => run(root, out),
+                Some(Sort::Page) => {
+                    for event in root.get("items").elements().filter(|event| !event.is_null()) {
+                        if is_event(event) {
+                            out.item(&key, event.raw(), "");
+                        } else {
+                            out.reject_in(&key, event.raw(), reject_of(event));
+                        }
+                    }
+                }
                 None => out.reject_in(&key, root.raw(), reject_of(root)),
             }
             Ok(())
@@ -121,7 +187,13 @@ impl SpreadImporter for OpenHands {
         let parsed = ParsedItems::of(items);
         let mut recording = Recording::default();
         parsed.tell_replaced(&mut recording);
-        v0::describe(items, &parsed, &mut recording);
+        let is_later =
+            |(_, record): (u32, Value<'_>)| matches!(Sort::of(record), Some(Sort::Event | Sort::State));
+        if parsed.values().any(is_later) {
+            v1::describe(items, &parsed, &mut recording);
+        } else {
+            v0::describe(items, &parsed, &mut recording);
+        }
         recording.beside(items);
         recording.write(out);
     }
@@ -141,12 +213,17 @@ fn run(root: Value<'_>, out: &mut Items<'_>) {
     }
     out.item(&key, root.raw(), RUN);
     for event in history.elements() {
-        if is_event(event) {
+        if is_step(event) {
             out.item(&key, event.raw(), "");
         } else {
             out.reject_in(&key, event.raw(), reject_of(event));
         }
     }
+}
+
+/// Hash of a text, or of a list of texts.
+fn hash_of(value: Value<'_>) -> Option<Hash> {
+    value.exists().then(|| hash(&text_of(value)))
 }
 
 /// A text, or a number as it stands.

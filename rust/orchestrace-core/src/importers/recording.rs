@@ -241,6 +241,8 @@ pub struct Call {
     /// own, asked while the response went on, stands at its own place in the stream: earlier calls of the same
     /// response can have been answered before it.
     pub time: Option<i64>,
+    /// Whether it can do harm, where the source says so.
+    pub privileged: Option<bool>,
     /// `x_` fields.
     pub extras: Text,
 }

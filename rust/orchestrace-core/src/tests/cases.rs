@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
     AgentDojo, AgentLightning, Atif, Format, IMPORTERS, Inspect, LangSmith, Langfuse, NemoGym, OpenAiAgents,
-    Pi, SpreadImporter, SweAgent, TauBench, Verifiers,
+    OpenHands, Pi, SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -256,6 +256,9 @@ const TAU: (&dyn SpreadImporter, &str) =
     (&TauBench, "a_trajectory_becomes_a_trace_whose_turns_are_its_messages");
 const VERIFIERS: (&dyn SpreadImporter, &str) = (&Verifiers, "a_run_of_one_agent_has_no_environment");
 const NEMO: (&dyn SpreadImporter, &str) = (&NemoGym, "a_rollout_becomes_a_trace");
+const HANDS: (&dyn SpreadImporter, &str) = (&OpenHands, "a_response_of_several_actions_is_paid_once");
+/// Its events a line: as V0 and V1 write them.
+const LINES_OF_HANDS: [&str; 2] = ["events_in_lines_and_in_any_order", "a_conversation_in_one_file"];
 
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
 
@@ -286,7 +289,10 @@ fn any_prefix_gives_the_runs_that_it_has_whole() {
     let episodes = first_input(VERIFIERS.0, "advantages_that_are_absent_and_those_that_are_zero");
     let tasks = first_input(TAU.0, "two_runs_of_two_tasks");
     let rollouts = first_input(NEMO.0, "the_environment_speaks_in_the_name_of_the_user");
-    for (importer, text) in [(DOJO.0, runs), (TAU.0, tasks), (VERIFIERS.0, episodes), (NEMO.0, rollouts)] {
+    let lines = first_input(HANDS.0, "prices_without_responses").trim_end().to_owned();
+    for (importer, text) in
+        [(DOJO.0, runs), (TAU.0, tasks), (VERIFIERS.0, episodes), (NEMO.0, rollouts), (HANDS.0, lines)]
+    {
         let read = |text: &str| documents(&read_texts(importer, &[("a.json", text)]));
         let all = read(&text);
         assert_eq!(all.len(), 2);
@@ -298,8 +304,23 @@ fn any_prefix_gives_the_runs_that_it_has_whole() {
 }
 
 #[test]
+fn any_prefix_of_events_will_do_and_their_numbers_are_their_order() {
+    for case in LINES_OF_HANDS {
+        let text = first_input(HANDS.0, case);
+        for end in (0..text.len()).step_by(7) {
+            read_checked(HANDS.0, &[("x.jsonl", &text[..end])]);
+        }
+    }
+    let text = first_input(HANDS.0, LINES_OF_HANDS[0]);
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.reverse();
+    let read = |text: &str| documents(&read_texts(HANDS.0, &[("x.jsonl", text)]));
+    assert_eq!(read(&text), read(&lines.join("\n")));
+}
+
+#[test]
 fn a_document_that_is_cut_is_no_trace() {
-    for run in [ATIF, INSPECT, SWE, VERIFIERS, NEMO] {
+    for run in [ATIF, INSPECT, SWE, VERIFIERS, NEMO, HANDS] {
         let text = in_one_line(run);
         for cut in (1..text.len()).step_by(17) {
             let store = read_texts(run.0, &[("a.json", &text[..cut])]);
@@ -310,9 +331,15 @@ fn a_document_that_is_cut_is_no_trace() {
 
 #[test]
 fn bytes_that_are_no_text_are_replaced() {
-    for (run, word) in
-        [(INSPECT, "quiz"), (DOJO, "pay the"), (VERIFIERS, "I compute"), (NEMO, "I compute"), (PI, "It is")]
-    {
+    let runs = [
+        (INSPECT, "quiz"),
+        (DOJO, "pay the"),
+        (VERIFIERS, "I compute"),
+        (NEMO, "I compute"),
+        (HANDS, "Both are"),
+        (PI, "It is"),
+    ];
+    for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
         let at = bytes.windows(word.len()).position(|window| window == word.as_bytes()).unwrap();
         bytes[at + 1] = 0xff;
@@ -337,6 +364,8 @@ fn a_line_of_five_megabytes() {
         (VERIFIERS, "I compute.", "a1:2"),
         (NEMO, "I compute.", "1"),
         (PI, "It is 3.", "main:5"),
+        (HANDS, "Both are done.", "5"),
+        ((HANDS.0, LINES_OF_HANDS[1]), "Yes.", "e8"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

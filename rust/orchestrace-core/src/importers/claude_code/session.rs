@@ -526,6 +526,7 @@ impl Teller<'_> {
             content: Some(call.content),
             time,
             extras: self.extras(line),
+            ..Call::default()
         };
         self.recording.call(response, call_entry);
         match call.act {

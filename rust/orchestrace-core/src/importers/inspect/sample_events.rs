@@ -412,6 +412,7 @@ impl<'e, 't, 'r> Telling<'e, 't, 'r> {
                 content: Some(self.contents.hash_call(name, arguments)),
                 time: step.start,
                 extras: self.branch(span, Text::default()),
+                ..Call::default()
             };
             let entry = self.out.lone_call(owner, lone);
             self.states[agent as usize].calls.insert(id, entry);

@@ -14,8 +14,9 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// From responses: when their event was written, by its text, and when they were made, in nanoseconds. Most decide.
-    pub(super) fn of<'v>(responses: impl Iterator<Item = (Value<'v>, i64)>) -> Self {
+    /// From responses: when their event was written, by its text, and when they were made, in nanoseconds. Most decide;
+    /// nothing where there is none.
+    pub(super) fn of<'v>(responses: impl Iterator<Item = (Value<'v>, i64)>) -> Option<Self> {
         let mut hours: Vec<i64> = responses
             .filter_map(|(written, made)| {
                 let text = written.str().filter(|text| !has_offset(text))?;
@@ -26,7 +27,7 @@ impl Clock {
             })
             .collect();
         hours.sort_unstable();
-        Self { shift: hours.get(hours.len() / 2).map_or(0, |hours| hours * HOUR) }
+        Some(Self { shift: hours.get(hours.len() / 2)? * HOUR })
     }
 
     /// The time of an event.

@@ -15,6 +15,8 @@ use crate::schema::MeasureKind;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Paid<'v> {
     pub id: &'v str,
+    /// Number of the conversation that lists it.
+    pub owner: usize,
     /// Who asked for it: `agent`, `condenser`, `task:…`.
     pub account: &'v str,
     pub model: &'v str,
@@ -38,8 +40,9 @@ pub(super) struct Ledger<'v> {
 }
 
 impl<'v> Ledger<'v> {
-    /// Reads the metrics of an account.
-    pub(super) fn read(&mut self, account: &'v str, metrics: Value<'v>) {
+    /// Reads the metrics of an account. Totals of what was read before state nothing more.
+    pub(super) fn read(&mut self, owner: usize, account: &'v str, metrics: Value<'v>) {
+        let mut again = false;
         let usages = metrics.get("token_usages");
         let costs = metrics.get("costs");
         let latencies: HashMap<&str, f64> = metrics
@@ -54,12 +57,14 @@ impl<'v> Ledger<'v> {
         for (at, entry) in usages.elements().enumerate() {
             let id = entry.get("response_id").str().unwrap_or_default();
             if !id.is_empty() && self.of_id.contains_key(id) {
+                again = true;
                 continue;
             }
             let cost = if aligned { costs.at(at) } else { costs.absent() };
             self.of_id.insert(id, self.list.len());
             self.list.push(Paid {
                 id,
+                owner,
                 account,
                 model: entry.get("model").some_str().or(metrics.get("model_name").str()).unwrap_or_default(),
                 usage: Usage { cost_usd: cost.get("cost").f64(), ..usage_of(entry) },
@@ -68,7 +73,9 @@ impl<'v> Ledger<'v> {
             });
         }
         let total = usage_of(metrics.get("accumulated_token_usage")).total();
-        self.state(total, metrics.get("accumulated_cost").f64());
+        if !again {
+            self.state(total, metrics.get("accumulated_cost").f64());
+        }
     }
 
     /// Takes what is stated of a whole. 0 states nothing.
@@ -79,6 +86,14 @@ impl<'v> Ledger<'v> {
         if let Some(cost) = cost_usd.filter(|cost| *cost > 0.0) {
             *self.cost_usd.get_or_insert(0.0) += cost;
         }
+    }
+
+    /// Responses that no event is of, in the order of their times; those without one last.
+    pub(super) fn beside(&self, known: &HashSet<&str>) -> Vec<Paid<'v>> {
+        let unknown = self.list.iter().filter(|paid| paid.id.is_empty() || !known.contains(paid.id));
+        let mut beside: Vec<Paid<'v>> = unknown.copied().collect();
+        beside.sort_by_key(|paid| (paid.time.is_none(), paid.time));
+        beside
     }
 
     /// What the lists say of a response.
@@ -100,7 +115,7 @@ impl<'v> Ledger<'v> {
             cached: part(own.cached, listed.cached),
             cache_write: part(own.cache_write, listed.cache_write),
             reasoning: part(own.reasoning, listed.reasoning),
-            cost_usd: listed.cost_usd,
+            cost_usd: own.cost_usd.or(listed.cost_usd),
             ..own
         }
     }
@@ -118,7 +133,7 @@ impl<'v> Ledger<'v> {
                 recording.measure(MeasureKind::Metric, "reported_tokens", stated as f64);
                 let differ = format!("the metrics state {stated} tokens, the responses sum to {counted}");
                 if stated > counted && silent > 0 {
-                    let message = format!("{differ}, and {silent} of them state nothing; the sum is a floor");
+                    let message = format!("{differ}; responses without usage: {silent}; the sum is a floor");
                     recording.finding(FindingCode::UsageIncomplete, None, message);
                 } else {
                     recording.finding(FindingCode::UsageConflict, None, format!("{differ}, which is used"));
@@ -126,7 +141,7 @@ impl<'v> Ledger<'v> {
             }
             _ if silent > 0 && silent < usages.len() => {
                 let n = usages.len();
-                let message = format!("{silent} of {n} responses have no usage; the sum is a floor");
+                let message = format!("responses without usage: {silent} of {n}; the sum is a floor");
                 recording.finding(FindingCode::UsageIncomplete, None, message);
             }
             _ => {}
@@ -153,7 +168,7 @@ impl<'v> Ledger<'v> {
 }
 
 /// Usage as OpenHands states it: what the cache gave and took lies within the prompt.
-fn usage_of(entry: Value<'_>) -> Usage {
+pub(super) fn usage_of(entry: Value<'_>) -> Usage {
     let count = |key: &str| entry.get(key).integer_like();
     Usage {
         tokens_in: count("prompt_tokens"),

@@ -1,12 +1,11 @@
 //! Which conversation a record belongs to: records of V1 do not say, but their place does.
 
-use std::borrow::Cow;
-
 use crate::importers::items::Items;
 use crate::json::identity::identity;
 
 /// What the key of a folder begins with whose name is no id of a conversation.
 const FOLDER: &str = "folder:";
+const FILE: &str = "file:";
 
 /// Where sub-agents' conversations lie in the folder of the one that asked them.
 const SUB_AGENTS: &str = "subagents";
@@ -46,11 +45,19 @@ impl<'p> Place<'p> {
     }
 
     /// What its records are gathered under.
-    pub(super) fn key<'k>(self, out: &Items<'_>) -> Cow<'k, str> {
+    pub(super) fn key(self, out: &Items<'_>) -> String {
+        match self {
+            Self::File(_) if self.id().is_none() => out.in_file(self.name()),
+            _ => self.gathered(),
+        }
+    }
+
+    /// What distinguishes the conversation within a trace.
+    pub(super) fn gathered(self) -> String {
         match (self.id(), self) {
-            (Some(id), _) => id.into(),
-            (None, Self::Folder(folder)) => [FOLDER, folder].concat().into(),
-            (None, Self::File(_)) => out.in_file(self.name()).into(),
+            (Some(id), _) => id,
+            (None, Self::Folder(folder)) => [FOLDER, folder].concat(),
+            (None, Self::File(path)) => [FILE, path].concat(),
         }
     }
 

@@ -17,6 +17,13 @@ pub(super) struct Origin<'v> {
     pub score: Option<f64>,
 }
 
+impl<'v> Origin<'v> {
+    /// What the lists say of a response that no event is of.
+    pub(super) fn of(paid: &Paid<'v>) -> Self {
+        Self { id: paid.id, time: paid.time, model: paid.model, usage: paid.usage, score: None }
+    }
+}
+
 /// A response that an event is of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Answer {
@@ -29,8 +36,6 @@ pub(super) struct Answer {
 /// A call that something can come back of.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Pending {
-    /// Number of its event.
-    pub number: i64,
     /// Whose, by number of its stream.
     pub stream: usize,
     pub call: Text,
@@ -108,31 +113,35 @@ impl Stream {
         let entry = recording.response(self.agent, response);
         self.responses.insert(origin.id.to_owned(), entry);
         self.current = Some(entry);
-        self.ended = time.or(self.ended);
+        self.ended = time.max(self.ended);
         Answer { entry, apart: false, time }
     }
 
-    /// A response that no event is of: a request that was tried again, or work on the side. The next one reads the same.
+    /// A response that no event of the agent is of: a request that was tried again, work of a condenser. The next one reads
+    /// the same.
     pub(super) fn beside(
         &mut self,
-        paid: &Paid<'_>,
+        origin: &Origin<'_>,
+        account: &str,
         ledger: &mut Ledger<'_>,
         recording: &mut Recording,
     ) -> Entry {
+        let none = Text::default();
         let response = Response {
-            id: recording.text(paid.id),
-            time: paid.time,
-            duration_s: paid.latency_s,
-            model: recording.text(paid.model),
-            usage: if paid.id.is_empty() { paid.usage } else { ledger.settle(paid.id, Usage::default()) },
+            id: recording.text(origin.id),
+            time: origin.time,
+            duration_s: ledger
+                .of(origin.id)
+                .and_then(|paid| paid.latency_s)
+                .or_else(|| self.took(origin.time)),
+            model: recording.text(origin.model),
+            usage: ledger.settle(origin.id, origin.usage),
             helps: true,
-            extras: if paid.account.is_empty() {
-                Text::default()
-            } else {
-                recording.extra_text(Text::default(), "x_usage_id", paid.account)
-            },
+            extras: if account.is_empty() { none } else { recording.extra_text(none, "x_usage_id", account) },
             ..Response::default()
         };
+        self.begun = true;
+        self.ended = origin.time.max(self.ended);
         recording.response(self.agent, response)
     }
 

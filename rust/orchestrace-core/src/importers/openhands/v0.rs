@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::clock::Clock;
-use super::ledger::{Ledger, Paid};
+use super::ledger::{Ledger, Paid, usage_of};
 use super::place::Place;
 use super::stream::{Answer, Heard, Origin, Pending, Stream};
-use super::{RUN, is_event, text_like};
+use super::{RUN, is_step, text_like};
 use crate::error::FindingCode;
 use crate::importers::items::TraceItems;
 use crate::importers::object_text::ObjectText;
@@ -55,7 +55,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     let run = run.map(|(_, run)| run);
     let mut ledger = Ledger::default();
     match run.map(|run| run.get("metrics")).filter(|metrics| metrics.exists()) {
-        Some(metrics) => ledger.read("", metrics),
+        Some(metrics) => ledger.read(0, "", metrics),
         // Running totals: the last one is of all.
         None => {
             let costs = events
@@ -69,10 +69,10 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
         let acts = !event.value.get("action").is_absent();
         Some((event.value.get("timestamp"), parse_seconds(made.raw()).filter(|_| acts)?))
     }));
-    let known: HashSet<&str> = events.iter().map(|event| response_id(event.value)).collect();
-    let mut beside: Vec<Paid<'_>> =
-        ledger.list.iter().filter(|paid| !known.contains(paid.id)).copied().collect();
-    beside.sort_by_key(|paid| paid.time);
+    let clock = clock.unwrap_or_default();
+    let actions = events.iter().filter(|event| !event.value.get("action").is_absent());
+    let known: HashSet<&str> = actions.map(|event| response_id(event.value)).collect();
+    let mut beside = ledger.beside(&known);
     beside.reverse();
     let model = run.and_then(|run| run.path(&["metadata", "llm_config", "model"]).some_str());
     let root = recording.text(agent_name(run, &events));
@@ -93,7 +93,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     };
     for event in &events {
         let time = clock.time(event.value);
-        while let Some(paid) = beside.pop_if(|paid| paid.time.is_none() || paid.time < time) {
+        while let Some(paid) = beside.pop_if(|paid| paid.time.is_some() && paid.time < time) {
             describing.beside(&paid);
         }
         describing.event(event);
@@ -109,23 +109,33 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
 struct Event<'v> {
     id: Option<i64>,
     item: u32,
+    /// Whether another one has its number.
+    again: bool,
     value: Value<'v>,
 }
 
-/// Events in the order of their numbers; those without one behind those that they follow.
+/// Events in the order of their numbers, those without one behind those that they follow; as they lie where a number comes
+/// twice.
 fn in_order<'v>(parsed: &'v ParsedItems<'_>) -> Vec<Event<'v>> {
-    let mut last = i64::MIN;
-    let mut events: Vec<(i64, Event<'v>)> = parsed
-        .values()
-        .filter(|(_, value)| is_event(*value))
-        .map(|(item, value)| {
-            let id = value.get("id").integer_like();
-            last = id.unwrap_or(last);
-            (last, Event { id, item, value })
-        })
+    let steps = parsed.values().filter(|(_, value)| is_step(*value));
+    let mut events: Vec<Event<'v>> = steps
+        .map(|(item, value)| Event { id: value.get("id").integer_like(), item, again: false, value })
         .collect();
-    events.sort_by_key(|(id, event)| (*id, event.item));
-    events.into_iter().map(|(_, event)| event).collect()
+    let mut seen: HashSet<i64> = HashSet::new();
+    for event in &mut events {
+        event.again = event.id.is_some_and(|id| !seen.insert(id));
+    }
+    if events.iter().any(|event| event.again) {
+        return events;
+    }
+    let mut last = i64::MIN;
+    let numbered = events.into_iter().map(|event| {
+        last = event.id.unwrap_or(last);
+        (last, event)
+    });
+    let mut numbered: Vec<(i64, Event<'v>)> = numbered.collect();
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, event)| event).collect()
 }
 
 /// What an evaluation says of the run; of several lines that say it the one with a verdict.
@@ -214,7 +224,8 @@ impl<'v> Describing<'_, 'v, '_> {
     /// A response that no event is of.
     fn beside(&mut self, paid: &Paid<'v>) {
         let top = self.top();
-        self.streams[top].beside(paid, &mut self.ledger, self.recording);
+        let origin = Origin::of(paid);
+        self.streams[top].beside(&origin, paid.account, &mut self.ledger, self.recording);
     }
 
     fn event(&mut self, event: &Event<'v>) {
@@ -271,7 +282,7 @@ impl<'v> Describing<'_, 'v, '_> {
 
     /// The id of an event; what has no number is named by its record.
     fn id(&mut self, event: &Event<'v>) -> Text {
-        let id = event.id.map_or_else(|| format!("r{}", event.item), |id| id.to_string());
+        let id = event.id.map_or_else(|| format!("r:{}", event.item), |id| id.to_string());
         self.recording.text(&id)
     }
 
@@ -307,9 +318,17 @@ impl<'v> Describing<'_, 'v, '_> {
     fn answer(&mut self, event: &Event<'v>) -> Answer {
         let metadata = event.value.path(&["tool_call_metadata", "model_response"]);
         let id = response_id(event.value);
-        let own = format!("r{}", event.id.unwrap_or_else(|| i64::from(event.item)));
+        let own = match event.id {
+            Some(id) if !event.again => format!("r{id}"),
+            _ => format!("r:{}", event.item),
+        };
         let stated = metadata.get("usage");
-        let usage = if stated.exists() { usage::of(stated).0 } else { Usage::default() };
+        let last = event.value.path(&["llm_metrics", "token_usages"]).elements().last();
+        let usage = match last {
+            _ if stated.exists() => usage::of(stated).0,
+            Some(last) => usage_of(last),
+            None => Usage::default(),
+        };
         let origin = Origin {
             id: if id.is_empty() { &own } else { id },
             time: self.clock.time(event.value),
@@ -371,7 +390,7 @@ impl<'v> Describing<'_, 'v, '_> {
             self.recording,
         );
         if let Some(id) = event.id {
-            self.pending.insert(id, Pending { number: id, stream: top, call, tool: tool_text, asked });
+            self.pending.insert(id, Pending { stream: top, call, tool: tool_text, asked });
             self.unanswered.insert(id);
             if let Some(tool_call) = event.value.path(&["tool_call_metadata", "tool_call_id"]).some_str() {
                 self.of_tool_call.insert(tool_call, id);
@@ -401,8 +420,10 @@ impl<'v> Describing<'_, 'v, '_> {
         let call = self.cause(event.value).or_else(|| {
             // Nobody but who waits for the one that works can have asked it.
             let waits = *self.working.iter().rev().nth(1)?;
-            let asked = self.pending.iter().filter(|(_, pending)| pending.stream == waits);
-            asked.max_by_key(|(id, _)| **id).map(|(_, pending)| *pending)
+            let asked = |id: &&i64| self.pending.get(id).is_some_and(|call| call.stream == waits);
+            let last = *self.unanswered.iter().rev().find(asked)?;
+            self.unanswered.remove(&last);
+            self.pending.get(&last).copied()
         });
         if let Some(at) = call.and_then(|call| self.working.iter().position(|stream| *stream == call.stream))
         {
@@ -412,11 +433,12 @@ impl<'v> Describing<'_, 'v, '_> {
     }
 
     /// The call that an observation answers.
-    fn cause(&self, observation: Value<'v>) -> Option<Pending> {
+    fn cause(&mut self, observation: Value<'v>) -> Option<Pending> {
         let tool_call = observation.path(&["tool_call_metadata", "tool_call_id"]).some_str();
-        let cause = observation.get("cause").integer_like();
-        let by_cause = cause.and_then(|cause| self.pending.get(&cause));
-        by_cause.or_else(|| self.pending.get(self.of_tool_call.get(tool_call?)?)).copied()
+        let cause = observation.get("cause").integer_like().filter(|cause| self.pending.contains_key(cause));
+        let number = cause.or_else(|| self.of_tool_call.get(tool_call?).copied())?;
+        self.unanswered.remove(&number);
+        self.pending.get(&number).copied()
     }
 
     fn result(&mut self, event: &Event<'v>, kind: &str, call: Option<Pending>, error: Option<&str>) {
@@ -435,9 +457,6 @@ impl<'v> Describing<'_, 'v, '_> {
             extras,
             ..CallResult::default()
         };
-        if let Some(call) = call {
-            self.unanswered.remove(&call.number);
-        }
         let stream = call.map_or_else(|| self.top(), |call| call.stream);
         self.streams[stream].result(result, call.and_then(|call| call.asked), self.recording);
     }
@@ -446,10 +465,15 @@ impl<'v> Describing<'_, 'v, '_> {
     fn error(&mut self, event: &Event<'v>) {
         let error = event.value.path(&["extras", "error_id"]).some_str().unwrap_or("error");
         let error = if error.is_empty() { "error" } else { error };
-        let mut waiting = self.unanswered.iter().filter_map(|id| self.pending.get(id));
-        let only =
-            waiting.next().filter(|call| waiting.next().is_none() && call.stream == self.top()).copied();
-        match self.cause(event.value).or(only) {
+        let top = self.top();
+        let call = self.cause(event.value).or_else(|| {
+            let of_top = |id: &&i64| self.pending.get(id).is_some_and(|call| call.stream == top);
+            let mut waiting = self.unanswered.iter().filter(of_top);
+            let only = waiting.next().filter(|_| waiting.next().is_none()).copied()?;
+            self.unanswered.remove(&only);
+            self.pending.get(&only).copied()
+        });
+        match call {
             Some(call) => self.result(event, "error", Some(call), Some(error)),
             None => {
                 let extras = self.recording.extra_text(Text::default(), "x_error_type", error);
@@ -462,9 +486,6 @@ impl<'v> Describing<'_, 'v, '_> {
     /// A human refused an action, which then was not done.
     fn refused(&mut self, event: &Event<'v>) {
         let call = self.cause(event.value);
-        if let Some(call) = call {
-            self.unanswered.remove(&call.number);
-        }
         let call = call.map_or(Text::default(), |call| call.call);
         self.tells(event, Party::User, call, true, Text::default());
     }

@@ -720,6 +720,9 @@ impl<'r> Emission<'r, '_, '_> {
             Does::Tells(to) => self.address(agent, seq, Some(to)),
             Does::HandsOff(to) => self.address(agent, seq, Some(Party::Agent(to))),
         }
+        if let Some(privileged) = call.privileged {
+            self.out.set(EventField::Privileged, Value::Bool(privileged));
+        }
         let turn = self.generation();
         self.close(e, turn, call.content.as_ref(), call.extras);
     }

@@ -89,7 +89,7 @@ impl Stream<'_, '_> {
             self.wakes(does);
         }
         self.recording
-            .call(current.entry, Call { id, tool, does, content: Some(content), time: None, extras });
+            .call(current.entry, Call { id, tool, does, content: Some(content), extras, ..Call::default() });
         self.asked.insert(key, (line.time, tool));
         if let Some(InlineResult { content, ok, reads }) = result {
             let (call, time, trusted) = (id, line.time, Some(false));
@@ -124,7 +124,10 @@ impl Stream<'_, '_> {
         };
         self.wakes(does);
         let tool = self.recording.text(tool);
-        self.recording.lone_call(self.agent, Call { id, tool, does, content, time: line.time, extras })
+        self.recording.lone_call(
+            self.agent,
+            Call { id, tool, does, content, time: line.time, extras, ..Call::default() },
+        )
     }
 
     pub(super) fn agent_message(&mut self, line: &Line, from: Text, to: Text, content: Hash, answers: bool) {

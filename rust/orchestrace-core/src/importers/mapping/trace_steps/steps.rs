@@ -265,7 +265,7 @@ impl Telling<'_> {
             does,
             content: Some(content),
             time,
-            extras: Text::default(),
+            ..Call::default()
         };
         let entry = self.recording.call(response, call);
         let number = self.calls.len() as u32;
