@@ -1,4 +1,4 @@
-"""OpenHands: the sums of SOURCE.md against an independent walk of the files, and what becomes of every event."""
+"""OpenHands: the sums of SOURCE.md against an independent walk of the files; every event is looked at."""
 
 import gzip
 import hashlib
@@ -24,7 +24,7 @@ RUNS = {
     "sphinx-doc__sphinx-7757": (74, 38, 37, 1_412_013, 7_924, 1.07185665, True),
     "pydata__xarray-7229": (121, 61, 60, 2_035_802, 16_051, 1.21061565, False),
 }
-"""Events, actions, responses, tokens read and written, dollars and verdict of the instances, as SOURCE.md has them."""
+"""Events, actions, responses, tokens read and written, dollars and verdict of each instance."""
 
 CONVERSATIONS = {
     "cd94562403b9487ebdd4018e3f531dfd": (8, 3, 3, 11_583, 94),
@@ -123,9 +123,11 @@ def test_a_response_counts_once_though_it_stands_twice(
         assert sum(usage["completion_tokens"] for usage in once.values()) == written
         assert {gen(row) for row in events[name] if row["tokens"] is not None} == once.keys()
     first = steps["scikit-learn__scikit-learn-13142"]
-    assert sum(response(event)["usage"]["prompt_tokens"] for event in first if response(event)) + sum(
-        response(event)["usage"]["completion_tokens"] for event in first if response(event)
-    ) != 507_122 + 4_465
+    assert (
+        sum(response(event)["usage"]["prompt_tokens"] for event in first if response(event))
+        + sum(response(event)["usage"]["completion_tokens"] for event in first if response(event))
+        != 507_122 + 4_465
+    )
 
 
 def test_every_step_is_an_event_or_counted_by_kind(
@@ -189,13 +191,14 @@ def test_every_cause_is_an_edge(
 
 def test_verdicts_groups_and_the_limit_of_iterations(corpus: ot.Corpus) -> None:
     traces = {row["trace_id"].split("/")[0]: row for row in corpus.traces.collect().iter_rows(named=True)}
-    rewards = corpus.measures.filter(KIND == "reward").select("trace", pl.col("name").cast(pl.String), "value")
+    name = pl.col("name").cast(pl.String)
+    rewards = corpus.measures.filter(KIND == "reward").select("trace", name, "value")
     by_trace = {trace: (name, value) for trace, name, value in rewards.collect().iter_rows()}
-    for name, (*_, resolved) in RUNS.items():
-        assert by_trace.pop(traces[name]["trace"]) == ("team", float(resolved))
-        assert traces[name]["group_id"] == traces[name]["task_id"] == name
+    for task, (*_, resolved) in RUNS.items():
+        assert by_trace.pop(traces[task]["trace"]) == ("team", float(resolved))
+        assert traces[task]["group_id"] == traces[task]["task_id"] == task
     assert not by_trace
-    assert [name for name, row in traces.items() if row["partial"]] == ["pydata__xarray-7229"]
+    assert [task for task, row in traces.items() if row["partial"]] == ["pydata__xarray-7229"]
 
 
 def test_local_times_are_moved_by_whole_hours(
@@ -258,7 +261,7 @@ def test_events_of_conversations_become_what_the_table_says(
 def test_nothing_is_lost_or_refused(corpus: ot.Corpus, folder: Path) -> None:
     n_steps = sum(n for n, *_ in RUNS.values()) + 18
     n_records = sum(n for n, *_ in CONVERSATIONS.values()) + 1
-    # a line for each instance, and the states: of each conversation, of the oldest one, and of one without events
+    # a line for each instance; states: of each conversation, of the oldest one, of one without events
     n_states = len(RUNS) + len(CONVERSATIONS) + 1 + 1
     assert corpus.records["read"] == n_steps + n_records + n_states
     assert corpus.records["quarantined"] == 0

@@ -1,4 +1,4 @@
-//! OpenHands: conversations of its agents, one event per record.
+//! Conversations of the agents of `OpenHands`, one event per record.
 //!
 //! V0 wrote lists of actions and observations, or lines of an evaluation that have such a list as `history`. V1 writes a
 //! folder per conversation: `base_state.json`, and a file per event in `events/`. An item is an event; what a line of an
@@ -202,8 +202,8 @@ impl SpreadImporter for OpenHands {
 /// A line of an evaluation: its history distinguishes it, so that a report which is added later makes no other run of it.
 fn run(root: Value<'_>, out: &mut Items<'_>) {
     let history = root.get("history");
-    let said = if history.is_empty() { root.raw() } else { history.raw() };
-    let key = format!("{}\n{:016x}", text_like(root.get("instance_id")), identity(said));
+    let hashed = if history.is_empty() { root.raw() } else { history.raw() };
+    let key = format!("{}\n{:016x}", text_like(root.get("instance_id")), identity(hashed));
     for value in
         [history, root.get("instance"), root.get("instruction"), root.path(&["test_result", "git_patch"])]
     {

@@ -89,8 +89,8 @@ impl<'v> Ledger<'v> {
     }
 
     /// Responses that no event is of, in the order of their times; those without one last.
-    pub(super) fn beside(&self, known: &HashSet<&str>) -> Vec<Paid<'v>> {
-        let unknown = self.list.iter().filter(|paid| paid.id.is_empty() || !known.contains(paid.id));
+    pub(super) fn beside(&self, ids: &HashSet<&str>) -> Vec<Paid<'v>> {
+        let unknown = self.list.iter().filter(|paid| paid.id.is_empty() || !ids.contains(paid.id));
         let mut beside: Vec<Paid<'v>> = unknown.copied().collect();
         beside.sort_by_key(|paid| (paid.time.is_none(), paid.time));
         beside
@@ -101,22 +101,22 @@ impl<'v> Ledger<'v> {
         self.of_id.get(id).filter(|_| !id.is_empty()).map(|at| &self.list[*at])
     }
 
-    /// The usage of a response the first time that it is asked for: `own` is what its event says.
-    pub(super) fn settle(&mut self, id: &str, own: Usage) -> Usage {
+    /// The usage of a response the first time that it is asked for: `of_event` is what its event says.
+    pub(super) fn settle(&mut self, id: &str, of_event: Usage) -> Usage {
         if !id.is_empty() && !self.settled.insert(id.to_owned()) {
             return Usage::default();
         }
         let listed = self.of(id).map_or_else(Usage::default, |paid| paid.usage);
-        if own.total().is_none() {
+        if of_event.total().is_none() {
             return listed;
         }
-        let part = |own: Option<i64>, listed: Option<i64>| own.or(listed);
+        let part = |first: Option<i64>, second: Option<i64>| first.or(second);
         Usage {
-            cached: part(own.cached, listed.cached),
-            cache_write: part(own.cache_write, listed.cache_write),
-            reasoning: part(own.reasoning, listed.reasoning),
-            cost_usd: own.cost_usd.or(listed.cost_usd),
-            ..own
+            cached: part(of_event.cached, listed.cached),
+            cache_write: part(of_event.cache_write, listed.cache_write),
+            reasoning: part(of_event.reasoning, listed.reasoning),
+            cost_usd: of_event.cost_usd.or(listed.cost_usd),
+            ..of_event
         }
     }
 
@@ -167,7 +167,7 @@ impl<'v> Ledger<'v> {
     }
 }
 
-/// Usage as OpenHands states it: what the cache gave and took lies within the prompt.
+/// Usage as these programs state it: what the cache gave and took lies within the prompt.
 pub(super) fn usage_of(entry: Value<'_>) -> Usage {
     let count = |key: &str| entry.get(key).integer_like();
     Usage {

@@ -40,7 +40,7 @@ pub(super) struct Pending {
     pub stream: usize,
     pub call: Text,
     pub tool: Text,
-    pub asked: Option<i64>,
+    pub asked_at: Option<i64>,
 }
 
 /// Something that an agent hears.
@@ -165,8 +165,10 @@ impl Stream {
     }
 
     /// What a call gave back, at its end.
-    pub(super) fn result(&mut self, result: CallResult, asked: Option<i64>, recording: &mut Recording) {
-        let took = asked.zip(result.time).map(|(asked, time)| time.saturating_sub(asked).max(0) as f64 / 1e9);
+    pub(super) fn result(&mut self, result: CallResult, asked_at: Option<i64>, recording: &mut Recording) {
+        let took = asked_at
+            .zip(result.time)
+            .map(|(asked_at, time)| time.saturating_sub(asked_at).max(0) as f64 / 1e9);
         let time = result.time;
         recording.result(self.agent, CallResult { duration_s: took, ..result });
         self.comes(time);

@@ -12,6 +12,7 @@ use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{Agent, AgentInfo, Hash, Recording};
 use crate::json::tree::Value;
 
+mod delegations;
 mod events;
 mod tasks;
 
@@ -55,8 +56,8 @@ impl<'v> Conversation<'v> {
 
     /// What it was asked at first.
     fn prompt(&self) -> Option<Hash> {
-        let said = self.events.iter().find(|event| is_of_user(event.value))?;
-        hash_of(said.value.path(&["llm_message", "content"]))
+        let message = self.events.iter().find(|event| is_of_user(event.value))?;
+        hash_of(message.value.path(&["llm_message", "content"]))
     }
 }
 
@@ -65,7 +66,7 @@ fn is_of_user(event: Value<'_>) -> bool {
 }
 
 /// Who says a message: its role says it, too.
-fn speaker<'v>(event: Value<'v>) -> &'v str {
+fn speaker(event: Value<'_>) -> &str {
     event.get("source").some_str().unwrap_or_else(|| match event.path(&["llm_message", "role"]).str() {
         Some("assistant") => "agent",
         Some("user") => "user",
@@ -166,12 +167,12 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     };
     let clocks: Vec<Option<Clock>> = all.iter().map(clock).collect();
     let common = clocks.iter().flatten().next().copied().unwrap_or_default();
-    let known: HashSet<&str> = all
+    let ids: HashSet<&str> = all
         .iter()
         .flat_map(|conversation| &conversation.events)
         .filter_map(|event| event.value.get("llm_response_id").some_str())
         .collect();
-    let mut beside = ledger.beside(&known);
+    let mut beside = ledger.beside(&ids);
     let mut team = tasks::Team::new(&all, &parents, &agents);
     let mut open: Vec<bool> = Vec::new();
     for (at, conversation) in all.iter().enumerate() {

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::tasks::{Delegation, Team};
+use super::delegations::Delegation;
+use super::tasks::Team;
 use super::{Conversation, Event, is_of_user, speaker};
 use crate::importers::items::TraceItems;
 use crate::importers::openhands::clock::Clock;
@@ -96,7 +97,7 @@ impl<'v> Describing<'_, 'v, '_> {
                 let code = value.get("code").some_str().unwrap_or("error");
                 let from = Party::Named(self.recording.text("environment"));
                 let extras = self.recording.extra_text(Text::default(), "x_error_type", code);
-                self.tells(value, from, hash_of(value.get("detail")), extras);
+                self.reports(value, from, hash_of(value.get("detail")), extras);
                 self.failed = Some(code);
             }
             "Condensation" => self.condenses(value),
@@ -105,11 +106,11 @@ impl<'v> Describing<'_, 'v, '_> {
         }
     }
 
-    fn id(&mut self, event: Value<'v>) -> Text {
+    pub(super) fn id(&mut self, event: Value<'v>) -> Text {
         self.recording.text(event.get("id").str().unwrap_or_default())
     }
 
-    fn id_with(&mut self, event: Value<'v>, suffix: &str) -> Text {
+    pub(super) fn id_with(&mut self, event: Value<'v>, suffix: &str) -> Text {
         self.recording.join(&[event.get("id").str().unwrap_or_default(), ":", suffix])
     }
 
@@ -163,9 +164,9 @@ impl<'v> Describing<'_, 'v, '_> {
         let mut labeled = self.id(event);
         match kind {
             "FinishAction" | "ThinkAction" => {
-                let said = action.first(&["message", "thought"]);
+                let text = action.first(&["message", "thought"]);
                 let aside = kind == "ThinkAction";
-                let saying = Saying { id: labeled, content: hash_of(said), aside, ..Saying::default() };
+                let saying = Saying { id: labeled, content: hash_of(text), aside, ..Saying::default() };
                 self.stream.says(answer, saying, !aside, self.recording);
             }
             _ => labeled = self.calls(event, answer, risk),
@@ -202,9 +203,9 @@ impl<'v> Describing<'_, 'v, '_> {
                 delegation.calls[0].0
             }
         };
-        let asked = self.clock.time(event);
+        let asked_at = self.clock.time(event);
         if let Some(id) = event.get("id").some_str() {
-            let pending = Pending { stream: self.at, call: first, tool: call.tool, asked };
+            let pending = Pending { stream: self.at, call: first, tool: call.tool, asked_at };
             self.pending.insert(id, (pending, delegation));
             if let Some(tool_call) = event.get("tool_call_id").some_str() {
                 self.of_tool_call.insert(tool_call, id);
@@ -220,53 +221,6 @@ impl<'v> Describing<'_, 'v, '_> {
             None if arguments.exists() => call_hash(tool, arguments),
             None => call_hash(tool, event.get("action")),
         }
-    }
-
-    /// The agents that an action makes work, if that is what it does.
-    fn delegation(&mut self, event: Value<'v>, call: &Call) -> Option<Delegation> {
-        let action = event.get("action");
-        let mut calls = Vec::new();
-        let mut launched = false;
-        match (action.get("kind").str()?, action.get("command").str()) {
-            ("TaskAction", _) => {
-                let kind = action.get("subagent_type").some_str().unwrap_or("default");
-                let task = action.get("resume").some_str();
-                let agent = match task.and_then(|task| self.team.find(self.at, task)) {
-                    Some(agent) => agent,
-                    None => {
-                        self.team.asked(self.at, hash_of(action.get("prompt")), (kind, kind), self.recording)
-                    }
-                };
-                calls.push((call.id, agent, String::new()));
-            }
-            ("DelegateAction", Some("spawn")) => {
-                launched = true;
-                for (at, name) in action.get("ids").elements().enumerate() {
-                    let name = name.some_str()?;
-                    let role = action.get("agent_types").at(at).some_str().unwrap_or_default();
-                    let agent = self.delegate(name, role);
-                    calls.push((self.id_with(event, name), agent, format!("delegate:{name}")));
-                }
-            }
-            ("DelegateAction", Some("delegate")) => {
-                for (name, _) in action.get("tasks").members() {
-                    let agent = match self.team.find(self.at, name) {
-                        Some(agent) => agent,
-                        None => self.delegate(name, ""),
-                    };
-                    calls.push((self.id_with(event, name), agent, format!("delegate:{name}")));
-                }
-            }
-            _ => {}
-        }
-        (!calls.is_empty()).then_some(Delegation { calls, launched })
-    }
-
-    /// A delegate, whose conversation is never kept.
-    fn delegate(&mut self, name: &str, role: &str) -> Agent {
-        let agent = self.team.asked(self.at, None, (name, role), self.recording);
-        self.team.call(self.at, name, agent);
-        agent
     }
 
     /// The call that an event answers.
@@ -297,59 +251,6 @@ impl<'v> Describing<'_, 'v, '_> {
         }
     }
 
-    /// What comes back of agents: once for each of them.
-    fn returns(
-        &mut self,
-        event: Value<'v>,
-        pending: Pending,
-        delegation: &Delegation,
-        content: Option<Hash>,
-        ok: Option<bool>,
-    ) {
-        let time = self.clock.time(event);
-        let task = event.path(&["observation", "task_id"]).some_str();
-        for (number, (call, agent, account)) in delegation.calls.iter().enumerate() {
-            let account = match task {
-                Some(task) => {
-                    self.team.call(self.at, task, *agent);
-                    format!("task:{task}")
-                }
-                None => account.clone(),
-            };
-            if !delegation.launched {
-                self.team.tell(*agent);
-                self.paid_by(&account, *agent, time);
-            }
-            let id = if number == 0 { self.id(event) } else { self.id_with(event, &number.to_string()) };
-            let result = CallResult {
-                call: *call,
-                id,
-                tool: pending.tool,
-                time,
-                content,
-                ok,
-                trusted: Some(false),
-                launched: delegation.launched,
-                ..CallResult::default()
-            };
-            self.stream.result(result, pending.asked, self.recording);
-        }
-    }
-
-    /// Responses of an agent whose conversation was not kept, up to a time.
-    fn paid_by(&mut self, account: &str, agent: Agent, time: Option<i64>) {
-        let is_due = |paid: &Paid<'_>| paid.account == account && (time.is_none() || paid.time <= time);
-        let (due, later): (Vec<Paid<'v>>, _) = std::mem::take(&mut self.beside).into_iter().partition(is_due);
-        self.beside = later;
-        let mut stream = Stream::new(agent);
-        for paid in due {
-            let entry = stream.beside(&Origin::of(&paid), paid.account, self.ledger, self.recording);
-            if let Some(response) = self.recording.response_mut(entry) {
-                response.helps = false;
-            }
-        }
-    }
-
     fn result(
         &mut self,
         event: Value<'v>,
@@ -377,7 +278,7 @@ impl<'v> Describing<'_, 'v, '_> {
             },
             ..CallResult::default()
         };
-        self.stream.result(result, call.and_then(|call| call.asked), self.recording);
+        self.stream.result(result, call.and_then(|call| call.asked_at), self.recording);
     }
 
     /// A human refused a call, or a program that was asked to judge it did: then it has no result, or one that failed.
@@ -417,7 +318,7 @@ impl<'v> Describing<'_, 'v, '_> {
         self.stream.answered = answered;
     }
 
-    fn tells(&mut self, event: Value<'v>, from: Party, content: Option<Hash>, extras: Text) {
+    fn reports(&mut self, event: Value<'v>, from: Party, content: Option<Hash>, extras: Text) {
         let heard = Heard {
             id: self.id(event),
             from,

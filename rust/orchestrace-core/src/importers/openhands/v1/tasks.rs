@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Conversation;
-use crate::importers::recording::{Agent, AgentInfo, Hash, Recording, Text};
+use crate::importers::recording::{Agent, AgentInfo, Hash, Recording};
 
 /// The agents of a trace.
 #[derive(Debug)]
@@ -11,18 +11,9 @@ pub(super) struct Team {
     /// Conversations that no call was found of yet: number of the one that asked, what was asked, and who does it.
     unasked: Vec<(usize, Option<Hash>, Agent)>,
     /// Agents by the conversation that knows them and their name in it: the id of a task, or of a delegate.
-    known: HashMap<(usize, String), Agent>,
+    of_name: HashMap<(usize, String), Agent>,
     /// Whose end was told to who asked.
-    told: HashSet<Agent>,
-}
-
-/// Calls that make agents work, and what comes back of them together.
-#[derive(Debug, Clone)]
-pub(super) struct Delegation {
-    /// Call, agent, and the account that its usage goes on where its conversation was not kept.
-    pub calls: Vec<(Text, Agent, String)>,
-    /// Whether the agents are only made ready.
-    pub launched: bool,
+    ended: HashSet<Agent>,
 }
 
 impl Team {
@@ -31,30 +22,30 @@ impl Team {
         let unasked = children
             .filter_map(|((child, parent), agent)| Some(((*parent)?, child.prompt(), *agent)))
             .collect();
-        Self { unasked, known: HashMap::new(), told: HashSet::new() }
+        Self { unasked, of_name: HashMap::new(), ended: HashSet::new() }
     }
 
     /// Who is known by this name in a conversation.
     pub(super) fn find(&self, conversation: usize, name: &str) -> Option<Agent> {
-        self.known.get(&(conversation, name.to_owned())).copied()
+        self.of_name.get(&(conversation, name.to_owned())).copied()
     }
 
     /// Says who is known by a name.
     pub(super) fn call(&mut self, conversation: usize, name: &str, agent: Agent) {
-        self.known.insert((conversation, name.to_owned()), agent);
+        self.of_name.insert((conversation, name.to_owned()), agent);
     }
 
     /// Says that the end of an agent was told.
-    pub(super) fn tell(&mut self, agent: Agent) {
-        self.told.insert(agent);
+    pub(super) fn end_is_told(&mut self, agent: Agent) {
+        self.ended.insert(agent);
     }
 
     pub(super) fn is_told(&self, agent: Agent) -> bool {
-        self.told.contains(&agent)
+        self.ended.contains(&agent)
     }
 
     /// Who works on what is asked: whose conversation begins with it, else somebody of whom nothing was kept.
-    pub(super) fn asked(
+    pub(super) fn worker(
         &mut self,
         conversation: usize,
         prompt: Option<Hash>,
