@@ -1,20 +1,12 @@
 //! Calls that make agents work, and what comes back of them.
 
 use super::events::Describing;
+use super::tasks::Delegation;
 use crate::importers::openhands::hash_of;
 use crate::importers::openhands::ledger::Paid;
 use crate::importers::openhands::stream::{Origin, Pending, Stream};
-use crate::importers::recording::{Agent, Call, CallResult, Hash, Text};
+use crate::importers::recording::{Agent, Call, CallResult, Hash};
 use crate::json::tree::Value;
-
-/// Calls that make agents work, and what comes back of them together.
-#[derive(Debug, Clone)]
-pub(super) struct Delegation {
-    /// Call, agent, and the account that its usage goes on where its conversation was not kept.
-    pub calls: Vec<(Text, Agent, String)>,
-    /// Whether the agents are only made ready.
-    pub launched: bool,
-}
 
 impl<'v> Describing<'_, 'v, '_> {
     /// The agents that an action makes work, if that is what it does.

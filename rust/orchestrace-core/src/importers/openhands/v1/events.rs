@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::delegations::Delegation;
-use super::tasks::Team;
+use super::tasks::{Delegation, Team};
 use super::{Conversation, Event, is_of_user, speaker};
 use crate::importers::items::TraceItems;
 use crate::importers::openhands::clock::Clock;

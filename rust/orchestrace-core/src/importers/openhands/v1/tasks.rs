@@ -3,7 +3,16 @@
 use std::collections::{HashMap, HashSet};
 
 use super::Conversation;
-use crate::importers::recording::{Agent, AgentInfo, Hash, Recording};
+use crate::importers::recording::{Agent, AgentInfo, Hash, Recording, Text};
+
+/// Calls that make agents work, and what comes back of them together.
+#[derive(Debug, Clone)]
+pub(super) struct Delegation {
+    /// Call, agent, and the account that its usage goes on where its conversation was not kept.
+    pub calls: Vec<(Text, Agent, String)>,
+    /// Whether the agents are only made ready.
+    pub launched: bool,
+}
 
 /// The agents of a trace.
 #[derive(Debug)]
