@@ -198,7 +198,7 @@ def test_advantages_of_a_trainer(corpora: Path) -> None:
             continue
         row, fields = known[f"{trace['id']}:{index}"]
         tokens += sum(node["mask"])
-        assert fields["x_trainable"] == trace["agent"]["trainable"]
+        assert row["trainable"] == trace["agent"]["trainable"]
         assert fields["x_training_step"] == episode["run"]["work"]["step"]
         policy = episode["run"]["work"]["policy"]
         assert (fields["x_policy_start"], fields["x_policy_end"]) == (policy["start"], policy["end"])

@@ -82,6 +82,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "corrupted": FLAG,
         "sanitizer": FLAG,
         "privileged": FLAG,
+        "trainable": FLAG,
         "group_id": TEXT,
         "extras": TEXT,
     },
@@ -91,6 +92,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
         "agent": NAME,
         "kind": WORDS,
         "role": NAME,
+        "trainable": FLAG,
         "parent": NAME,
         "depth": U32,
         "first_seq": U32,
@@ -170,6 +172,7 @@ def data() -> bytes:
         "corrupted": False,
         "sanitizer": True,
         "privileged": False,
+        "trainable": True,
         "group_id": "g",
         "x_é": {"ü": [None]},
     }

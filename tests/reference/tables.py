@@ -17,7 +17,7 @@ TEXTS = [
     "model",
     "action",
 ]
-FLAGS = ["ok", "corrupted", "sanitizer", "privileged"]
+FLAGS = ["ok", "corrupted", "sanitizer", "privileged", "trainable"]
 FLOATS = ["duration_s", "t_end", "cost_usd", "score", "reward", "draft_score", "value", "p_behavior"]
 INPUT = ["tokens_fresh", "tokens_cached", "tokens_cache_write"]
 PARTS = [*INPUT, "tokens_out"]

@@ -636,7 +636,7 @@ for _key in [
         accept(f"{_key} {_value!r}", put(f"{SPARE}/{_key}", _value))
     for _value in (None, 3, False, ["k"]):
         accept(f"{_key} {json.dumps(_value)}", put(f"{SPARE}/{_key}", _value), field_ignored=(1, 3))
-for _key in ("ok", "corrupted", "sanitizer", "privileged"):
+for _key in ("ok", "corrupted", "sanitizer", "privileged", "trainable"):
     for _value in (True, False):
         accept(f"{_key} {_value}", put(f"{SPARE}/{_key}", _value))
     for _value in (None, 1, 0, "true", {}):

@@ -236,6 +236,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ("reason", "reward.not_positive"): Remedy(
         "Shares of a reward of 0.", "Divide another channel, or use a method that gives advantages."
     ),
+    ("reason", "agent.frozen"): Remedy(
+        "A judge whose policy is fixed, in `ot.credit(corpus, over='trainable')`.",
+        "Nothing: its tokens are not trained. Leave `over` out if you need its credit.",
+    ),
     ("reason", "player.fixed"): Remedy(
         "A unit that the option `players` leaves out.",
         "Nothing: change `players` if you need its value.",

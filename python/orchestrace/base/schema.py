@@ -10,6 +10,8 @@ from .. import _core
 from .errors import ParameterError, SchemaError
 from .text import plain
 
+Over = Literal["all", "trainable"]
+"""Whose credit is asked for (docs/reference/definitions.md, D11)."""
 Unit = Literal["team", "role", "agent", "turn", "event", "orchestrator", "message", "tool", "token"]
 
 _DTYPES: Final[dict[str, pl.DataType]] = {

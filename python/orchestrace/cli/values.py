@@ -47,7 +47,9 @@ def credit_options(unit: str, reward: list[str] | None, seed: int, param: list[s
     """What `credit` is asked for, the parameters of its method included."""
     options: dict[str, Any] = {"unit": unit, "reward": weights(reward or ["team"]), "seed": seed}
     params = dict(map(_parameter, param or []))
-    taken = sorted(params.keys() & {*options, "corpus", "method", "threads", "progress", "sink", "resume"})
+    taken = sorted(
+        params.keys() & {*options, "corpus", "method", "over", "threads", "progress", "sink", "resume"}
+    )
     if taken:
         raise ParameterError(f"'{taken[0]}' is an option of its own, not a parameter of the method")
     return options | params

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import polars as pl
+
 from ..base.division import Pieces
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
@@ -23,6 +25,23 @@ def check_rewards(corpus: Corpus, options: Mapping[str, Any]) -> None:
     for reward in rewards if isinstance(rewards, list | tuple) else [rewards]:
         weights = [reward] if isinstance(reward, str) else weights_of(reward)
         check_channels(corpus, weights, scored=options["missing"] != "skip" or len(weights) < 2)
+
+
+def check_trained(corpus: Corpus, over: str) -> None:
+    """Refuse credit over trained agents where no recording says which ones are.
+
+    Raises
+    ------
+    ParameterError
+        Nothing says it.
+    """
+    if over == "all" or not corpus.is_whole or not len(corpus):
+        return
+    if not corpus.agents.select(pl.col("trainable").any()).collect().item():
+        raise ParameterError(
+            "over='trainable', and no recording says of an agent that its policy is trained: mark its events"
+            " with corpus.with_fields (field 'trainable'), or leave over= out"
+        )
 
 
 def check_scope(options: Mapping[str, Any], pieces: Pieces) -> None:

@@ -101,6 +101,11 @@ def explain(
     if entry is None:
         raise ParameterError(f"method '{method}' is not registered here, so it cannot run again")
     settings = json.loads(row["params"] or "{}")
+    if settings.get("over", "all") != "all":
+        raise ParameterError(
+            f"credit is over='{settings['over']}', and what it is made of is known of all agents alone:"
+            " explain a row of credit without over="
+        )
     params = {name: value for name, value in settings.items() if name not in _NOT_PARAMS}
     reward = reward_of(None if row["reward"] is None else str(row["reward"]), corpus)
     by_channel = isinstance(reward, PartialWeights) and method in BY_CHANNEL

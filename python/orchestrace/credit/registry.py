@@ -257,6 +257,11 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if method is None:
         existing = [*_of_core(), *registered()]
         raise ParameterError(unknown_name("method", str(name), existing))
+    if options["over"] != "all":
+        raise ParameterError(
+            f"method '{name}' has no over='{options['over']}': it learns from what all agents did; take a"
+            " method of the core, or leave the rows of the others out"
+        )
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])

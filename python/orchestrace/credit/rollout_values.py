@@ -103,7 +103,14 @@ def _valued(corpus: PartitionedCorpus, call: _Call) -> Values:
     wanted = of_reward if not isinstance(batch, str) else of_reward | (kind == "metric")
     traces = corpus.traces.select("trace", "trace_id", "task_id", "group_id").collect(engine="streaming")
     measures = corpus.measures.filter(wanted).collect(engine="streaming")
-    events = traces.select("trace", id=pl.lit("0"), t=pl.lit(0.0), type=pl.lit("message"), agent=pl.lit("0"))
+    events = traces.select(
+        "trace",
+        id=pl.lit("0"),
+        t=pl.lit(0.0),
+        type=pl.lit("message"),
+        agent=pl.lit("0"),
+        trainable=pl.lit(True),  # who is not trained has no value in the pieces
+    )
     alone = Corpus.from_arrow(traces=traces, events=events, measures=measures)
     streams, facts = _core.credit(store_of(alone), **options, own=None, progress=None)
     return tuple(_by_trace(pl.DataFrame(stream)) for stream in streams), facts

@@ -19,7 +19,7 @@ from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
-from ..base.schema import CREDITS, Unit
+from ..base.schema import CREDITS, Over, Unit
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import (
@@ -33,7 +33,7 @@ from ..corpus.reward import (
 )
 from ..disk.partitioned import PartitionedCorpus
 from ..disk.shards import staging
-from .division import check_rewards, check_scope, modules_of
+from .division import check_rewards, check_scope, check_trained, modules_of
 from .registry import BY_CHANNEL, Callback, Engine, computation, registered
 
 _CALL = "call.json"
@@ -65,16 +65,19 @@ def sunk_by_others(
     unit: Unit = "event",
     reward: Rewards = "team",
     missing: Missing = "null",
+    over: Over = "all",
     seed: Seed = 0,
     **params: Any,
 ) -> pl.LazyFrame:
     """The sink of a call whose pieces are computed elsewhere, as `credit` fills it."""
-    options, labels = _core_call(method, unit, reward, seed, None, params, missing)
+    options, labels = _core_call(method, unit, reward, seed, None, params, (missing, over))
     return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, "reward": labels})
 
 
 def _credited(corpus: Corpus, arguments: Arguments) -> Arguments:
-    check_rewards(corpus, arguments.by_name(credit))
+    named = arguments.by_name(credit)
+    check_rewards(corpus, named)
+    check_trained(corpus, named["over"])
     return arguments
 
 
@@ -86,6 +89,7 @@ def credit(
     unit: Unit = ...,
     reward: Rewards = ...,
     missing: Missing = ...,
+    over: Over = ...,
     seed: Seed = ...,
     engine: RunBy = ...,
     threads: Threads = ...,
@@ -102,6 +106,7 @@ def credit(
     unit: Unit = ...,
     reward: Rewards = ...,
     missing: Missing = ...,
+    over: Over = ...,
     seed: Seed = ...,
     engine: RunBy = ...,
     threads: Threads = ...,
@@ -126,6 +131,7 @@ def credit(
     unit: Unit = "event",
     reward: Rewards = "team",
     missing: Missing = "null",
+    over: Over = "all",
     seed: Seed = 0,
     engine: RunBy = None,
     threads: Threads = None,
@@ -152,6 +158,11 @@ def credit(
         What a sum is where a trace lacks a channel. ``"null"``: none, ``reward.absent``. ``"skip"``: the sum
         of the channels that it has, as in TRL, where a reward function may not apply to a prompt; a trace
         that has none of them has no reward.
+    over
+        Whose credit it is. ``"trainable"``: that of agents whose policies are trained (``agents.trainable``);
+        their decisions are compared with each other alone, they are the players of games, and rows of others
+        are null (``agent.frozen``, of games ``player.fixed``). What a share gives to others is in the row
+        without a unit. Methods that are fitted to a corpus have no such credit.
     seed
         For methods that sample; the same seed gives the same bits on any number of threads.
     engine
@@ -184,7 +195,7 @@ def credit(
     Raises
     ------
     ParameterError
-        Unknown method, unit, channel or parameter, or a value out of range.
+        Unknown method, unit, channel or parameter, a value out of range, or no agent is known to be trained.
 
     Examples
     --------
@@ -196,13 +207,14 @@ def credit(
     >>> credits["trace"].n_unique()
     3
     """
-    options, labels = _core_call(method, unit, reward, seed, threads, params, missing)
+    options, labels = _core_call(method, unit, reward, seed, threads, params, (missing, over))
     corpus = _with_sums(corpus, options, labels)
     if isinstance(corpus, PartitionedCorpus):
         options["elsewhere"] = corpus.reward_channels()
     constants = {"unit": unit, "method": method, "reward": labels}
     try:
         compute = computation(corpus, options)
+        check_trained(corpus, over)
         _warn_of_lone_rollouts(corpus, method)
         with reporting(progress, "crediting") as callback:
             if sink is not None:
@@ -230,9 +242,10 @@ def _core_call(
     seed: int,
     threads: int | None,
     params: dict[str, Any],
-    missing: Missing,
+    whose: tuple[Missing, Over],
 ) -> tuple[dict[str, Any], list[str]]:
     """The call as the core takes it, and the label of each reward."""
+    missing, over = whose
     several = list(reward) if isinstance(reward, Sequence) and not isinstance(reward, str) else [reward]
     if not several:
         raise ParameterError("reward names no channel")
@@ -253,6 +266,7 @@ def _core_call(
         "unit": unit,
         "rewards": rewards,
         "params": params,
+        "over": over,
         "seed": seed,
         "threads": threads,
     }, labels

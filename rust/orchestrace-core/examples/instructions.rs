@@ -19,7 +19,7 @@ use orchestrace_core::replay::schedule;
 use orchestrace_core::rewards::{self, REWARDS, RuleRequest, Windows};
 use orchestrace_core::run::Run;
 use orchestrace_core::safety;
-use orchestrace_core::schema::Unit;
+use orchestrace_core::schema::{Over, Unit};
 use orchestrace_core::store::{Store, write_jsonl};
 use orchestrace_core::surrogate::Structure;
 
@@ -107,7 +107,7 @@ fn verbs(corpus: &str, store: &Store, run: &Run) -> Result<()> {
         };
         for unit in units.iter().copied().filter(|unit| info.units.contains(unit)) {
             let request =
-                Request { rewards: &rewards, elsewhere: &[], unit, params: &params, seed: 0, outcomes: None };
+                Request { rewards: &rewards, elsewhere: &[], unit, over: Over::All, params: &params, seed: 0, outcomes: None };
             let tables = measured(&named(&format!("credit {} {}", info.name, unit.as_str())), || {
                 credit(store, method, &request, run)
             })?;

@@ -155,6 +155,7 @@ codes!(
         GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: a credit is exactly 0, an interval null.",
         SupportAbsent = "support.absent" => "The recordings lack the data that the method compares with.",
         RewardNotPositive = "reward.not_positive" => "The amount to divide is not above 0.",
+        AgentFrozen = "agent.frozen" => "Nothing says that the policy of the agent is trained, and credit is over trained agents.",
         PlayerFixed = "player.fixed" => "The unit is not a player: it is always present and gets no credit.",
         ResultRange = "result.range" => "The result is beyond the range of a 64-bit float.",
         GateUnstable = "gate.unstable" => "Another family of gates reverses the sign of the effect or makes it 0.",

@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 pub use crate::error::{REASONS, Reason};
 
 /// Version of the table layout, `major.minor`. Within a major, columns are only added.
-pub const SCHEMA_VERSION: &str = "1.2";
+pub const SCHEMA_VERSION: &str = "1.3";
 
 /// Dictionaries of open vocabularies. Columns that name the same kind of thing share one, so that
 /// codes can be compared across columns (an event's `agent` with another event's `to`).
@@ -209,6 +209,17 @@ words!(
     ]
 );
 words!(
+    /// Whose credit is asked for (docs/reference/definitions.md, D11).
+    Over, OVERS, [All = "all", Trainable = "trainable"]
+);
+
+impl Default for Over {
+    fn default() -> Self {
+        Self::All
+    }
+}
+
+words!(
     /// The families of rewards (survey, eight).
     Family, FAMILIES, [
         Outcome = "R1", Individual = "R2", Role = "R3", Process = "R4", Tool = "R5", Verifier = "R6",
@@ -244,7 +255,7 @@ words!(
         Action = "action", PActions = "p_actions", StateKey = "state_key", PrefixKey = "prefix_key",
         SubtaskId = "subtask_id", ContentHash = "content_hash", ArgsHash = "args_hash",
         HarnessHash = "harness_hash", SandboxId = "sandbox_id", Corrupted = "corrupted",
-        Sanitizer = "sanitizer", Privileged = "privileged", GroupId = "group_id", Extras = "extras",
+        Sanitizer = "sanitizer", Privileged = "privileged", Trainable = "trainable", GroupId = "group_id", Extras = "extras",
     ]
 );
 
@@ -355,6 +366,7 @@ pub static EVENTS: Table = Table {
         opt("corrupted", Kind::Bool),
         opt("sanitizer", Kind::Bool),
         opt("privileged", Kind::Bool),
+        opt("trainable", Kind::Bool),
         opt("group_id", Kind::Text),
         opt("extras", Kind::Text),
     ],
@@ -379,6 +391,7 @@ pub static AGENTS: Table = Table {
         col("agent", Kind::Name(Dict::Agent)),
         col("kind", Kind::Word(AGENT_KINDS)),
         opt("role", Kind::Name(Dict::Role)),
+        opt("trainable", Kind::Bool),
         opt("parent", Kind::Name(Dict::Agent)),
         opt("depth", Kind::U32),
         col("first_seq", Kind::U32),

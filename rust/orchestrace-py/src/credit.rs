@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 use orchestrace_core::credit::game::Outcomes;
 use orchestrace_core::credit::{self as methods, GivenEvents, GivenTraces, Param, Params, Request, Value};
 use orchestrace_core::error::{Error, Reason, Result, unknown_name};
-use orchestrace_core::schema::{QUANTITIES, Quantity};
+use orchestrace_core::schema::{OVERS, Over, QUANTITIES, Quantity};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
@@ -31,7 +31,14 @@ struct CreditRequest<'py> {
     seed: u64,
     #[pyo3(default)]
     elsewhere: Option<Vec<String>>,
+    #[pyo3(default)]
+    over: Option<String>,
     own: Option<(String, Py<PyAny>)>,
+}
+
+/// Whose credit is asked for, by its word.
+fn over_of(word: &str) -> Result<Over> {
+    Over::parse(word).ok_or_else(|| Error::Parameter(unknown_name("over", word, OVERS)))
 }
 
 /// Credits of a store, a table for each of `rewards`: the columns that vary, and what is constant in the call.
@@ -45,16 +52,18 @@ pub(crate) fn credit<'py>(
     options: Option<Bound<'py, PyDict>>,
 ) -> PyResult<(Vec<Stream>, Bound<'py, PyDict>)> {
     let fail = |error: Error| to_python(py, &error);
-    let CreditRequest { method, unit, rewards, params, seed, elsewhere, own } = request(py, options)?;
+    let CreditRequest { method, unit, rewards, params, seed, elsewhere, over, own } = request(py, options)?;
     let method = methods::find(&method).map_err(fail)?;
     let info = method.info();
     let unit = info.unit(&unit).map_err(fail)?;
     let rewards = rewards.iter().map(channels).collect::<PyResult<Vec<_>>>()?;
     let params = checked_params(py, info.params, &params)?;
     let elsewhere = elsewhere.unwrap_or_default();
+    let over = over.map_or(Ok(Over::All), |word| over_of(&word)).map_err(fail)?;
     let (called, own) = own.map(|(name, begin)| (name, OwnOutcomes::new(begin))).unzip();
     let outcomes = own.as_ref().map(|own| -> &dyn Outcomes { own });
-    let request = Request { rewards: &rewards, elsewhere: &elsewhere, unit, params: &params, seed, outcomes };
+    let request =
+        Request { rewards: &rewards, elsewhere: &elsewhere, unit, over, params: &params, seed, outcomes };
     let store = &store.0;
     let tables = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         methods::credit(store, method, &request, run)
@@ -69,7 +78,11 @@ pub(crate) fn credit<'py>(
     let paid = !matches!(method, methods::Method::PerGame(_)) || params.bool("scaled");
     facts.set_item("paid", paid)?;
     let version = Value::Text(env!("CARGO_PKG_VERSION").into());
-    let more = [("version", version), ("seed", Value::Int(i64::try_from(seed).unwrap_or(i64::MAX)))];
+    let seed = Value::Int(i64::try_from(seed).unwrap_or(i64::MAX));
+    let mut more = vec![("version", version), ("seed", seed)];
+    if over != Over::All {
+        more.push(("over", Value::Text(over.as_str().into())));
+    }
     let told = match called {
         Some(name) => params.clone().recorded_as("outcome", &Value::Text(name.into())),
         None => params.clone(),

@@ -36,6 +36,9 @@ def run(
     unit: Unit = "event",
     param: Params = None,
     seed: Seed = 0,
+    over: Annotated[
+        str, typer.Option("--over", help="all, or trainable: agents whose policies are trained alone.")
+    ] = "all",
     sink: Annotated[
         Path | None, typer.Option("--sink", help="Folder for a result that is larger than memory.")
     ] = None,
@@ -44,7 +47,7 @@ def run(
     if not resume and sink is None:
         raise ParameterError("--no-resume is of --sink: name the folder that has to be new")
     corpus = usable(recordings, rewards)
-    options = credit_options(unit, rewards.reward, seed, param) | {"method": method}
+    options = credit_options(unit, rewards.reward, seed, param) | {"method": method, "over": over}
     options |= engine.running(recordings.threads)
     if sink is not None:
         try:

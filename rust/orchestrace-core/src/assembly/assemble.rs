@@ -473,6 +473,7 @@ pub(crate) fn agents_batch(derived: &Derived, numbers: &[u32], names: &Names) ->
         code_array(rows.iter().map(|(_, r)| r.agent).collect(), names.array(Dict::Agent))?,
         word_array(rows.iter().map(|(_, r)| r.kind as u8).collect(), schema::AGENT_KINDS)?,
         code_array(rows.iter().map(|(_, r)| or_none(r.role)).collect(), names.array(Dict::Role))?,
+        Arc::new(rows.iter().map(|(_, r)| r.trainable).collect::<BooleanArray>()),
         code_array(rows.iter().map(|(_, r)| or_none(r.parent)).collect(), names.array(Dict::Agent))?,
         Arc::new(rows.iter().map(|(_, r)| r.depth).collect::<UInt32Array>()),
         Arc::new(UInt32Array::from_iter_values(rows.iter().map(|(_, r)| r.first_seq))),

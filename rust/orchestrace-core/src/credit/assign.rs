@@ -4,7 +4,7 @@ use super::method::{CreditMethod, Quantity, Values};
 use super::params::Params;
 use super::rollup::{Rows, Sums, refused};
 use crate::graph::{Partition, TraceGraph};
-use crate::schema::{Reason, Unit};
+use crate::schema::{Over, Reason, Unit};
 use crate::store::view::TraceView;
 
 /// A worker's buffers; nothing is allocated per event once they are warm.
@@ -14,9 +14,16 @@ pub struct Scratch {
     values: Values,
     sums: Sums,
     partition: Partition,
+    over: Over,
 }
 
 impl Scratch {
+    /// Buffers for credit over some.
+    #[must_use]
+    pub fn over(over: Over) -> Self {
+        Self { over, ..Self::default() }
+    }
+
     /// Units of the trace that was assigned last, for the names of its rows.
     #[must_use]
     pub fn partition(&self) -> &Partition {
@@ -33,6 +40,10 @@ impl Scratch {
         self.graph.begin();
         self.partition.compute(unit, view, &mut self.graph);
         self.values.clear();
+        if self.over == Over::Trainable {
+            let owners = self.graph.owners(view);
+            self.values.left_out.extend((0..view.len()).map(|v| !owners.is_trained(v)));
+        }
     }
 }
 
@@ -70,6 +81,7 @@ pub fn assign_trace(
         (Err(reason), _) => refused(view, quantity, reason, partition, out),
         (Ok(amount), Quantity::Share) => sums.shares(view, values, amount, partition, out),
         (Ok(_), Quantity::Advantage) => {
+            values.leave_out();
             let by_tokens = params.text("weight") == Some("tokens_out");
             sums.advantages(view, values, by_tokens, partition, out);
         }
@@ -118,6 +130,7 @@ pub fn assign_judged(
             values.row_of.extend_from_slice(judged.row_of);
         }
     }
+    values.leave_out();
     sums.advantages(view, values, params.text("weight") == Some("tokens_out"), partition, out);
 }
 
@@ -141,6 +154,7 @@ pub fn assign_values(
         }
         (Ok(_), Quantity::Advantage) => {
             fill(values);
+            values.leave_out();
             sums.advantages(view, values, false, partition, out);
         }
     }

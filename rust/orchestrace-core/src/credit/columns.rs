@@ -15,7 +15,7 @@ use super::rollup::Rows;
 use crate::error::Result;
 use crate::graph::NO_UNIT;
 use crate::run::Run;
-use crate::schema::{CREDITS, Column, Dict, Kind, REASONS, Unit};
+use crate::schema::{CREDITS, Column, Dict, Kind, Over, REASONS, Unit};
 use crate::store::view::TraceView;
 use crate::store::{Chunk, Store, word_array};
 use crate::tables::{Batches, Columns, in_chunks, schema_of};
@@ -44,9 +44,10 @@ pub(super) fn of_chunks(
     unit: Unit,
     n: usize,
     run: &Run,
+    over: Over,
     assign: impl Fn(Place, usize, &TraceView<'_>, &mut Scratch, &mut Rows) + Sync,
 ) -> Result<Vec<Vec<Piece>>> {
-    let buffers = || (Scratch::default(), (0..n).map(|_| Rows::default()).collect::<Vec<_>>());
+    let buffers = || (Scratch::over(over), (0..n).map(|_| Rows::default()).collect::<Vec<_>>());
     in_chunks(store, run, buffers, |(scratch, results), part| {
         let mut names = (0..n).map(|_| UnitIds::new(store, unit)).collect::<Vec<_>>();
         for rows in results.iter_mut() {

@@ -11,7 +11,7 @@ use super::params::Params;
 use super::reward::{Channels, measures};
 use crate::error::{Error, Result, unknown_name};
 use crate::run::Run;
-use crate::schema::{Dict, MeasureKind, Unit};
+use crate::schema::{Dict, MeasureKind, Over, Unit};
 use crate::store::Store;
 use crate::store::view::TraceView;
 use crate::tables::Batches;
@@ -25,6 +25,8 @@ pub struct Request<'a> {
     pub elsewhere: &'a [String],
     /// Level of the rows.
     pub unit: Unit,
+    /// Whose credit it is: others are compared with nobody and have none.
+    pub over: Over,
     /// Checked parameters of the method.
     pub params: &'a Params,
     /// Seed of methods that sample.
@@ -52,10 +54,10 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
         )
         .collect::<Result<Vec<_>>>()?;
     run.expect(store.n_traces() as u64);
-    let (params, unit) = (request.params, request.unit);
+    let (params, unit, over) = (request.params, request.unit, request.over);
     let chunks = run.pool().install(|| match method {
         Method::PerTrace(method) => {
-            columns::of_chunks(store, unit, rewards.len(), run, |_, which, trace, scratch, rows| {
+            columns::of_chunks(store, unit, rewards.len(), run, over, |_, which, trace, scratch, rows| {
                 let amount = rewards[which].paid(trace);
                 assign_trace(*method, trace, amount, params, unit, scratch, rows);
             })
@@ -69,19 +71,19 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
                 .iter()
                 .map(|channels| {
                     let reward = |view: &TraceView<'_>| channels.paid(view);
-                    judge(*method, store, &reward, params, &corpus, run)
+                    judge(*method, store, (&reward, over), params, &corpus, run)
                 })
                 .collect::<Result<Vec<_>>>()?;
-            columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
+            columns::of_chunks(store, unit, rewards.len(), run, over, |place, which, trace, scratch, rows| {
                 let of = judged[which].of(place, trace.len());
                 assign_judged(trace, of, params, unit, scratch, rows);
             })
         }
         Method::PerGame(method) => {
             let custom = request.outcomes.map(|outcomes| CustomOutcomes { outcomes, names: store.names() });
-            let call = Call::new(*method, params, unit, request.seed)?.with_outcomes(custom);
+            let call = Call::new(*method, params, unit, request.seed)?.over(over).with_outcomes(custom);
             let solved = solve_all(store, &call, run)?;
-            columns::of_chunks(store, unit, rewards.len(), run, |place, which, trace, scratch, rows| {
+            columns::of_chunks(store, unit, rewards.len(), run, over, |place, which, trace, scratch, rows| {
                 let reward = paid.then(|| rewards[which].paid(trace));
                 append_rows(trace, &solved[place.chunk][place.trace], reward, unit, scratch, rows);
             })

@@ -10,7 +10,7 @@ use super::method::{Quantity, Values};
 use crate::error::{Error, Result};
 use crate::graph::NO_UNIT;
 use crate::run::Run;
-use crate::schema::{Reason, Unit};
+use crate::schema::{Over, Reason, Unit};
 use crate::store::Store;
 use crate::tables::Batches;
 
@@ -102,7 +102,7 @@ pub fn roll_up(
             )));
         }
     }
-    let pieces = columns::of_chunks(store, unit, 1, run, |place, _, view, scratch, rows| {
+    let pieces = columns::of_chunks(store, unit, 1, run, Over::All, |place, _, view, scratch, rows| {
         let (trace, from) = starts(place.chunk, place.trace);
         let fill = |out: &mut Values| {
             events.fill(from..from + view.len(), out);

@@ -20,7 +20,7 @@ use super::params::Params;
 use crate::error::Result;
 use crate::graph::{NO_UNIT, TraceGraph};
 use crate::run::Run;
-use crate::schema::Reason;
+use crate::schema::{Over, Reason};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
 use crate::tables::in_chunks;
@@ -99,12 +99,12 @@ const AT_A_TIME: usize = 64;
 pub(super) fn judge(
     method: &dyn GroupMethod,
     store: &Store,
-    reward_of: &(impl Fn(&TraceView<'_>) -> Option<f64> + Sync),
+    paid: (&(impl Fn(&TraceView<'_>) -> Option<f64> + Sync), Over),
     params: &Params,
     corpus: &Vocabulary,
     run: &Run,
 ) -> Result<JudgedRows> {
-    let mut chunks = decide(method, store, reward_of, params, corpus, run)?;
+    let mut chunks = decide(method, store, paid, params, corpus, run)?;
     let groups = gather(store, &chunks, method.info().scope);
     let judged: Vec<_> = groups
         .par_chunks(AT_A_TIME)
@@ -158,7 +158,7 @@ impl GroupOf {
         run: &Run,
     ) -> Result<Option<Self>> {
         let corpus = Vocabulary::new(store, params.text("batch"));
-        let chunks = decide(method, store, reward_of, params, &corpus, run)?;
+        let chunks = decide(method, store, (reward_of, Over::All), params, &corpus, run)?;
         let is_own = |r: &Rollout| (r.chunk as usize, r.trace as usize) == place;
         let group_and_place = gather(store, &chunks, method.info().scope).into_iter().find_map(|group| {
             group.rollouts.iter().position(is_own).map(|own_rollout| (group, own_rollout as u32))
@@ -221,7 +221,7 @@ fn places(group: &Group, chunks: &[ChunkRows]) -> Vec<(u32, u32)> {
 fn decide(
     method: &dyn GroupMethod,
     store: &Store,
-    reward_of: &(impl Fn(&TraceView<'_>) -> Option<f64> + Sync),
+    (reward_of, over): (&(impl Fn(&TraceView<'_>) -> Option<f64> + Sync), Over),
     params: &Params,
     corpus: &Vocabulary,
     run: &Run,
@@ -240,6 +240,9 @@ fn decide(
             if decided.is_err() {
                 rows.decisions.truncate(from);
             }
+            if over == Over::Trainable {
+                leave_out(&trace, graph, &mut rows.decisions, from);
+            }
             rows.whole &= rows.decisions.row_of.is_empty();
             if !rows.whole {
                 rows.row_of.resize(part.view.first_event(i), NO_UNIT);
@@ -251,6 +254,22 @@ fn decide(
         rows.reasons.resize(rows.decisions.len(), Some(Reason::FieldAbsent));
         Ok(rows)
     })
+}
+
+/// Rows of a trace, from `from` on, without an event of a trained agent are compared with nobody.
+fn leave_out(trace: &TraceView<'_>, graph: &mut TraceGraph, decisions: &mut Decisions, from: usize) {
+    if decisions.row_of.is_empty() {
+        return;
+    }
+    let owners = graph.owners(trace);
+    let mut is_trained = vec![false; decisions.value.len() - from];
+    for (v, &row) in decisions.row_of.iter().enumerate() {
+        if let Some(is_trained) = is_trained.get_mut(row as usize) {
+            *is_trained |= owners.is_trained(v);
+        }
+    }
+    let values = decisions.value[from..].iter_mut().zip(is_trained);
+    values.filter(|(_, is_trained)| !is_trained).for_each(|(value, _)| *value = f64::NAN);
 }
 
 /// Rollouts of each group in corpus order, groups in order of first appearance.

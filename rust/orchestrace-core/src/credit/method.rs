@@ -120,17 +120,36 @@ pub struct Values {
     pub reasons: Vec<Option<Reason>>,
     /// For shares, what no event holds: part of the row without a unit.
     pub remainder: f64,
+    /// Events of those whom credit is not over; empty where it is over all.
+    pub left_out: Vec<bool>,
     /// Buffers that a method may use as it likes; they come in with anything in them.
     pub work: [Vec<f64>; 3],
 }
 
 impl Values {
+    /// Gives events that are left out a row of their own without a value: for advantages.
+    pub(super) fn leave_out(&mut self) {
+        if self.left_out.is_empty() || self.events.is_empty() {
+            return;
+        }
+        self.reasons.resize(self.events.len(), None);
+        if self.row_of.is_empty() {
+            self.row_of.extend(0..self.left_out.len() as u32);
+        }
+        let nobody = self.events.len() as u32;
+        self.events.push(f64::NAN);
+        self.reasons.push(Some(Reason::AgentFrozen));
+        let rows = self.row_of.iter_mut().zip(&self.left_out);
+        rows.filter(|(_, left_out)| **left_out).for_each(|(row, _)| *row = nobody);
+    }
+
     /// Forgets the trace before; the buffers stay.
     pub fn clear(&mut self) {
         self.events.clear();
         self.row_of.clear();
         self.reasons.clear();
         self.remainder = 0.0;
+        self.left_out.clear();
     }
 }
 

@@ -173,7 +173,9 @@ impl Sums {
     ) {
         let from = out.credit.len();
         let mut rest = Compensated::default();
-        if partition.is_identity() {
+        if !values.left_out.is_empty() {
+            self.of_others(values, partition, &mut rest, out);
+        } else if partition.is_identity() {
             out.push_units(partition, &values.events);
         } else {
             self.values.clear();
@@ -185,13 +187,47 @@ impl Sums {
             self.credits.extend(self.values.iter().map(|sum| sum.value()));
             out.push_units(partition, &self.credits);
         }
-        if partition.has_rest() || values.remainder != 0.0 {
+        if partition.has_rest() || values.remainder != 0.0 || values.left_out.contains(&true) {
             rest.add(values.remainder);
             let rest = rest.value();
             out.push_rest(if rest.is_finite() { Ok(rest) } else { Err(Reason::ResultRange) });
         }
         let residual = amount - pairwise(&out.credit[from..]);
         out.end_trace(view, Some(residual).filter(|residual| residual.is_finite()));
+    }
+
+    /// Shares of units with an event that is not left out; what those that are left out hold is in the row without a
+    /// unit.
+    fn of_others(
+        &mut self,
+        values: &Values,
+        partition: &Partition,
+        rest: &mut Compensated,
+        out: &mut Rows,
+    ) {
+        self.values.clear();
+        self.values.resize(partition.len(), Compensated::default());
+        self.rows.clear();
+        self.rows.resize(partition.len(), (0, 0.0));
+        for (v, (&value, &left_out)) in values.events.iter().zip(&values.left_out).enumerate() {
+            let unit = if partition.is_identity() { v } else { partition.of_events()[v] as usize };
+            match self.values.get_mut(unit).filter(|_| !left_out) {
+                Some(sum) => {
+                    sum.add(value);
+                    self.rows[unit].0 += 1;
+                }
+                None => rest.add(value),
+            }
+        }
+        out.name_units(partition);
+        for (sum, &(events, _)) in self.values.iter().zip(&self.rows) {
+            let credit = sum.value();
+            out.put(Some(match (events, credit.is_finite()) {
+                (0, _) => (f64::NAN, Some(Reason::AgentFrozen)),
+                (_, true) => (credit, None),
+                (_, false) => (credit, Some(Reason::ResultRange)),
+            }));
+        }
     }
 
     /// Rows of an advantage. A unit inside one row of the method takes its value; a larger one the mean over the rows

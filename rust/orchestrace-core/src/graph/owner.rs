@@ -13,7 +13,7 @@ use super::order::{CanonicalOrder, canonical_cmp};
 use super::slots::Slots;
 use crate::schema::{AgentKind, EventType, Reason};
 pub use crate::store::ownership::{Evidence, NOBODY, Name};
-use crate::store::ownership::{Outcome, Owned};
+use crate::store::ownership::{Outcome, Owned, Trained};
 use crate::store::view::TraceView;
 
 /// One row of the table `agents`.
@@ -25,6 +25,8 @@ pub struct AgentRow {
     pub kind: AgentKind,
     /// Role of an agent.
     pub role: Option<u32>,
+    /// Whether the policy of an agent is trained, where its events say so and agree.
+    pub trainable: Option<bool>,
     /// Owner of the first spawn that names the agent; none for roots of the spawn forest, tools and users.
     pub parent: Option<u32>,
     /// Hops from the root of the spawn forest; none for tools and users.
@@ -128,6 +130,7 @@ impl Owners {
                     outsider: None,
                     role: NOBODY,
                     parent: NOBODY,
+                    trained: Trained::default(),
                 });
                 at
             });
@@ -247,6 +250,7 @@ impl Owners {
                 if name.role == NOBODY {
                     name.role = view.role.get(i).unwrap_or(NOBODY);
                 }
+                name.trained = name.trained.and(view.trainable.get(i));
             }
         }
         for (name, spawned) in self.names.iter_mut().zip(&self.spawns) {
@@ -381,6 +385,7 @@ impl Owners {
                 agent: name.code,
                 kind: name.kind(),
                 role: name.role().filter(|_| agent),
+                trainable: name.trainable().filter(|_| agent),
                 parent: self.names.get(name.parent as usize).map(|parent| parent.code),
                 depth: agent.then_some(depth),
                 first_seq: name.first_seq,
@@ -391,6 +396,12 @@ impl Owners {
 }
 
 impl Owners {
+    /// Whether an event is of an agent whose policy is known to be trained.
+    #[must_use]
+    pub fn is_trained(&self, event: usize) -> bool {
+        self.names.get(self.index[event] as usize).and_then(Name::trainable) == Some(true)
+    }
+
     /// Canonical order of the events.
     #[must_use]
     pub fn order(&self) -> &CanonicalOrder {
@@ -534,6 +545,7 @@ mod tests {
                 agent: TestTrace::name(name),
                 kind,
                 role: role.map(TestTrace::role_code),
+                trainable: None,
                 parent: parent.map(TestTrace::name),
                 depth,
                 first_seq,
@@ -647,6 +659,16 @@ mod tests {
             roles,
             ["", "planner", "executor"].map(|r| (!r.is_empty()).then(|| TestTrace::role_code(r)))
         );
+    }
+
+    #[test]
+    fn an_agent_is_trained_if_its_events_say_so_and_agree() {
+        let mut t = TestTrace::default();
+        t.event(Spawn, "a").trainable(true).to("b").event(Message, "b").event(Message, "a").trainable(false);
+        t.event(Message, "c").trainable(true).event(Message, "c").event(Message, "d").trainable(true);
+        t.event(Message, "d").trainable(false);
+        let trained: Vec<_> = rows(&t).iter().map(|r| r.trainable).collect();
+        assert_eq!(trained, [Some(false), None, Some(true), None], "spawns are of whom they concern");
     }
 
     #[test]

@@ -103,6 +103,7 @@ pub(crate) struct TestTrace {
     corrupted: FlagCells,
     sanitizer: FlagCells,
     privileged: FlagCells,
+    trainable: FlagCells,
     sandbox_id: TextCells,
     harness_hash: TextCells,
     subtask_id: TextCells,
@@ -133,6 +134,7 @@ impl Default for TestTrace {
             corrupted: FlagCells::default(),
             sanitizer: FlagCells::default(),
             privileged: FlagCells::default(),
+            trainable: FlagCells::default(),
             sandbox_id: TextCells::default(),
             harness_hash: TextCells::default(),
             subtask_id: TextCells::default(),
@@ -296,6 +298,11 @@ impl TestTrace {
         self
     }
 
+    pub(crate) fn trainable(&mut self, is: bool) -> &mut Self {
+        self.trainable.set(self.t.len() - 1, self.t.len(), is);
+        self
+    }
+
     pub(crate) fn privileged(&mut self) -> &mut Self {
         self.privileged.set(self.t.len() - 1, self.t.len(), true);
         self
@@ -349,6 +356,7 @@ impl TestTrace {
             corrupted: self.corrupted.column(),
             sanitizer: self.sanitizer.column(),
             privileged: self.privileged.column(),
+            trainable: self.trainable.column(),
             sandbox_id: self.sandbox_id.column(),
             harness_hash: self.harness_hash.column(),
             subtask_id: self.subtask_id.column(),

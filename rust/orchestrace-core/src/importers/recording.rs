@@ -74,6 +74,8 @@ pub struct AgentInfo {
     pub source_id: Text,
     /// Role, where the source says one (R2).
     pub role: Text,
+    /// Whether its policy is trained, where the source says so.
+    pub trainable: Option<bool>,
     /// Who spawned it.
     pub parent: Option<Agent>,
     /// When it was asked, where nothing records how: nanoseconds since the epoch.

@@ -27,6 +27,30 @@ pub struct Name {
     pub(crate) outsider: Option<AgentKind>,
     pub(crate) role: u32,
     pub(crate) parent: u32,
+    pub(crate) trained: Trained,
+}
+
+/// What the events of an agent say of whether its policy is trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Trained {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    Is(bool),
+    /// Both.
+    Mixed,
+}
+
+impl Trained {
+    /// With what one more event says.
+    pub(crate) fn and(self, said: Option<bool>) -> Self {
+        match (self, said) {
+            (known, None) => known,
+            (Self::Unsaid, Some(said)) => Self::Is(said),
+            (Self::Is(known), Some(said)) if known == said => self,
+            _ => Self::Mixed,
+        }
+    }
 }
 
 impl Name {
@@ -41,6 +65,16 @@ impl Name {
     #[must_use]
     pub fn parent(&self) -> Option<u32> {
         Some(self.parent).filter(|&parent| parent != NOBODY)
+    }
+
+    /// Whether its policy is trained: what the events that it owns and carries say, spawns and despawns left out;
+    /// not known where they differ.
+    #[must_use]
+    pub fn trainable(&self) -> Option<bool> {
+        match self.trained {
+            Trained::Is(said) => Some(said),
+            Trained::Unsaid | Trained::Mixed => None,
+        }
     }
 
     /// Whether it owns an event.

@@ -187,6 +187,8 @@ pub struct TraceView<'a> {
     pub sanitizer: Flags<'a>,
     /// Whether the event may do harm.
     pub privileged: Flags<'a>,
+    /// Whether the policy that acts in the event is trained.
+    pub trainable: Flags<'a>,
     /// Sandbox that the event ran in.
     pub sandbox_id: Texts<'a>,
     /// Harness that the agent acted through.
@@ -331,6 +333,7 @@ pub(crate) struct EventArrays<'a> {
     corrupted: Option<&'a BooleanArray>,
     sanitizer: Option<&'a BooleanArray>,
     privileged: Option<&'a BooleanArray>,
+    trainable: Option<&'a BooleanArray>,
     sandbox_id: Option<&'a StringViewArray>,
     harness_hash: Option<&'a StringViewArray>,
     subtask_id: Option<&'a StringViewArray>,
@@ -411,6 +414,7 @@ impl<'a> EventArrays<'a> {
             corrupted: flags("corrupted"),
             sanitizer: flags("sanitizer"),
             privileged: flags("privileged"),
+            trainable: flags("trainable"),
             sandbox_id: texts("sandbox_id"),
             harness_hash: texts("harness_hash"),
             subtask_id: texts("subtask_id"),
@@ -450,6 +454,7 @@ impl<'a> EventArrays<'a> {
         view.corrupted = Flags::new(self.corrupted, from);
         view.sanitizer = Flags::new(self.sanitizer, from);
         view.privileged = Flags::new(self.privileged, from);
+        view.trainable = Flags::new(self.trainable, from);
         view.sandbox_id = Texts::new(self.sandbox_id, from);
         view.harness_hash = Texts::new(self.harness_hash, from);
         view.subtask_id = Texts::new(self.subtask_id, from);

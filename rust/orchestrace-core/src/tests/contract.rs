@@ -12,7 +12,7 @@ use orchestrace_core::credit::{Axiom, METHODS, Method, ParamKind, Params, Quanti
 use orchestrace_core::generate::{self, Preset, Spec};
 use orchestrace_core::ingest::{Input, ReadOptions, read};
 use orchestrace_core::run::Run;
-use orchestrace_core::schema::{REASONS, Unit};
+use orchestrace_core::schema::{Over, REASONS, Unit};
 use orchestrace_core::store::Store;
 
 const AWKWARD: &str = concat!(
@@ -80,7 +80,7 @@ fn batches_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: 
     let params = Params::check(method.info().params, &paid(method)).unwrap();
     let rewards = [vec![("team".to_owned(), weight)]];
     let request =
-        Request { rewards: &rewards, elsewhere: &[], unit, params: &params, seed: 1, outcomes: None };
+        Request { rewards: &rewards, elsewhere: &[], unit, over: Over::All, params: &params, seed: 1, outcomes: None };
     credit(store, method, &request, &Run::new(Some(threads)).unwrap()).unwrap().remove(0).0
 }
 

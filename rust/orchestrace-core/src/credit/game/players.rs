@@ -7,7 +7,7 @@ use super::{Needs, Players};
 use crate::graph::owner::Name;
 use crate::graph::slots::Slots;
 use crate::graph::{NO_UNIT, NOBODY, Owners, Partition, TraceGraph, UnitName};
-use crate::schema::{EdgeType, EventType, Unit};
+use crate::schema::{EdgeType, EventType, Over, Unit};
 use crate::store::view::TraceView;
 
 /// Players of a trace; a buffer reused from trace to trace.
@@ -35,14 +35,14 @@ const JOINING: [u8; 3] = [EdgeType::Message as u8, EdgeType::Return as u8, EdgeT
 
 impl Cast {
     /// Replaces the players by those of `view`, where credit is reported by the units of `partition`. `root` says
-    /// whether the root agent plays; else it is always there.
+    /// whether the root agent plays, `over` whether those do whose policies are not trained; else they are always there.
     pub fn compute(
         &mut self,
         view: &TraceView<'_>,
         unit: Unit,
         partition: &Partition,
         graph: &mut TraceGraph,
-        root: bool,
+        (root, over): (bool, Over),
         needs: Needs,
     ) {
         self.n_units = partition.len();
@@ -52,16 +52,20 @@ impl Cast {
         let owners = graph.owners(view);
         self.of_name.clear();
         self.of_name.resize(owners.names().len(), NO_UNIT);
-        let fixed = if root { None } else { owners.root() };
+        let root = if root { None } else { owners.root() };
+        let is_fixed = |v: usize| {
+            let code = owners.codes()[v];
+            code != NOBODY && (Some(code) == root || (over == Over::Trainable && !owners.is_trained(v)))
+        };
         let agents = matches!(unit, Unit::Agent | Unit::Role | Unit::Team);
         self.agents_play = agents;
         if agents {
-            self.agents_play(view, owners, partition, fixed);
+            self.agents_play(view, owners, partition, is_fixed);
         } else {
-            self.units_play(view, owners, partition, fixed);
+            self.units_play(view, owners, partition, is_fixed);
         }
         self.fixed.clear();
-        self.fixed.resize(self.n_units, fixed.is_some());
+        self.fixed.resize(self.n_units, root.is_some() || over == Over::Trainable);
         for &row in &self.row_of {
             if let Some(fixed) = self.fixed.get_mut(row as usize) {
                 *fixed = false;
@@ -90,11 +94,11 @@ impl Cast {
         view: &TraceView<'_>,
         owners: &Owners,
         partition: &Partition,
-        fixed: Option<u32>,
+        is_fixed: impl Fn(usize) -> bool,
     ) {
         for v in 0..view.len() {
             let name = owners.indices()[v];
-            if name == NOBODY || Some(owners.codes()[v]) == fixed {
+            if name == NOBODY || is_fixed(v) {
                 self.player_of.push(NO_UNIT);
                 continue;
             }
@@ -113,13 +117,12 @@ impl Cast {
         view: &TraceView<'_>,
         owners: &Owners,
         partition: &Partition,
-        fixed: Option<u32>,
+        is_fixed: impl Fn(usize) -> bool,
     ) {
         self.numbers.clear();
         for unit in 0..self.n_units {
             let first = partition.first(unit) as usize;
-            let owner = owners.codes()[first];
-            if owner != NOBODY && Some(owner) == fixed {
+            if is_fixed(first) {
                 self.numbers.push(NO_UNIT);
             } else {
                 self.numbers.push(self.row_of.len() as u32);

@@ -17,7 +17,7 @@ use crate::credit::{Quantity, Scratch};
 use crate::error::{Error, Result};
 use crate::graph::{GraphOptions, Partition, TraceGraph};
 use crate::run::Run;
-use crate::schema::{Reason, Unit};
+use crate::schema::{Over, Reason, Unit};
 use crate::store::Store;
 use crate::store::view::{ChunkView, TraceView};
 use crate::surrogate::Cost;
@@ -56,6 +56,7 @@ pub struct Call<'a> {
     pub seed: u64,
     structure: Structure,
     root: bool,
+    over: Over,
     evaluation: Evaluation,
     custom: Option<CustomOutcomes<'a>>,
 }
@@ -71,6 +72,7 @@ impl<'a> Call<'a> {
             seed,
             structure: structure(params)?,
             root: params.text("players") != Some("no_root"),
+            over: Over::All,
             evaluation: Evaluation::named(params.text("evaluation")),
             custom: None,
         })
@@ -80,6 +82,12 @@ impl<'a> Call<'a> {
     #[must_use]
     pub fn with_outcomes(self, custom: Option<CustomOutcomes<'a>>) -> Self {
         Self { custom, ..self }
+    }
+
+    /// The same among those whom credit is over.
+    #[must_use]
+    pub fn over(self, over: Over) -> Self {
+        Self { over, ..self }
     }
 
     /// Whether no number of samples says what the call may cost, so that limits do.
@@ -106,7 +114,7 @@ impl Stage {
         self.graph.begin();
         self.partition.compute(call.unit, view, &mut self.graph);
         let Self { graph, partition, cast, .. } = self;
-        cast.compute(view, call.unit, partition, graph, call.root, call.method.needs());
+        cast.compute(view, call.unit, partition, graph, (call.root, call.over), call.method.needs());
     }
 
     fn is_acyclic(&mut self, view: &TraceView<'_>, call: &Call<'_>) -> bool {

@@ -241,7 +241,7 @@ fn who_plays_at_every_level() {
         graph.begin();
         partition.compute(unit, &t.view(), &mut graph);
         let needs = Needs { unions: true, links: true, parents: true };
-        cast.compute(&t.view(), unit, &partition, &mut graph, root, needs);
+        cast.compute(&t.view(), unit, &partition, &mut graph, (root, crate::schema::Over::All), needs);
         cast
     };
     let agents = cast(Unit::Agent, true);

@@ -20,6 +20,7 @@ const STEP: &[Key] = &[
     Key::AgentName,
     Key::Parent,
     Key::Role,
+    Key::Trainable,
     Key::From,
     Key::To,
     Key::Time,

@@ -33,6 +33,7 @@ keys!(
     AgentName = "agent_name",
     Parent = "parent",
     Role = "role",
+    Trainable = "trainable",
     From = "from",
     To = "to",
     Time = "time",

@@ -330,6 +330,9 @@ impl<'a> Telling<'a> {
         if self.recording.agent_info(agent).role.is_none() {
             self.recording.agent_info(agent).role = self.word_of(&spec.step.find(Key::Role, scope));
         }
+        if self.recording.agent_info(agent).trainable.is_none() {
+            self.recording.agent_info(agent).trainable = spec.step.find(Key::Trainable, scope).bool();
+        }
         let parent = spec.step.find(Key::Parent, scope).word();
         if let Some(parent) = parent.filter(|parent| **parent != *id && !self.is_user(parent))
             && self.recording.agent_info(agent).parent.is_none()

@@ -343,6 +343,9 @@ impl<'r> Emission<'r, '_, '_> {
             if let Some(role) = self.role(agent) {
                 self.out.set(EventField::Role, Value::Text(role));
             }
+            if let Some(trainable) = self.recording.agents[at].trainable {
+                self.out.set(EventField::Trainable, Value::Bool(trainable));
+            }
             if !std::mem::replace(&mut self.agents[at].identified, true) {
                 self.extra_text("x_agent_id", self.recording.agents[at].source_id);
             }

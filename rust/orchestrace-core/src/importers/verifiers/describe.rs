@@ -92,11 +92,17 @@ fn ids(episode: Value<'_>, recording: &mut Recording) {
     };
 }
 
+/// Whether the policy of a trace is trained; what it spawns acts by the same one.
+fn is_trained(trace: Value<'_>) -> Option<bool> {
+    trace.path(&["agent", "trainable"]).bool()
+}
+
 fn agent(seat: &Seat<'_>, recording: &mut Recording) -> Agent {
     let info = AgentInfo {
         name: recording.text(&seat.name),
         source_id: recording.text(seat.trace.get("id").str().unwrap_or_default()),
         open: !is_complete(seat.trace),
+        trainable: is_trained(seat.trace),
         ..AgentInfo::default()
     };
     recording.agent(info)
@@ -226,6 +232,7 @@ impl<'t, 'v> Describing<'t, 'v> {
                 source_id: self.recording.join(&[self.id, ":", &spawn.first.to_string()]),
                 parent: Some(self.agents[spawn.parent]),
                 open: !returns && !is_complete(self.trace),
+                trainable: is_trained(self.trace),
                 ..AgentInfo::default()
             };
             let agent = self.recording.agent(info);
@@ -366,7 +373,6 @@ impl<'t, 'v> Describing<'t, 'v> {
         let (trace, work) = (self.trace, self.episode.path(&["run", "work"]));
         let opens = !std::mem::replace(&mut self.opened, true);
         let mut extras = Extras::new(self.recording);
-        extras.value("x_trainable", trace.path(&["agent", "trainable"]));
         extras.value("x_stop", trace.get("stop_condition"));
         extras.value("x_training_step", work.get("step"));
         extras.value("x_policy_start", work.path(&["policy", "start"]));
