@@ -44,7 +44,7 @@ def goldens() -> tuple[Document, ...]:
     """Every golden input, a file each."""
     found = []
     for folder in sorted(GOLDENS.iterdir()):
-        inputs = [*folder.glob("input.*"), *folder.glob("input/**/*")]
+        inputs = [path for path in (*folder.glob("input.*"), *folder.glob("input/**/*")) if path.is_file()]
         found += [Document(folder.name, path.name, path.read_bytes()) for path in sorted(inputs)]
     return tuple(one for one in found if one.data)
 
