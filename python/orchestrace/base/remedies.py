@@ -192,6 +192,14 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Two lines of one rollout with the scores 1 and 0.",
         "Look which of them the trainer used. If each line is a rollout, give each a name of its own.",
     ),
+    ("finding", "source.incomplete"): Remedy(
+        "An Inspect log whose `results.total_samples` is 4, with one sample.",
+        "Look for the rest: means over what is there are of a part that nobody drew at random.",
+    ),
+    ("finding", "source.surplus"): Remedy(
+        "A trajectory of 12 steps whose `total_steps` is 10.",
+        "Ask what its writer counts: it may have stopped counting before the run ended.",
+    ),
     ("finding", "time.harness"): Remedy(
         "An environment states how long its harness prepared an agent and waited for it.",
         "Nothing: that time is `unaccounted` in metrics, since no model and no tool was at work in it.",

@@ -89,6 +89,8 @@ codes!(
         RewardUnscored = "reward.unscored" => "The record names a reward and has no value of it.",
         TraceJoined = "trace.joined" => "Another id of the source leads to this trace, too.",
         TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; the message says which is used.",
+        SourceIncomplete = "source.incomplete" => "The source states more of something than it holds; no number has what is missing.",
+        SourceSurplus = "source.surplus" => "The source holds more of something than it states.",
         TimeHarness = "time.harness" => "The source states time of its harness that no event has.",
     ]
 );
@@ -127,6 +129,8 @@ impl FindingCode {
             | Self::UsageUnknown
             | Self::AgentMerged
             | Self::UsageIncomplete
+            | Self::SourceIncomplete
+            | Self::SourceSurplus
             | Self::TraceConflict => "warning",
             Self::FieldIgnored
             | Self::TracePartial

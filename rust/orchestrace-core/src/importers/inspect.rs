@@ -97,6 +97,7 @@ impl SpreadImporter for Inspect {
 struct LogParts<'a> {
     kind: Option<Kind>,
     eval: Option<&'a str>,
+    results: Option<&'a str>,
     samples: Option<Vec<(&'a str, Self)>>,
     id: Option<&'a str>,
     epoch: Option<&'a str>,
@@ -135,6 +136,7 @@ impl<'a> LogParts<'a> {
                 let value = cursor.slice(start, end);
                 match key {
                     "eval" if kind == Kind::Object => self.eval = Some(value),
+                    "results" if kind == Kind::Object => self.results = Some(value),
                     "id" => self.id = Some(value),
                     "epoch" => self.epoch = Some(value),
                     "messages" => self.has_messages |= kind == Kind::Array,
@@ -161,9 +163,13 @@ impl<'a> LogParts<'a> {
             return Ok(());
         }
         if let Some(samples) = &self.samples {
-            let eval = Eval::read(self.eval, out.limits());
+            let mut eval = Eval::read(self.eval, out.limits());
+            let plain = eval.context.clone();
+            // The first sample tells what the log says of all.
+            eval.claim(self.results, samples.len(), out.limits());
             for (text, sample) in samples {
                 eval.sample(text, sample, out);
+                eval.context.clone_from(&plain);
             }
             if samples.is_empty() {
                 out.ignored("inspect.no_samples");
@@ -227,6 +233,22 @@ impl Eval {
         let run = fact("run_id").or(fact("eval_id"));
         let ids: Vec<&str> = run.into_iter().chain(fact("task_id")).collect();
         Self { prefix: Some(ids.join("/")).filter(|ids| !ids.is_empty()), context: context.finish() }
+    }
+
+    /// Adds how many samples the log says it has, where it has others.
+    fn claim(&mut self, results: Option<&str>, held: usize, limits: Limits) {
+        let tree = results.and_then(|text| Tree::parse(text, limits).ok());
+        let claimed = tree.and_then(|tree| tree.root().get("total_samples").i64());
+        if let Some(claimed) = claimed.filter(|claimed| usize::try_from(*claimed) != Ok(held)) {
+            let mut context = ObjectText::new();
+            let tree = Tree::parse(&self.context, limits).ok();
+            for (key, value) in tree.iter().flat_map(|tree| tree.root().members()) {
+                context.raw(key, value.raw());
+            }
+            context.raw("claimed_samples", &claimed.to_string());
+            context.raw("held_samples", &held.to_string());
+            self.context = context.finish();
+        }
     }
 
     /// Puts one sample.

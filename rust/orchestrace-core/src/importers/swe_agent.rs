@@ -422,6 +422,11 @@ impl<'r> Run<'r> {
                 self.out.measure(MeasureKind::Metric, name, value);
             }
         }
+        // A replay calls nobody, and says 0.
+        if let Some(calls) = number("api_calls").filter(|calls| *calls > 0.0) {
+            let held = self.out.usages(None).count();
+            self.out.claims("info.model_stats.api_calls", (calls as i64, held), "answers");
+        }
         if !self.counted {
             // Only the totals are known.
             if let (Some(sent), Some(received)) = (sent, received) {

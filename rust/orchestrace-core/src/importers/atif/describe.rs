@@ -77,6 +77,12 @@ pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
         (sum.0.saturating_add(stream.sum.0), sum.1.saturating_add(stream.sum.1))
     });
     for (index, stream) in counted.iter().enumerate() {
+        let claimed = documents[index].tree.root().path(&["final_metrics", "total_steps"]).i64();
+        // A step that was rejected is told already.
+        if let Some(claimed) = claimed.filter(|_| !items.is_partial()) {
+            let held = documents[index].steps.len();
+            telling.recording.claims("final_metrics.total_steps", (claimed, held), "steps");
+        }
         telling.totals(
             documents[index].tree.root().get("final_metrics"),
             stream,

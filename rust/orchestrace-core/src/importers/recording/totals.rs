@@ -1,4 +1,6 @@
-//! Sums of tokens that a source states beside those of the responses (R7).
+//! Sums and counts that a source states beside what it holds (R7).
+
+use std::cmp::Ordering;
 
 use super::{Act, Agent, Entry, Recording, Usage};
 use crate::error::FindingCode;
@@ -35,6 +37,18 @@ impl Recording {
         } else {
             self.finding(FindingCode::UsageRepeated, at, difference);
         }
+    }
+
+    /// Compares what a source states of how much it holds with what is there: `what` names the statement, `held` what
+    /// is counted.
+    pub(crate) fn claims(&mut self, what: &str, (claimed, held): (i64, usize), things: &str) {
+        let there = i64::try_from(held).unwrap_or(i64::MAX);
+        let code = match claimed.cmp(&there) {
+            Ordering::Equal => return,
+            Ordering::Greater => FindingCode::SourceIncomplete,
+            Ordering::Less => FindingCode::SourceSurplus,
+        };
+        self.finding(code, None, format!("{what} is {claimed}, found {held} {things}"));
     }
 
     /// Gives responses their prices, which are listed in the order of the responses; not if there are more or fewer.
