@@ -151,6 +151,31 @@ def test_rewards_of_agents_are_compared_among_the_trained() -> None:
     assert {found[n, "bob"] for n in range(4)} == {(None, "agent.frozen")}
 
 
+@pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo", "reinforce_pp", "dr_mas", "shape_normalized"])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_run_of_nobody_who_is_trained_is_no_rollout(method: str, on_disk: bool, tmp_path: Path) -> None:
+    """Credit is that of a corpus without it."""
+
+    def rollouts(rewards: list[float]) -> list[Document]:
+        runs = [run(n, reward, turns("ann")) for n, reward in enumerate(rewards)]
+        trained = marked(runs[:2], ("ann",)) + marked(runs[2:], ())
+        # a second piece on disk
+        return trained + marked([run(9, 0.5, turns("ann"), task="other")], ("ann",))
+
+    def of(documents: list[Document], name: str) -> list[float | None]:
+        corpus = read(documents)
+        if on_disk:
+            (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+            ot.ingest(tmp_path / f"{name}.jsonl", tmp_path / name, partitions=3)
+            corpus = ot.read_corpus(tmp_path / name)
+        rows = ot.credit(corpus, method=method, unit="agent", over="trainable").filter(unit_id="ann")
+        found = dict(rows.select("trace_id", "credit").rows())
+        return [found["trace0"], found["trace1"]]
+
+    with_it, without = of(rollouts([1.0, 0.0, 10.0]), "with"), of(rollouts([1.0, 0.0]), "without")
+    assert with_it == without and None not in with_it
+
+
 def team() -> list[Document]:
     events = [
         event(0, "lead", "orchestrator_decision"),
@@ -183,6 +208,35 @@ def test_players_of_own_outcomes_are_the_trained() -> None:
     found = credited(team(), "shapley", "agent", outcome=worth, scaled=False, over="trainable")
     assert seen[0] == ["ann"]
     assert found[0, "ann"][0] == 2.0
+
+
+def test_users_and_environments_play_no_game() -> None:
+    events = [event(0, "user", to="ann"), event(1, "ann", "return", to="user", trainable=True)]
+    document = run(0, 1.0, events, [(0, 1)])
+    found = credited([document], "shapley", "event", over="trainable")
+    assert found[0, "e0"] == (None, "player.fixed")
+    assert found[0, "e1"][0] is not None
+
+
+def test_a_run_without_players_pays_what_is_always_there() -> None:
+    trained, frozen = team()[0], team()[0] | {"trace_id": "trace1", "task_id": "other"}
+    marked([frozen], ())
+    found = credited([trained, frozen], "shapley", "agent", over="trainable")
+    assert {found[1, name] for name in ("ann", "bob", "lead")} == {(None, "player.fixed")}
+    assert found[1, None] == (1.0, None)
+
+
+@pytest.mark.parametrize("method", ["myerson", "permission", "precedence_shapley"])
+def test_games_along_links_have_no_credit_of_some(method: str) -> None:
+    with pytest.raises(ot.ParameterError, match=f"method '{method}' has no over='trainable'"):
+        ot.credit(read(team()), method=method, unit="agent", over="trainable")
+
+
+def test_what_is_paid_to_the_trained_and_to_others_is_the_reward() -> None:
+    corpus = read(team())
+    credits = ot.credit(corpus, method="uniform", unit="agent", over="trainable")
+    [row] = ot.evaluation.reward_accounting(corpus, credits).rows(named=True)
+    assert (row["paid"], row["partition_error"], row["reason"]) == (1.0, 0.0, None)
 
 
 def test_what_cannot_be_asked_is_said(tmp_path: Path) -> None:

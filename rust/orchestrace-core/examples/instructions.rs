@@ -106,8 +106,15 @@ fn verbs(corpus: &str, store: &Store, run: &Run) -> Result<()> {
             _ => (info.defaults(), &[Unit::Event, Unit::Agent][..]),
         };
         for unit in units.iter().copied().filter(|unit| info.units.contains(unit)) {
-            let request =
-                Request { rewards: &rewards, elsewhere: &[], unit, over: Over::All, params: &params, seed: 0, outcomes: None };
+            let request = Request {
+                rewards: &rewards,
+                elsewhere: &[],
+                unit,
+                over: Over::All,
+                params: &params,
+                seed: 0,
+                outcomes: None,
+            };
             let tables = measured(&named(&format!("credit {} {}", info.name, unit.as_str())), || {
                 credit(store, method, &request, run)
             })?;

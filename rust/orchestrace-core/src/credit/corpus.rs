@@ -81,6 +81,14 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
         }
         Method::PerGame(method) => {
             let custom = request.outcomes.map(|outcomes| CustomOutcomes { outcomes, names: store.names() });
+            let needs = method.needs();
+            if over == Over::Trainable && (needs.links || needs.parents) {
+                return Err(Error::Parameter(format!(
+                    "method '{}' has no over='trainable': it plays along the links of agents, and those that always \
+                     act would be missing in them; take shapley or owen",
+                    method.info().name
+                )));
+            }
             let call = Call::new(*method, params, unit, request.seed)?.over(over).with_outcomes(custom);
             let solved = solve_all(store, &call, run)?;
             columns::of_chunks(store, unit, rewards.len(), run, over, |place, which, trace, scratch, rows| {

@@ -240,15 +240,21 @@ fn decide(
             if decided.is_err() {
                 rows.decisions.truncate(from);
             }
+            let mut outcome = outcome.unwrap_or(f64::NAN);
             if over == Over::Trainable {
                 leave_out(&trace, graph, &mut rows.decisions, from);
+                // A run of nobody who is trained is no rollout of the group.
+                let owners = graph.owners(&trace);
+                if !(0..trace.len()).any(|v| owners.is_trained(v)) {
+                    outcome = f64::NAN;
+                }
             }
             rows.whole &= rows.decisions.row_of.is_empty();
             if !rows.whole {
                 rows.row_of.resize(part.view.first_event(i), NO_UNIT);
                 rows.row_of.extend_from_slice(&rows.decisions.row_of);
             }
-            rows.traces.push((rows.decisions.len(), decided, outcome.unwrap_or(f64::NAN)));
+            rows.traces.push((rows.decisions.len(), decided, outcome));
         }
         rows.values.resize(rows.decisions.len(), f64::NAN);
         rows.reasons.resize(rows.decisions.len(), Some(Reason::FieldAbsent));

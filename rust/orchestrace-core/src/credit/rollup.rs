@@ -198,13 +198,7 @@ impl Sums {
 
     /// Shares of units with an event that is not left out; what those that are left out hold is in the row without a
     /// unit.
-    fn of_others(
-        &mut self,
-        values: &Values,
-        partition: &Partition,
-        rest: &mut Compensated,
-        out: &mut Rows,
-    ) {
+    fn of_others(&mut self, values: &Values, partition: &Partition, rest: &mut Compensated, out: &mut Rows) {
         self.values.clear();
         self.values.resize(partition.len(), Compensated::default());
         self.rows.clear();

@@ -96,9 +96,10 @@ impl Sort {
 /// Whether this is an event of V1.
 fn is_event(record: Value<'_>) -> bool {
     let kind = record.get("kind").str().unwrap_or_default();
-    let is_known = KINDS.contains(&kind) && record.get("id").str().is_some();
-    let is_other = kind.ends_with("Event") && record.get("source").str().is_some();
-    (is_known || is_other) && !record.get("timestamp").is_absent()
+    let source = record.get("source").str();
+    let is_known = KINDS.contains(&kind) && source.is_some();
+    let is_other = kind.ends_with("Event") && source.is_some_and(|source| SOURCES.contains(&source));
+    (is_known || is_other) && record.get("id").str().is_some() && !record.get("timestamp").is_absent()
 }
 
 /// Whether this is the state of a conversation of V1.
@@ -112,10 +113,12 @@ fn is_state(record: Value<'_>) -> bool {
 
 /// Whether this is an event of V0.
 fn is_step(record: Value<'_>) -> bool {
+    let is_placed = ["id", "timestamp", "cause"].iter().any(|key| record.get(key).exists());
     let acts = record.get("action").str().is_some() && record.get("args").kind() == Some(Kind::Object);
     let observes = record.get("observation").str().is_some()
         && (record.get("extras").kind() == Some(Kind::Object) || record.get("content").str().is_some());
-    record.get("source").str().is_some_and(|source| SOURCES.contains(&source)) && (acts || observes)
+    let is_of_ours = record.get("source").str().is_some_and(|source| SOURCES.contains(&source));
+    is_placed && is_of_ours && (acts || observes)
 }
 
 /// What keeps a record from being an event.

@@ -79,8 +79,15 @@ fn paid(method: &Method) -> Vec<(&'static str, Value)> {
 fn batches_of(store: &Store, method: &Method, unit: Unit, weight: f64, threads: usize) -> Vec<RecordBatch> {
     let params = Params::check(method.info().params, &paid(method)).unwrap();
     let rewards = [vec![("team".to_owned(), weight)]];
-    let request =
-        Request { rewards: &rewards, elsewhere: &[], unit, over: Over::All, params: &params, seed: 1, outcomes: None };
+    let request = Request {
+        rewards: &rewards,
+        elsewhere: &[],
+        unit,
+        over: Over::All,
+        params: &params,
+        seed: 1,
+        outcomes: None,
+    };
     credit(store, method, &request, &Run::new(Some(threads)).unwrap()).unwrap().remove(0).0
 }
 

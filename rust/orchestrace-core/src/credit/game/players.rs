@@ -55,7 +55,7 @@ impl Cast {
         let root = if root { None } else { owners.root() };
         let is_fixed = |v: usize| {
             let code = owners.codes()[v];
-            code != NOBODY && (Some(code) == root || (over == Over::Trainable && !owners.is_trained(v)))
+            (code != NOBODY && Some(code) == root) || (over == Over::Trainable && !owners.is_trained(v))
         };
         let agents = matches!(unit, Unit::Agent | Unit::Role | Unit::Team);
         self.agents_play = agents;

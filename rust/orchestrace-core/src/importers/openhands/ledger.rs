@@ -31,8 +31,10 @@ pub(super) struct Paid<'v> {
 pub(super) struct Ledger<'v> {
     pub list: Vec<Paid<'v>>,
     of_id: HashMap<&'v str, usize>,
-    /// Responses that have their usage.
-    settled: HashSet<String>,
+    /// Responses that have their usage, and the tokens that their events state.
+    settled: HashMap<String, Option<i64>>,
+    /// Responses of which other usage is stated elsewhere.
+    contradicted: HashSet<String>,
     /// Prices that no list says the response of.
     loose: Vec<f64>,
     tokens: Option<i64>,
@@ -56,7 +58,10 @@ impl<'v> Ledger<'v> {
         }
         for (at, entry) in usages.elements().enumerate() {
             let id = entry.get("response_id").str().unwrap_or_default();
-            if !id.is_empty() && self.of_id.contains_key(id) {
+            if let Some(first) = self.of(id) {
+                if first.usage.total() != usage_of(entry).total() {
+                    self.contradicted.insert(id.to_owned());
+                }
                 again = true;
                 continue;
             }
@@ -103,10 +108,16 @@ impl<'v> Ledger<'v> {
 
     /// The usage of a response the first time that it is asked for: `of_event` is what its event says.
     pub(super) fn settle(&mut self, id: &str, of_event: Usage) -> Usage {
-        if !id.is_empty() && !self.settled.insert(id.to_owned()) {
+        let listed = self.of(id).map_or_else(Usage::default, |paid| paid.usage);
+        let stated = of_event.total();
+        let known = self.settled.get(id).copied();
+        let others = [known.flatten(), listed.total()];
+        if !id.is_empty() && stated.is_some() && others.iter().flatten().any(|other| Some(*other) != stated) {
+            self.contradicted.insert(id.to_owned());
+        }
+        if !id.is_empty() && self.settled.insert(id.to_owned(), known.flatten().or(stated)).is_some() {
             return Usage::default();
         }
-        let listed = self.of(id).map_or_else(Usage::default, |paid| paid.usage);
         if of_event.total().is_none() {
             return listed;
         }
@@ -122,6 +133,12 @@ impl<'v> Ledger<'v> {
 
     /// Compares what is stated of the whole with what its responses sum to.
     pub(super) fn compare(&self, recording: &mut Recording) {
+        if !self.contradicted.is_empty() {
+            let n = self.contradicted.len();
+            let message =
+                format!("usage of responses that is stated in two ways: {n}; the first one is used");
+            recording.finding(FindingCode::UsageConflict, None, message);
+        }
         let usages: Vec<Usage> = recording.usages(None).collect();
         let counted = usages.iter().filter_map(Usage::total).fold(0_i64, i64::saturating_add);
         let silent = usages.iter().filter(|usage| usage.total().is_none()).count();

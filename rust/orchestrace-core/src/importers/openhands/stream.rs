@@ -96,6 +96,8 @@ impl Stream {
         self.begun = true;
         let time = origin.time;
         if let Some(entry) = self.responses.get(origin.id).copied() {
+            // It has its usage; whether this event states the same is told at the end.
+            let _paid = ledger.settle(origin.id, origin.usage);
             return Answer { entry, apart: self.current != Some(entry), time };
         }
         let listed = ledger.of(origin.id).copied();

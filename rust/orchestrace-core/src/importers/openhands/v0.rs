@@ -7,9 +7,11 @@ use super::ledger::Ledger;
 use super::place::Place;
 use super::stream::{Pending, Stream};
 use super::{RUN, is_step, text_like};
+use crate::error::FindingCode;
+use crate::importers::columns::group_by;
 use crate::importers::items::TraceItems;
 use crate::importers::parsed::ParsedItems;
-use crate::importers::recording::{AgentInfo, Recording};
+use crate::importers::recording::{AgentInfo, Recording, Text};
 use crate::json::time::parse_seconds;
 use crate::json::tree::Value;
 
@@ -19,7 +21,7 @@ mod outcome;
 mod results;
 
 pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
-    let run = the_run(items, parsed);
+    let run = the_run(items, parsed, recording);
     let events = in_order(parsed);
     let Some((first, _)) = events.first().map(|event| (event.item, event.value)).or(run) else { return };
     name(run.map(|(_, run)| run), items, first, recording);
@@ -59,6 +61,8 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
         state: "",
         unanswered: BTreeSet::new(),
         not_ours: HashSet::new(),
+        delegations: Vec::new(),
+        has_two_verdicts: has_two_verdicts(items, parsed),
     };
     for event in &events {
         let time = clock.time(event.value);
@@ -107,18 +111,35 @@ fn in_order<'v>(parsed: &'v ParsedItems<'_>) -> Vec<Event<'v>> {
     numbered.into_iter().map(|(_, event)| event).collect()
 }
 
-/// What an evaluation says of the run; of several lines that say it the one with a verdict.
-fn the_run<'v>(items: &TraceItems<'_>, parsed: &'v ParsedItems<'_>) -> Option<(u32, Value<'v>)> {
-    let runs: Vec<(u32, Value<'v>)> =
+/// What an evaluation says of the run: of several lines the one with a verdict, by their texts and not by where they lie.
+/// Also what others say against it.
+fn the_run<'v>(
+    items: &TraceItems<'_>,
+    parsed: &'v ParsedItems<'_>,
+    recording: &mut Recording,
+) -> Option<(u32, Value<'v>)> {
+    let mut runs: Vec<(u32, Value<'v>)> =
         parsed.values().filter(|(item, _)| items.as_slice()[*item as usize].context == RUN).collect();
-    let is_judged = |(_, run): &&(u32, Value<'v>)| run.path(&["report", "resolved"]).bool().is_some();
-    let used = runs.iter().find(is_judged).or(runs.first()).copied();
-    for (item, _) in &runs {
-        if used.is_some_and(|(used, _)| used != *item) {
-            items.duplicate(*item as usize);
+    let verdict = |run: Value<'v>| run.path(&["report", "resolved"]).bool();
+    runs.sort_by_key(|(item, run)| (verdict(*run).is_none(), run.raw(), *item));
+    let (used, others) = runs.split_first()?;
+    for (item, other) in others {
+        items.duplicate(*item as usize);
+        let metrics = [used.1, *other].map(|run| run.get("metrics"));
+        if metrics.iter().all(|metrics| metrics.exists()) && metrics[0].raw() != metrics[1].raw() {
+            let message = "lines of one history have different metrics; those of one of them are used";
+            recording.finding(FindingCode::UsageConflict, None, message);
         }
     }
-    used
+    Some(*used)
+}
+
+/// Whether lines of one history have different verdicts.
+fn has_two_verdicts(items: &TraceItems<'_>, parsed: &ParsedItems<'_>) -> bool {
+    let runs = parsed.values().filter(|(item, _)| items.as_slice()[*item as usize].context == RUN);
+    let verdicts: HashSet<bool> =
+        runs.filter_map(|(_, run)| run.path(&["report", "resolved"]).bool()).collect();
+    verdicts.len() > 1
 }
 
 fn name(run: Option<Value<'_>>, items: &TraceItems<'_>, first: u32, recording: &mut Recording) {
@@ -129,8 +150,15 @@ fn name(run: Option<Value<'_>>, items: &TraceItems<'_>, first: u32, recording: &
             [task, hash].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
         });
         recording.trace.trace_id = recording.text(&id);
-        let task = recording.text(text_like(run.get("instance_id")));
-        (recording.trace.task_id, recording.trace.group_id) = (task, task);
+        // Benchmarks number their tasks, so that two of them have a task 1.
+        let metadata = run.get("metadata");
+        let parts = [metadata.get("dataset").some_str(), Some(text_like(run.get("instance_id")))];
+        let parts: Vec<&str> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+        let model = metadata.path(&["llm_config", "model"]).some_str();
+        let harness = metadata.get("agent_class").some_str();
+        if !parts.is_empty() {
+            group_by(&parts.join("/"), &[("model", model), ("harness", harness)], recording);
+        }
         return;
     }
     let item = &items.as_slice()[first as usize];
@@ -172,4 +200,7 @@ struct Describing<'r, 'v, 'i> {
     unanswered: BTreeSet<i64>,
     /// Actions that nobody of the team did.
     not_ours: HashSet<i64>,
+    /// Calls that made a delegate work.
+    delegations: Vec<Text>,
+    has_two_verdicts: bool,
 }

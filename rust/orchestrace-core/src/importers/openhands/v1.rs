@@ -24,7 +24,7 @@ struct Conversation<'v> {
     place: Place<'v>,
     /// Key of the one that asked it.
     parent: Option<String>,
-    /// What its process wrote of it, the last first.
+    /// What its process wrote of it: the one that lists most responses first, of equal ones the last.
     states: Vec<Value<'v>>,
     events: Vec<Event<'v>>,
 }
@@ -59,6 +59,12 @@ impl<'v> Conversation<'v> {
         let message = self.events.iter().find(|event| is_of_user(event.value))?;
         hash_of(message.value.path(&["llm_message", "content"]))
     }
+}
+
+/// How many responses a state lists.
+fn n_responses(state: Value<'_>) -> usize {
+    let accounts = state.get("stats").first(&["usage_to_metrics", "service_to_metrics"]);
+    accounts.members().map(|(_, metrics)| metrics.get("token_usages").len()).sum()
 }
 
 fn is_of_user(event: Value<'_>) -> bool {
@@ -117,6 +123,7 @@ fn conversations<'v>(items: &TraceItems<'v>, parsed: &'v ParsedItems<'_>) -> Vec
     }
     for conversation in &mut all {
         conversation.events.sort_by_key(|event| (event.at, event.item));
+        conversation.states.sort_by_key(|state| std::cmp::Reverse(n_responses(*state)));
     }
     all
 }

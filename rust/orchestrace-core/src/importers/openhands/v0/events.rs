@@ -225,6 +225,8 @@ impl<'v> Describing<'_, 'v, '_> {
         let name = event.value.path(&["args", "agent"]).some_str().unwrap_or("delegate");
         let name = self.recording.text(name);
         let child = self.recording.agent(AgentInfo { name, ..AgentInfo::default() });
+        let call = self.id(event);
+        self.delegations.push(call);
         self.asks(event, "delegate", Does::Spawns(child));
         self.working.push(self.streams.len());
         self.streams.push(Stream::new(child));

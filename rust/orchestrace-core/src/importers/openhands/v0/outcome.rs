@@ -25,7 +25,12 @@ impl<'v> Describing<'_, 'v, '_> {
         self.prices();
         self.ledger.compare(self.recording);
         if let Some(run) = run {
-            reward(run, self.recording);
+            if self.has_two_verdicts {
+                let message = "lines of one history say report.resolved is true and false; neither is used";
+                self.recording.finding(FindingCode::TraceConflict, None, message);
+            } else {
+                reward(run, self.recording);
+            }
         }
         self.recording.stopped_by(stopped_by);
     }

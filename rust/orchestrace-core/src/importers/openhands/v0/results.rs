@@ -16,11 +16,25 @@ impl<'v> Describing<'_, 'v, '_> {
             self.unanswered.remove(&last);
             self.pending.get(&last).copied()
         });
+        self.goes_on(call);
+        self.result(event, "delegate", call, None);
+    }
+
+    /// Who made a call works again, and nobody below it.
+    fn goes_on(&mut self, call: Option<Pending>) {
         if let Some(at) = call.and_then(|call| self.working.iter().position(|stream| *stream == call.stream))
         {
             self.working.truncate(at + 1);
         }
-        self.result(event, "delegate", call, None);
+    }
+
+    /// The same of a call that failed or was refused, if it would have made a delegate work.
+    fn delegation_fails(&mut self, call: Option<Pending>) {
+        let id = call.map(|call| self.recording.read(call.call).to_owned());
+        let is_one = |own: &Text| Some(self.recording.read(*own)) == id.as_deref();
+        if self.delegations.iter().any(is_one) {
+            self.goes_on(call);
+        }
     }
 
     /// The call that an observation answers.
@@ -70,6 +84,7 @@ impl<'v> Describing<'_, 'v, '_> {
             self.unanswered.remove(&only);
             self.pending.get(&only).copied()
         });
+        self.delegation_fails(call);
         if call.is_some() {
             return self.result(event, "error", call, Some(error));
         }
@@ -81,6 +96,7 @@ impl<'v> Describing<'_, 'v, '_> {
     /// A human refused an action, which then was not done.
     pub(super) fn refused(&mut self, event: &Event<'v>) {
         let call = self.cause(event.value);
+        self.delegation_fails(call);
         let call = call.map_or(Text::default(), |call| call.call);
         self.reports(event, Party::User, call, true, Text::default());
     }
