@@ -18,6 +18,7 @@ mod answers;
 pub(super) mod attributes;
 mod ids;
 mod jaeger;
+mod mlflow;
 mod nested;
 mod otlp;
 mod requests;
@@ -86,6 +87,7 @@ impl SpreadImporter for Otel {
         let limits = items.limits();
         let mut spans = Spans::default();
         let mut labels = Vec::new();
+        let mut infos = mlflow::Infos::default();
         let mut context = Context::default();
         for (i, item) in items.iter().enumerate() {
             // Both were parsed when the record was cut.
@@ -95,20 +97,22 @@ impl SpreadImporter for Otel {
             }
             let reading = Reading { item: i as u32, limits, context: &context };
             let value = tree.root();
-            match container(value) {
+            let container = container(value);
+            match container {
                 Some(Container::Jaeger) => jaeger::span(value, &reading, &mut spans),
                 Some(Container::Nested) => nested::span(value, &reading, &mut spans),
                 Some(Container::Sdk) => sdk::span(value, &reading, &mut spans),
                 Some(Container::Rows) => rows::span(value, &reading, &mut spans),
                 Some(Container::Labels) => labels.push(i),
-                None if attributes::mlflow::is_info(value) => {
-                    spans.whole = attributes::mlflow::usage_of_trace(value);
-                }
+                None if mlflow::is_info(value) => {}
                 _ => otlp::span(value, &reading, &mut spans),
             }
             if tree.is_replaced() {
                 let message = "a surrogate without its other half was replaced by U+FFFD";
                 spans.recording.finding(FindingCode::Utf8Replaced, None, message);
+            }
+            if container.is_none() && mlflow::is_info(tree.root()) {
+                infos.push(i, tree);
             }
         }
         spans.recording.trace.trace_id = spans.recording.text(items.key());
@@ -117,11 +121,14 @@ impl SpreadImporter for Otel {
             let (first, second) = (&all[first as usize], &all[second as usize]);
             first.text == second.text && first.context == second.context
         };
+        infos.choose(items);
+        infos.state(&mut spans);
         spans.leave_usage_to(&|request| items.owner_by_request(request));
         spans.describe(&same, &mut |item, fate| match fate {
             Unused::Duplicate => items.duplicate(item as usize),
             Unused::Ignored(kind) => items.ignored(item as usize, kind),
         });
+        infos.describe(&mut spans);
         for i in labels {
             if let Ok(tree) = Tree::parse(all[i].text, limits) {
                 trail::labels(tree.root(), &mut spans);

@@ -178,6 +178,8 @@ pub struct Spans {
     pub recording: Recording,
     /// Usage that the source states for the whole trace.
     pub whole: Usage,
+    /// How many spans the source says there are.
+    pub stated_spans: Option<i64>,
     spans: Vec<Span>,
     /// Calls of all spans, those of one together.
     calls: Vec<Declared>,

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use crate::importers::hex::hex;
 
-/// The id of a trace as 32 hexadecimal digits in lower case.
+/// The id of a trace as 32 hexadecimal digits in lower case, also where `MLflow` writes `tr-` or a place before them.
 pub(super) fn trace_id(text: &str) -> Option<String> {
-    normal(text, 16).map(Cow::into_owned)
+    let digits = text.strip_prefix("tr-").or_else(|| Some(text.strip_prefix("trace:/")?.rsplit_once('/')?.1));
+    let digits = digits.filter(|digits| digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    normal(digits.unwrap_or(text), 16).map(Cow::into_owned)
 }
 
 /// The id of a span as 16 hexadecimal digits in lower case; nothing for zeros, which stand for no span.
@@ -88,6 +90,8 @@ mod tests {
             "0xdd547580319ab0312cee07f1def50dad",
             "3VR1gDGasDEs7gfx3vUNrQ==",
             "3VR1gDGasDEs7gfx3vUNrQ",
+            "tr-dd547580319ab0312cee07f1def50dad",
+            "trace:/main.agents/dd547580319ab0312cee07f1def50dad",
         ];
         for spelling in spellings {
             assert_eq!(trace_id(spelling).as_deref(), Some(hex), "{spelling}");

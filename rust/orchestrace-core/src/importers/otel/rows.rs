@@ -1,8 +1,8 @@
 //! Flat rows of spans, as databases and SDKs of observability hand them out: one object per span, in lines, in an array,
 //! in `spans`, or in the `{info, data: {spans}}` of `MLflow`. Rows differ in names alone.
 
-use super::attributes::{Facts, mlflow};
-use super::{Reading, belongs, ids, leave_out_members, otlp, put, sdk, time};
+use super::attributes::{self, Facts};
+use super::{Reading, belongs, ids, leave_out_members, mlflow, otlp, put, sdk, time};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
 use crate::json::tree::{Tree, Value};
@@ -41,7 +41,9 @@ fn list(root: Value<'_>) -> Value<'_> {
 }
 
 pub(super) fn is(root: Value<'_>) -> bool {
-    is_row(root) || list(root).elements().next().is_some_and(|first| is_row(first) || sdk::is(first))
+    is_row(root)
+        || list(root).elements().next().is_some_and(|first| is_row(first) || sdk::is(first))
+        || mlflow::is(root)
 }
 
 pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
@@ -51,12 +53,8 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
     for span in list(root).elements() {
         row(span, out);
     }
-    let info = root.get("info");
-    if mlflow::is_info(info) {
-        let first = list(root).elements().next().and_then(|span| ids_of(span).0);
-        let trace = first.or_else(|| info.first(&["trace_id", "request_id"]).str().and_then(ids::trace_id));
-        put(info.raw(), (trace, Some("")), "", out);
-    }
+    let first = list(root).elements().next().and_then(|span| ids_of(span).0);
+    mlflow::put_info(root, first, out);
 }
 
 fn row(row: Value<'_>, out: &mut Items<'_>) {
@@ -85,7 +83,10 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let own_attributes = trees.0.as_ref().map_or(own_attributes, Tree::root);
     let events = trees.1.as_ref().map_or(events, Tree::root);
     let mut facts = Facts::new(value.first(&NAME).str().unwrap_or_default());
-    otlp::attributes(own_attributes, &mut |key, attribute| facts.put(key, attribute));
+    let is_kept = attributes::mlflow::is_of_mlflow(own_attributes);
+    otlp::attributes(own_attributes, &mut |key, attribute| {
+        facts.put(key, if is_kept { attributes::mlflow::without_json(key, attribute) } else { attribute });
+    });
     for event in events.elements() {
         if facts.begin_event(event.first(&["name", "event_name"]).str().unwrap_or_default()) {
             let attributes = event.first(&["attributes", "event_attributes"]);

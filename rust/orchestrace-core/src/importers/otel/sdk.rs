@@ -1,6 +1,6 @@
 //! Dumps of the SDKs: `span.to_json()` of Python; `ReadableSpan` of JavaScript, and what its console exporter prints.
 
-use super::attributes::{Attribute, Facts};
+use super::attributes::{Attribute, Facts, mlflow};
 use super::time::instant;
 use super::{Reading, ids};
 use crate::importers::spans::{Span, Spans};
@@ -49,8 +49,11 @@ fn time(value: Value<'_>) -> Option<i64> {
 
 pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let mut facts = Facts::new(value.get("name").str().unwrap_or_default());
-    for (key, attribute) in value.get("attributes").members() {
-        facts.put(key, Attribute::Plain(attribute));
+    let attributes = value.get("attributes");
+    let is_kept = mlflow::is_of_mlflow(attributes);
+    for (key, attribute) in attributes.members() {
+        let attribute = Attribute::Plain(attribute);
+        facts.put(key, if is_kept { mlflow::without_json(key, attribute) } else { attribute });
     }
     for event in value.get("events").elements() {
         if facts.begin_event(event.get("name").str().unwrap_or_default()) {
@@ -60,6 +63,7 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
         }
     }
     let status = value.get("status").first(&["status_code", "code"]);
+    let status = if status.exists() { status } else { value.get("status_code") };
     let ok = match (status.str(), status.i64()) {
         (Some("OK"), _) | (_, Some(1)) => Some(true),
         (Some("ERROR"), _) | (_, Some(2)) => Some(false),

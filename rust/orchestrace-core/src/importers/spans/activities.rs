@@ -92,6 +92,7 @@ pub(super) fn describe(
     note_unused: &mut dyn FnMut(u32, Unused),
 ) {
     let mut forest = Forest::of(all, same, note_unused);
+    tell_missing(all, forest.order.len());
     if tool_agents::insert(all, &forest) {
         // What repeats another record was found before.
         forest = Forest::of(all, same, &mut |_, _| {});
@@ -144,6 +145,18 @@ pub(super) fn describe(
     describing.evaluations();
     describing.findings();
     describing.note_all_unused(note_unused);
+}
+
+/// Says that the source states more spans than are there.
+fn tell_missing(all: &mut Spans, present: usize) {
+    let Some(stated) = all.stated_spans.filter(|stated| i64::try_from(present).is_ok_and(|n| n < *stated))
+    else {
+        return;
+    };
+    let code = if present == 0 { FindingCode::TracePartial } else { FindingCode::UsageIncomplete };
+    let message = format!("the source states {stated} spans, of which {present} are there");
+    all.recording.finding(code, None, message);
+    all.recording.trace.partial = true;
 }
 
 impl Describing<'_> {

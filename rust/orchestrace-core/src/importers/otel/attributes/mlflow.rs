@@ -71,24 +71,29 @@ fn plain(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-fn read_cost(object: Value<'_>) -> (Usage, Option<i64>) {
+/// The price that an object states, in all or by its parts.
+pub(in crate::importers::otel) fn cost(object: Value<'_>) -> Option<f64> {
     let part = |key: &str| object.get(key).number_like();
     let parts = part("input_cost").zip(part("output_cost")).map(|(read, written)| read + written);
-    (Usage { cost_usd: part("total_cost").or(parts), ..Usage::default() }, None)
+    part("total_cost").or(parts)
 }
 
-/// Whether an object is what `MLflow` says of a trace as a whole.
-pub(in crate::importers::otel) fn is_info(info: Value<'_>) -> bool {
-    info.first(&["trace_id", "request_id"]).some_str().is_some()
-        && info.first(&["trace_metadata", "request_metadata"]).exists()
+fn read_cost(object: Value<'_>) -> (Usage, Option<i64>) {
+    (Usage { cost_usd: cost(object), ..Usage::default() }, None)
 }
 
-/// The usage of a whole trace.
-pub(in crate::importers::otel) fn usage_of_trace(info: Value<'_>) -> Usage {
-    let metadata = info.first(&["trace_metadata", "request_metadata"]);
-    let read = |key: &str| metadata.get(key).str().and_then(|text| Tree::parse(text, LIMITS).ok());
-    let (tokens, cost) = (read("mlflow.trace.tokenUsage"), read("mlflow.trace.cost"));
-    let mut usage_found = tokens.map_or_else(Usage::default, |tree| usage::of(tree.root()).0);
-    usage_found.cost_usd = cost.and_then(|tree| read_cost(tree.root()).0.cost_usd);
-    usage_found
+/// Whether `MLflow` kept these attributes, which are JSON in texts then, whatever dialect they are of.
+pub(in crate::importers::otel) fn is_of_mlflow(attributes: Value<'_>) -> bool {
+    attributes.first(&["mlflow.traceRequestId", "mlflow.spanType"]).exists()
+}
+
+/// An attribute of another dialect as it was before `MLflow` kept it.
+pub(in crate::importers::otel) fn without_json<'t>(key: &str, attribute: Attribute<'t>) -> Attribute<'t> {
+    let Attribute::Plain(value) = attribute else { return attribute };
+    match value.str() {
+        Some(text) if text.starts_with('"') && !key.starts_with("mlflow.") => {
+            Attribute::Built(plain(Cow::Borrowed(text)).into_owned())
+        }
+        _ => attribute,
+    }
 }
