@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import orchestrace as ot
@@ -18,6 +19,9 @@ from samples.inputs import documents, trace_ids
 
 FILES = {"helm.json": 96, "helm_3.json": 125, "tempo_export_with_batches.json": 86}
 """Spans of each file."""
+
+STATUSES = {1: False, 2: True, "STATUS_CODE_OK": False, "STATUS_CODE_ERROR": True}
+"""Whether a span failed, by its status."""
 
 NAMES = {"agent", "from", "to"}
 """Who worked: a container without resources does not say which service did."""
@@ -68,7 +72,7 @@ def of_tempo(document: dict[str, Any]) -> list[Span]:
             span["name"],
             int(span["startTimeUnixNano"]),
             int(span["endTimeUnixNano"]),
-            {"STATUS_CODE_OK": False, "STATUS_CODE_ERROR": True}.get(span.get("status", {}).get("code")),
+            STATUSES.get(span.get("status", {}).get("code")),
             members(span.get("attributes", [])),
             [
                 (event["name"], int(event["timeUnixNano"]), members(event.get("attributes", [])))
@@ -76,7 +80,7 @@ def of_tempo(document: dict[str, Any]) -> list[Span]:
             ],
         )
         for batch in document["batches"]
-        for scope in batch["scopeSpans"]
+        for scope in batch.get("scopeSpans") or batch["instrumentationLibrarySpans"]
         for span in scope["spans"]
     ]
 
@@ -147,7 +151,44 @@ def mlflow(source: list[Span]) -> list[Any]:
     return [{"info": info, "data": {"spans": [one(span) for span in source]}}]
 
 
-CONTAINERS: dict[str, tuple[Callable[[list[Span]], list[Any]], str]] = {"mlflow": (mlflow, "otel")}
+def opik(source: list[Span]) -> list[Any]:
+    """One export, attributes in the metadata; the trace states how many spans it has, and no usage."""
+
+    def time(nanos: int) -> str:
+        return f"{np.datetime64(nanos, 'ns')}Z"
+
+    def one(span: Span) -> dict[str, Any]:
+        raised = [said for name, _, said in span.events if name == "exception"]
+        error = {"exception_type": raised[0]["exception.type"] if raised else "", "traceback": ""}
+        return {
+            "id": span.id,
+            "trace_id": span.trace,
+            "parent_span_id": span.parent,
+            "name": span.name,
+            "type": "general",
+            "start_time": time(span.start),
+            "end_time": time(span.end),
+            "input": None,
+            "output": None,
+            "metadata": span.attributes,
+            "usage": None,
+            "error_info": error if span.failed else None,
+        }
+
+    trace = {
+        "id": source[0].trace,
+        "name": "kagent",
+        "start_time": time(min(span.start for span in source)),
+        "end_time": time(max(span.end for span in source)),
+        "span_count": len(source),
+    }
+    return [{"trace": trace, "spans": [one(span) for span in source], "project_name": "p"}]
+
+
+CONTAINERS: dict[str, tuple[Callable[[list[Span]], list[Any]], str]] = {
+    "mlflow": (mlflow, "otel"),
+    "opik": (opik, "opik"),
+}
 """By the name of the tool, its lines and the format that reads them."""
 
 

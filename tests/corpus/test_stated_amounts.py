@@ -35,6 +35,12 @@ WITHOUT_EFFECT = {
     "langsmith": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 2},
     # A record that is rejected for another reason.
     "native": {"costs": 2},
+    # What the provider said of usage, which Opik says in its own words, too; the total of the whole beside its parts.
+    "opik": {
+        "spans.usage.original_usage": 9,
+        "trace.usage.original_usage": 6,
+        "trace.usage.total_tokens": 2,
+    },
     # Parts of a price beside their sum, and what a fork repeats: it counts in the other session.
     "pi": {"message.usage.cost": 10, "message.usage.totalTokens": 2},
     # It counts each new token of a path once, as training does: no call used that many.

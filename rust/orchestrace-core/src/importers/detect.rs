@@ -300,6 +300,9 @@ mod tests {
         assert_eq!(name(&[rollout]), Some("nemo_gym"));
         let session: &[u8] = br#"{"type":"session","id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}"#;
         let called: &[u8] = br#"{"type":"message","message":{"role":"toolResult","toolCallId":"c"}}"#;
+        let exported: &[u8] =
+            br#"{"trace":{"id":"t","start_time":"2026-01-01 00:00:00+00:00"},"spans":[],"project_name":"p"}"#;
+        assert_eq!(name(&[exported]), Some("opik"));
         assert_eq!(name(&[session]), Some("pi"));
         assert_eq!(name(&[br#"{"type":"session","harness":"h","id":"s"}"#]), Some("pi"), "STS");
         assert_eq!(

@@ -26,6 +26,7 @@ mod nemo_gym;
 mod object_text;
 mod openai_agents;
 mod openhands;
+mod opik;
 mod otel;
 mod parsed;
 mod pi;
@@ -64,6 +65,7 @@ pub use native::Native;
 pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
 pub use openhands::OpenHands;
+pub use opik::Opik;
 pub use otel::Otel;
 pub use pi::Pi;
 pub use rllm::RLLM;
@@ -83,6 +85,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&OpenAiAgents),
     Format::Spread(&Langfuse),
     Format::Spread(&LangSmith),
+    Format::Spread(&Opik),
     Format::Spread(&Atif),
     Format::Spread(&Codex),
     Format::Spread(&ClaudeCode),

@@ -26,7 +26,7 @@ mod rows;
 mod sdk;
 #[cfg(test)]
 mod tests;
-mod time;
+pub(super) mod time;
 mod trail;
 
 /// The importer.

@@ -19,10 +19,13 @@ use super::recording::{Agent, Entry, Hash, Recording, Text, Usage};
 mod activities;
 mod copied;
 mod forest;
+mod judged;
 mod matching;
 mod owners;
 mod reported;
 mod tool_agents;
+
+pub use judged::{Judgment, Lone};
 
 pub(crate) const NONE: u32 = u32::MAX;
 

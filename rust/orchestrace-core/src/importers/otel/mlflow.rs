@@ -1,14 +1,15 @@
 //! What `MLflow` says of a trace as a whole, in `info` beside its spans: usage, how many spans there were, whether the
 //! run goes on, and assessments. Where the spans are archived or lost it is all that is known.
 
-use super::{ids, label, put, time};
+use std::borrow::Cow;
+
+use super::{ids, put, time};
 use crate::importers::object_text::ObjectText;
-use crate::importers::recording::{AgentInfo, Label, Recording, Saying, Usage};
-use crate::importers::spans::Spans;
+use crate::importers::recording::Usage;
+use crate::importers::spans::{Judgment, Lone, Spans};
 use crate::importers::{Items, TraceItems, usage};
 use crate::json::Limits;
 use crate::json::tree::{Tree, Value};
-use crate::schema::MeasureKind;
 
 /// Of objects that the library wrote, which are small.
 const LIMITS: Limits = Limits { depth: 64, string: usize::MAX, lenient: true };
@@ -118,12 +119,13 @@ impl<'t> Infos<'t> {
         if !self.list.is_empty() {
             spans.recording.trace.system = spans.recording.text("mlflow");
         }
-        for (item, tree) in &self.list {
-            if spans.is_empty() {
-                alone(*item as u32, tree.root(), &mut spans.recording);
-            }
+        if spans.is_empty() {
+            self.list.iter().for_each(|(item, tree)| spans.lone(lone(*item as u32, tree.root())));
         }
-        judge(self.each(), spans);
+        let all: Vec<(Option<String>, Judgment<'_>)> = self.each().flat_map(judgments).collect();
+        spans.judge(
+            all.iter().map(|(span, judgment)| Judgment { span: span.as_deref(), ..*judgment }).collect(),
+        );
     }
 }
 
@@ -150,61 +152,39 @@ fn spans_of(info: Value<'_>) -> Option<i64> {
     inner(info, "mlflow.trace.sizeStats", |stats| stats.get("num_spans").integer_like()).flatten()
 }
 
-/// A trace of which no span is there: one event. What came out of it is shown cut, so it has no hash.
-fn alone(item: u32, info: Value<'_>, recording: &mut Recording) {
-    let name = info.get("tags").get("mlflow.traceName").some_str().unwrap_or("mlflow");
-    let name = recording.text(name);
-    let agent = recording.agent(AgentInfo { name, open: true, ..AgentInfo::default() });
-    let id = recording.text(id_of(info).unwrap_or_default());
+/// A trace of which no span is there. What came out of it is shown cut, so it has no hash.
+fn lone(item: u32, info: Value<'_>) -> Lone<'_> {
     let start = time::instant(info.first(&["request_time", "timestamp_ms"]));
     let length =
         info.first(&["execution_duration_ms", "execution_time_ms", "execution_duration"]).integer_like();
     let length = length.filter(|length| *length >= 0).and_then(|length| length.checked_mul(1_000_000));
-    let end = start.and_then(|start| start.checked_add(length.unwrap_or(0)));
-    recording.made_of(item);
-    recording.lone_saying(agent, Saying { id, time: end, ..Saying::default() });
-    recording.trace.partial = true;
-    recording.trace.started_at = start;
-    if let Some(length) = length.filter(|_| start.is_some()) {
-        recording.wall_clock_s(length as f64 / 1e9);
+    Lone {
+        item,
+        name: info.get("tags").get("mlflow.traceName").some_str().unwrap_or("mlflow"),
+        id: id_of(info).unwrap_or_default(),
+        content: None,
+        start,
+        end: start.and_then(|start| start.checked_add(length?)),
     }
 }
 
-/// Feedback on a trace is a metric if it is a number, else a label; feedback on a span is a label. None is a reward
-/// (R8). What was expected is no judgment.
-fn judge<'i>(infos: impl Iterator<Item = Value<'i>>, spans: &mut Spans) {
-    let mut all: Vec<Value<'_>> = infos
-        .flat_map(|info| info.get("assessments").elements())
-        .filter(|a| a.get("valid").bool() != Some(false) && a.get("feedback").get("value").exists())
-        .collect();
-    // The last of a name counts: a correction comes after what it corrects.
-    all.sort_by_cached_key(|a| {
-        let time = time::instant(a.first(&["last_update_time", "create_time"]));
-        (std::cmp::Reverse(time), a.get("assessment_id").str().map(str::to_owned), a.raw().to_owned())
-    });
-    let mut named: Vec<&str> = Vec::new();
-    for assessment in all {
-        let Some(name) = assessment.first(&["assessment_name", "name"]).some_str() else { continue };
+/// Feedback on a trace or a span. What was expected is no judgment.
+fn judgments(info: Value<'_>) -> impl Iterator<Item = (Option<String>, Judgment<'_>)> {
+    let valid = |assessment: &Value<'_>| assessment.get("valid").bool() != Some(false);
+    info.get("assessments").elements().filter(valid).filter_map(|assessment| {
         let value = assessment.get("feedback").get("value");
-        let number = value.number_like().or_else(|| value.bool().map(f64::from)).filter(|n| n.is_finite());
-        let span = assessment.get("span_id").some_str();
-        if let (None, Some(number)) = (span, number)
-            && !named.contains(&name)
-        {
-            named.push(name);
-            spans.recording.measure(MeasureKind::Metric, name, number);
-            continue;
-        }
+        let number = value.number_like().or_else(|| value.bool().map(f64::from));
         let source = assessment.get("source").first(&["source_id", "source_type"]).some_str();
-        let annotator = spans.recording.text(source.unwrap_or("mlflow"));
-        let words = match value.str() {
-            Some(text) => spans.recording.join(&[name, "=", text]),
-            None => spans.recording.text(name),
+        let judgment = Judgment {
+            name: assessment.first(&["assessment_name", "name"]).some_str()?,
+            annotator: source.unwrap_or("mlflow"),
+            number,
+            words: value.some_str().filter(|_| number.is_none()),
+            span: None,
+            time: time::instant(assessment.first(&["last_update_time", "create_time"])),
+            id: assessment.get("assessment_id").str().unwrap_or_default(),
         };
-        let judgment = Label { annotator, label: words, weight: number, ..Label::default() };
-        match span.and_then(ids::span_id) {
-            Some(span) => label(spans, &span, judgment),
-            None => spans.recording.label(judgment),
-        }
-    }
+        let span = assessment.get("span_id").str().and_then(ids::span_id).map(Cow::into_owned);
+        value.exists().then_some((span, judgment))
+    })
 }

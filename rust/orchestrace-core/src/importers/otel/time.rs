@@ -6,7 +6,7 @@ use crate::json::tree::Value;
 
 /// A time as RFC 3339, or as a number since the epoch, whose size says its unit: seconds up to the year 2286,
 /// milliseconds, microseconds and nanoseconds from April 1970 on.
-pub(super) fn instant(value: Value<'_>) -> Option<i64> {
+pub(in crate::importers) fn instant(value: Value<'_>) -> Option<i64> {
     let text = value.str();
     let written = text.and_then(parse_timestamp).or_else(|| {
         // As databases print it: with a blank, and `UTC` or nothing behind it.
