@@ -35,7 +35,8 @@ WITHOUT_EFFECT = {
     "langsmith": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 2},
     # A record that is rejected for another reason.
     "native": {"costs": 2},
-    # What the provider said of usage, which Opik says in its own words, too; the total of the whole beside its parts.
+    # What the provider said of usage, which Opik says in its own words, too, and the total of the whole
+    # beside its parts.
     "opik": {
         "spans.usage.original_usage": 9,
         "trace.usage.original_usage": 6,

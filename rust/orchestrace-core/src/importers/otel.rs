@@ -225,7 +225,10 @@ fn belongs(trace: Option<&str>, root: bool, name: Value<'_>, attributes: Value<'
     if request != 0 {
         out.claim(trace, (0, request), true, None, i64::MAX);
     }
-    if let Some(id) = named("gen_ai.conversation.id").or_else(|| named("session.id")) {
+    if let Some(id) = named("gen_ai.conversation.id")
+        .or_else(|| named("session.id"))
+        .or_else(|| named("ai.telemetry.metadata.sessionId"))
+    {
         if root {
             out.conversation(trace, &id);
         } else {

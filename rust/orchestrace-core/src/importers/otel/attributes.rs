@@ -13,6 +13,7 @@ use crate::json::tree::Value;
 pub(super) mod claude_code;
 mod conclusions;
 pub(super) mod mlflow;
+mod vercel;
 
 /// The value of an attribute.
 #[derive(Debug, Clone)]
@@ -54,6 +55,9 @@ pub(in crate::importers) fn is_unread(key: &str) -> bool {
     let starts = |rest: &str, with: &[&str]| with.iter().any(|prefix| rest.starts_with(prefix));
     if let Some(rest) = key.strip_prefix("gen_ai.") {
         return starts(rest, &["prompt.", "input.messages", "system_instructions", "tool.definitions"]);
+    }
+    if let Some(rest) = key.strip_prefix("ai.") {
+        return starts(rest, &["prompt"]);
     }
     let rest = key.strip_prefix("llm.");
     rest.is_some_and(|rest| starts(rest, &["input_messages.", "tools.", "invocation_parameters"]))
@@ -145,6 +149,9 @@ pub(in crate::importers) struct Facts<'t> {
     crew: bool,
     noise: Noise,
     event: Event,
+    /// The operation of Vercel's AI SDK, and its answer: text, and JSON of calls.
+    vercel: Option<Cow<'t, str>>,
+    vercel_answer: (Option<Cow<'t, str>>, Option<Cow<'t, str>>),
     /// What the container says beside the attributes.
     forced: Option<Sort>,
     typed: Option<Sort>,
@@ -304,8 +311,21 @@ impl<'t> Facts<'t> {
         }
     }
 
-    /// A count of tokens by the shared table; a name that it does not know is kept for a finding.
     fn put_count(&mut self, key: &'t str, name: &str, a: &Attribute<'t>) {
+        // The names of the conventions come first.
+        let is_of_conventions = matches!(
+            name,
+            "input_tokens"
+                | "output_tokens"
+                | "cache_read.input_tokens"
+                | "cache_creation.input_tokens"
+                | "reasoning.output_tokens"
+        );
+        self.put_count_at(u8::from(!is_of_conventions), key, name, a);
+    }
+
+    /// A count of tokens by the shared table; a name that it does not know is kept for a finding.
+    fn put_count_at(&mut self, rank: u8, key: &'t str, name: &str, a: &Attribute<'t>) {
         let part = usage::part(name);
         if matches!(part, None | Some(Part::Share)) {
             let count = matches!(a, Attribute::Plain(value) if value.number_like().is_some_and(|n| n > 0.0));
@@ -314,15 +334,6 @@ impl<'t> Facts<'t> {
             }
             return;
         }
-        // The names of the conventions come first.
-        let rank = u8::from(!matches!(
-            name,
-            "input_tokens"
-                | "output_tokens"
-                | "cache_read.input_tokens"
-                | "cache_creation.input_tokens"
-                | "reasoning.output_tokens"
-        ));
         let n = self.integer(key, a);
         let best = match part {
             Some(Part::Input) => &mut self.tokens_in,
@@ -415,6 +426,7 @@ impl<'t> Facts<'t> {
             "agent_role" => self.role.offer(0, a.filled()),
             "mcp.method.name" => self.mcp = a.filled(),
             "mcp.tool.name" => self.tool.offer(2, a.filled()),
+            _ if key.starts_with("ai.") => self.put_vercel(key, &key["ai.".len()..], a),
             _ if key.starts_with("mlflow.") => self.put_mlflow(&key["mlflow.".len()..], a),
             _ if transport(&["http.", "asgi.", "url."]) => self.noise(Noise::Http),
             _ if transport(&["messaging."]) => self.noise(Noise::Messaging),

@@ -18,6 +18,9 @@ impl<'t> Facts<'t> {
         if let Some(step) = self.claude_code {
             return self.sort_of_claude_code(step);
         }
+        if let Some(operation) = self.vercel.as_deref() {
+            return Self::sort_of_vercel(operation);
+        }
         if let Some(operation) = self.operation.as_deref() {
             match operation {
                 "invoke_agent" => return Sort::Agent,
@@ -119,7 +122,7 @@ impl<'t> Facts<'t> {
             self.report(spans);
         }
         span.work = match sort {
-            Sort::Agent => self.agent_work(limits, spans),
+            Sort::Agent => self.agent_work(span.service, limits, spans),
             Sort::Creates => Work::Creates(self.who(spans)),
             Sort::Generation => self.generation(limits, spans),
             Sort::Tool(kind) => self.tool_use(kind, limits, spans),
@@ -158,8 +161,12 @@ impl<'t> Facts<'t> {
         }
     }
 
-    fn agent_work(&mut self, limits: Limits, spans: &mut Spans) -> Work {
+    fn agent_work(&mut self, service: Text, limits: Limits, spans: &mut Spans) -> Work {
         let mut who = self.who(spans);
+        // Calls of the SDK that name no function are of the program: visits to one agent.
+        if self.vercel.is_some() && who.name.is_none() && !service.is_none() {
+            (who.name, who.id) = (service, service);
+        }
         if who.name.is_none() {
             let name = self.agent_name();
             who.name = keep(spans, Some(&name));
@@ -291,6 +298,10 @@ impl<'t> Facts<'t> {
         }
         if answer.is_empty() {
             answer = read(messages.as_deref());
+        }
+        if answer.is_empty() {
+            answer = read(self.vercel_answer.1.as_deref());
+            answer.texts.extend(self.vercel_answer.0.take());
         }
         answer.calls_in_texts(limits);
         answer
