@@ -185,9 +185,31 @@ def opik(source: list[Span]) -> list[Any]:
     return [{"trace": trace, "spans": [one(span) for span in source], "project_name": "p"}]
 
 
+def phoenix(source: list[Span]) -> list[Any]:
+    """A row per span, attributes as members of their own."""
+
+    def one(span: Span) -> dict[str, Any]:
+        return {
+            "name": span.name,
+            "span_kind": "UNKNOWN",
+            "parent_id": span.parent,
+            "start_time": f"{np.datetime64(span.start, 'ns')}Z",
+            "end_time": f"{np.datetime64(span.end, 'ns')}Z",
+            "status_code": {None: "UNSET", False: "OK", True: "ERROR"}[span.failed],
+            "status_message": "",
+            "events": [{"name": name, "attributes": said} for name, _, said in span.events],
+            "context.span_id": span.id,
+            "context.trace_id": span.trace,
+            **{f"attributes.{key}": said for key, said in span.attributes.items()},
+        }
+
+    return [one(span) for span in source]
+
+
 CONTAINERS: dict[str, tuple[Callable[[list[Span]], list[Any]], str]] = {
     "mlflow": (mlflow, "otel"),
     "opik": (opik, "opik"),
+    "phoenix": (phoenix, "otel"),
 }
 """By the name of the tool, its lines and the format that reads them."""
 

@@ -218,7 +218,7 @@ fn belongs(trace: Option<&str>, root: bool, name: Value<'_>, attributes: Value<'
     let named = |name: &str| {
         let pairs =
             attributes.elements().filter_map(|pair| Some((pair.get("key").str()?, pair.get("value"))));
-        let mut values = pairs.chain(attributes.members()).filter(|(key, _)| *key == name);
+        let mut values = pairs.chain(attributes.members()).filter(|(key, _)| is_called(key, name));
         values.find_map(|(_, value)| text(value))
     };
     let request = if repeats { named("request_id").map_or(0, |id| request_identity(&id)) } else { 0 };
@@ -237,6 +237,11 @@ fn belongs(trace: Option<&str>, root: bool, name: Value<'_>, attributes: Value<'
     }
 }
 
+/// Whether a member is this attribute: rows of Phoenix have attributes as members of their own.
+fn is_called(key: &str, name: &str) -> bool {
+    key.strip_prefix("attributes.").unwrap_or(key) == name
+}
+
 /// Leaves out of the next item what no dialect reads, in a list of keys and values.
 fn leave_out(attributes: Value<'_>, out: &mut Items<'_>) {
     for pair in attributes.elements() {
@@ -249,7 +254,7 @@ fn leave_out(attributes: Value<'_>, out: &mut Items<'_>) {
 /// The same of an object.
 fn leave_out_members(attributes: Value<'_>, out: &mut Items<'_>) {
     for (key, value) in attributes.members() {
-        if attributes::is_unread(key) {
+        if attributes::is_unread(key.strip_prefix("attributes.").unwrap_or(key)) {
             out.leave_out(value.raw());
         }
     }

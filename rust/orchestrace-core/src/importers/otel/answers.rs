@@ -242,6 +242,31 @@ pub(super) fn piece<'t>(rest: &str, text: impl FnOnce() -> Option<Cow<'t, str>>)
     Some(Piece { message, part, field, text: text()? })
 }
 
+/// The pieces of messages that lie in a list, with the same names within it.
+pub(super) fn listed(list: Value<'_>) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    for (i, message) in list.elements().enumerate() {
+        flatten(&i.to_string(), message, &mut pieces);
+    }
+    pieces
+}
+
+fn flatten<'t>(path: &str, value: Value<'t>, pieces: &mut Vec<Piece<'t>>) {
+    match value.kind() {
+        Some(Kind::Object) if path.ends_with("function.arguments") => {
+            pieces.extend(piece(path, || Some(Cow::Borrowed(value.raw()))));
+        }
+        Some(Kind::Object) => {
+            value.members().for_each(|(key, inner)| flatten(&format!("{path}.{key}"), inner, pieces));
+        }
+        Some(Kind::Array) => {
+            let elements = value.elements().enumerate();
+            elements.for_each(|(i, inner)| flatten(&format!("{path}.{i}"), inner, pieces));
+        }
+        _ => pieces.extend(piece(path, || value.some_str().map(Cow::Borrowed))),
+    }
+}
+
 /// The answer of its pieces, which may have come in any order.
 pub(super) fn assemble(mut pieces: Vec<Piece<'_>>) -> Answer<'_> {
     pieces.sort_by_key(|piece| (piece.message, piece.part, piece.field));

@@ -60,7 +60,7 @@ pub(in crate::importers) fn is_unread(key: &str) -> bool {
         return starts(rest, &["prompt"]);
     }
     let rest = key.strip_prefix("llm.");
-    rest.is_some_and(|rest| starts(rest, &["input_messages.", "tools.", "invocation_parameters"]))
+    rest.is_some_and(|rest| starts(rest, &["input_messages", "tools", "invocation_parameters"]))
 }
 
 /// The best of several spellings of one thing.
@@ -203,6 +203,14 @@ impl<'t> Facts<'t> {
     /// The model that the container names, where no attribute does.
     pub(in crate::importers) fn model(&mut self, model: Option<&'t str>) {
         self.model.offer(3, model.map(Cow::Borrowed));
+    }
+
+    /// The kind of span that the container says in words of OpenInference, where no attribute does.
+    pub(in crate::importers) fn span_kind(&mut self, kind: Option<&'t str>) {
+        let worked = ["AGENT", "LLM", "TOOL", "CHAIN", "RETRIEVER", "GUARDRAIL"];
+        let others = ["EVALUATOR", "RERANKER", "EMBEDDING", "PROMPT"];
+        let is_word = |kind: &&str| worked.contains(kind) || others.contains(kind);
+        self.openinference = self.openinference.take().or(kind.filter(is_word).map(Cow::Borrowed));
     }
 
     /// The agent that the container names, where no attribute does.
@@ -367,6 +375,11 @@ impl<'t> Facts<'t> {
     fn put_llm(&mut self, key: &'t str, a: Attribute<'t>) {
         let Some(rest) = key.strip_prefix("llm.") else { return self.put_framework(key, a) };
         if is_unread(key) {
+            return;
+        }
+        // Phoenix puts indexed attributes together.
+        if let ("output_messages", Attribute::Plain(list)) = (rest, &a) {
+            self.pieces.extend(answers::listed(*list));
             return;
         }
         if let Some(rest) = rest.strip_prefix("output_messages.") {

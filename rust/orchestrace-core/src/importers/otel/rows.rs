@@ -1,14 +1,15 @@
 //! Flat rows of spans, as databases and SDKs of observability hand them out: one object per span, in lines, in an array,
 //! in `spans`, or in the `{info, data: {spans}}` of `MLflow`. Rows differ in names alone.
 
-use super::attributes::{self, Facts};
+use super::attributes::{self, Attribute, Facts};
 use super::{Reading, belongs, ids, leave_out_members, mlflow, otlp, put, sdk, time};
 use crate::importers::Items;
 use crate::importers::spans::{Span, Spans};
+use crate::json::Kind;
 use crate::json::tree::{Tree, Value};
 
-const TRACE: [&str; 3] = ["trace_id", "traceId", "TraceId"];
-const ID: [&str; 3] = ["span_id", "spanId", "SpanId"];
+const TRACE: [&str; 4] = ["trace_id", "traceId", "TraceId", "context.trace_id"];
+const ID: [&str; 4] = ["span_id", "spanId", "SpanId", "context.span_id"];
 const PARENT: [&str; 5] = ["parent_span_id", "parentSpanId", "ParentSpanId", "parent_id", "parentId"];
 const NAME: [&str; 4] = ["name", "span_name", "spanName", "SpanName"];
 const START: [&str; 7] = [
@@ -31,13 +32,23 @@ fn is_row(row: Value<'_>) -> bool {
         && row.first(&TRACE).some_str().is_some()
         && row.first(&NAME).str().is_some()
         && row.first(&START).exists()
-        && row.first(&ATTRIBUTES).exists()
+        && (row.first(&ATTRIBUTES).exists() || is_flat(row))
+}
+
+/// Whether a row has its attributes as members of its own, `attributes.llm.model_name`, as Phoenix lays them out.
+fn is_flat(row: Value<'_>) -> bool {
+    row.get("context.span_id").exists()
 }
 
 /// The list of spans that an object holds.
 fn list(root: Value<'_>) -> Value<'_> {
-    let list = root.get("spans");
-    if list.exists() { list } else { root.get("data").get("spans") }
+    let (list, data) = (root.get("spans"), root.get("data"));
+    match data.kind() {
+        _ if list.exists() => list,
+        // A page of the API of Phoenix.
+        Some(Kind::Array) => data,
+        _ => data.get("spans"),
+    }
 }
 
 pub(super) fn is(root: Value<'_>) -> bool {
@@ -58,10 +69,11 @@ pub(super) fn items(root: Value<'_>, out: &mut Items<'_>) {
 }
 
 fn row(row: Value<'_>, out: &mut Items<'_>) {
-    leave_out_members(row.first(&ATTRIBUTES), out);
+    let attributes = if is_flat(row) { row } else { row.first(&ATTRIBUTES) };
+    leave_out_members(attributes, out);
     let ids = ids_of(row);
     let root = row.first(&PARENT).some_str().is_none();
-    belongs(ids.0.as_deref(), root, row.first(&NAME), row.first(&ATTRIBUTES), out);
+    belongs(ids.0.as_deref(), root, row.first(&NAME), attributes, out);
     put(row.raw(), ids, "", out);
 }
 
@@ -83,6 +95,14 @@ pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let own_attributes = trees.0.as_ref().map_or(own_attributes, Tree::root);
     let events = trees.1.as_ref().map_or(events, Tree::root);
     let mut facts = Facts::new(value.first(&NAME).str().unwrap_or_default());
+    if is_flat(value) {
+        facts.span_kind(value.get("span_kind").str());
+        for (key, attribute) in value.members() {
+            if let Some(key) = key.strip_prefix("attributes.") {
+                facts.put(key, Attribute::Plain(attribute));
+            }
+        }
+    }
     let is_kept = attributes::mlflow::is_of_mlflow(own_attributes);
     otlp::attributes(own_attributes, &mut |key, attribute| {
         facts.put(key, if is_kept { attributes::mlflow::without_json(key, attribute) } else { attribute });

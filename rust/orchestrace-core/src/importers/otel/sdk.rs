@@ -49,6 +49,7 @@ fn time(value: Value<'_>) -> Option<i64> {
 
 pub(super) fn span(value: Value<'_>, reading: &Reading<'_>, spans: &mut Spans) {
     let mut facts = Facts::new(value.get("name").str().unwrap_or_default());
+    facts.span_kind(value.get("span_kind").str());
     let attributes = value.get("attributes");
     let is_kept = mlflow::is_of_mlflow(attributes);
     for (key, attribute) in attributes.members() {
