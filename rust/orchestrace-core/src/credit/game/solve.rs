@@ -313,7 +313,9 @@ pub(in crate::credit) fn append_rows(
     let scale = match (outcome, reward) {
         (_, Some(None)) => Err(Reason::RewardAbsent),
         (Err(reason), _) => Err(*reason),
-        (Ok(solved), Some(Some(reward))) if partition.len() > 0 && solved.value[..partition.len()].iter().all(|x| x.is_nan()) => {
+        (Ok(solved), Some(Some(reward)))
+            if partition.len() > 0 && solved.value[..partition.len()].iter().all(|x| x.is_nan()) =>
+        {
             // Nobody plays: what is there always has earned all of it.
             out.name_units(partition);
             (0..partition.len()).for_each(|_| out.append(None, Some(Reason::PlayerFixed)));
