@@ -147,16 +147,11 @@ pub(super) fn describe(
     describing.note_all_unused(note_unused);
 }
 
-/// Says that the source states more spans than are there.
+/// Compares the number of spans that the source states with those that are there.
 fn tell_missing(all: &mut Spans, present: usize) {
-    let Some(stated) = all.stated_spans.filter(|stated| i64::try_from(present).is_ok_and(|n| n < *stated))
-    else {
-        return;
-    };
-    let code = if present == 0 { FindingCode::TracePartial } else { FindingCode::UsageIncomplete };
-    let message = format!("the source states {stated} spans, of which {present} are there");
-    all.recording.finding(code, None, message);
-    all.recording.trace.partial = true;
+    let Some(stated) = all.stated_spans else { return };
+    all.recording.claims("the number of spans that the source states", (stated, present), "spans");
+    all.recording.trace.partial |= i64::try_from(present).is_ok_and(|n| n < stated);
 }
 
 impl Describing<'_> {
