@@ -88,6 +88,7 @@ def laid_out(home: Path, name: str) -> Path:
     _copy([IMPORTERS / "claude_code" / "input.jsonl"], home / ".claude" / "projects" / "my-project")
     _copy(sorted((IMPORTERS / "codex").glob("input*")), home / ".codex" / "sessions")
     _copy(sorted((IMPORTERS / "pi" / "input").iterdir()), home / ".pi" / "agent" / "sessions")
+    _copy(sorted((IMPORTERS / "gemini_cli" / "input").iterdir()), home / ".gemini" / "tmp")
     survey = here / "awesome-llm-mas-rl"
     survey.mkdir()
     (survey / "papers.csv").write_text(f"key,{SURVEY}\na,m,yes,shared,agent,swarm,math,core,yes\n")

@@ -14,8 +14,6 @@ TOOLS = {
     "copilot-cli": "GitHub Copilot CLI",
     "cursor": "Cursor",
     "droid": "Factory Droid",
-    "gemini": "Gemini CLI",
-    "gemini-cli": "Gemini CLI",
     "hermes": "Hermes",
     "kimi": "Kimi Code",
     "letta-code": "Letta Code",
@@ -57,7 +55,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "gemini", "opencode", "qwen", "kimi", "cursor"}
+    assert refused >= {"copilot", "opencode", "qwen", "kimi", "cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -41,7 +41,6 @@ fn kind(record: Value<'_>) -> &str {
 
 /// By first records, and where those may be torn or lie in files of their own, by others.
 static FOREIGN: &[Unread] = &[
-    tool("a session of Gemini CLI", is_gemini),
     tool("a session of Claude Code without the key 'sessionId'", |record| {
         matches!(kind(record), "user" | "assistant")
             && has(record, &["uuid"])
@@ -86,12 +85,6 @@ static FOREIGN: &[Unread] = &[
     }),
 ];
 
-fn is_gemini(record: Value<'_>) -> bool {
-    let is_session = has(record, &["sessionId", "projectHash", "startTime"]);
-    let first = record.get("history").at(0);
-    is_session || (has(first, &["role", "parts"]) && has(record, &["history", "meta"]))
-}
-
 /// A session in one file, or in its store: a file for the session, each message and each part.
 fn is_opencode(record: Value<'_>) -> bool {
     let first = record.get("messages").at(0);
@@ -119,14 +112,6 @@ mod tests {
                 assert!(tool_of(record).is_some_and(|name| name.contains(tool)), "{tool}: {record}");
             }
         };
-        of(
-            "Gemini",
-            &[
-                r#"{"sessionId":"s","projectHash":"h","startTime":"2026-01-01T00:00:00Z","messages":[]}"#,
-                r#"{"sessionId":"s","projectHash":"h","startTime":"2026-01-01T00:00:00Z","kind":"main"}"#,
-                r#"{"history":[{"role":"user","parts":[{"text":"x"}]}],"meta":{"model":"m"}}"#,
-            ],
-        );
         of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
         of(
             "Qwen",

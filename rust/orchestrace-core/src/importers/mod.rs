@@ -14,6 +14,8 @@ mod codex;
 mod columns;
 mod detect;
 mod foreign;
+mod gemini_cli;
+mod gemini_parts;
 pub(crate) mod hex;
 mod inspect;
 pub(crate) mod items;
@@ -54,6 +56,7 @@ pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub use detect::{UNKNOWN, detect, unknown};
 pub(crate) use detect::{detect_sure, outer_keys};
+pub use gemini_cli::GeminiCli;
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
 pub use items::{Items, TraceItem, TraceItems};
@@ -90,6 +93,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Codex),
     Format::Spread(&ClaudeCode),
     Format::Spread(&Pi),
+    Format::Spread(&GeminiCli),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

@@ -113,12 +113,15 @@ fn is_state(record: Value<'_>) -> bool {
 
 /// Whether this is an event of V0.
 fn is_step(record: Value<'_>) -> bool {
+    // Other logs have the same words: what is less than whole has to say where it stands.
     let is_placed = ["id", "timestamp", "cause"].iter().any(|key| record.get(key).exists());
     let acts = record.get("action").str().is_some() && record.get("args").kind() == Some(Kind::Object);
-    let observes = record.get("observation").str().is_some()
-        && (record.get("extras").kind() == Some(Kind::Object) || record.get("content").str().is_some());
+    let observes = record.get("observation").str().is_some();
+    let is_whole = record.get("extras").kind() == Some(Kind::Object);
+    let observes = observes && (is_whole || (is_placed && record.get("content").str().is_some()));
+    let acts = acts && (is_placed || !record.get("tool_call_metadata").is_absent());
     let is_of_ours = record.get("source").str().is_some_and(|source| SOURCES.contains(&source));
-    is_placed && is_of_ours && (acts || observes)
+    is_of_ours && (acts || observes)
 }
 
 /// What keeps a record from being an event.

@@ -1,0 +1,504 @@
+//! Conversion of a session to a recording: one agent, in the order of the messages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry as Slot;
+
+use super::{FILE, REWIND, is_header};
+use crate::error::FindingCode;
+use crate::importers::TraceItems;
+use crate::importers::gemini_parts::{Counts, Part, has_failed, parts, response_hash};
+use crate::importers::items::key_in_file;
+use crate::importers::parsed::ParsedItems;
+use crate::importers::recording::{
+    Agent, AgentInfo, Call, CallResult, Entry, Incoming, Party, Recording, Response, Saying, Text, call_hash,
+    hash,
+};
+use crate::json::Kind;
+use crate::json::time::parse_timestamp;
+use crate::json::tree::Value;
+
+/// Who records.
+const NAME: &str = "gemini_cli";
+
+/// From this number on a time is in milliseconds.
+const LEAST_MS: f64 = 1e11;
+
+/// A message.
+#[derive(Debug, Clone, Copy)]
+struct Message<'v> {
+    item: u32,
+    path: &'v str,
+    /// Which message of its session it is, from 1.
+    number: usize,
+    value: Value<'v>,
+    id: Option<&'v str>,
+    kind: &'v str,
+    time: Option<i64>,
+    after_loss: bool,
+    /// Whether a rewind gave it up.
+    abandoned: bool,
+}
+
+/// All messages of a trace, and its headers.
+#[derive(Debug, Default)]
+struct Read<'v> {
+    heads: Vec<(u32, Value<'v>)>,
+    messages: Vec<Message<'v>>,
+    /// Where the message of a file, an id and a kind is.
+    known: HashMap<(&'v str, &'v str, &'v str), usize>,
+    /// Rewinds to a message that is not there.
+    lost_rewinds: usize,
+}
+
+impl<'v> Read<'v> {
+    fn of(items: &TraceItems<'v>, parsed: &'v ParsedItems<'_>) -> Self {
+        let mut read = Self::default();
+        for (item, value) in parsed.values() {
+            let from = &items.as_slice()[item as usize];
+            if is_header(value) {
+                read.heads.push((item, value));
+            } else if value.get(REWIND).exists() {
+                items.ignored(item as usize, "gemini_cli.rewind");
+                read.rewind(from.path, value.get(REWIND).str());
+            } else {
+                let message = Message {
+                    item,
+                    path: from.path,
+                    number: 0,
+                    value,
+                    id: value.get("id").some_str(),
+                    kind: value.first(&["type", "role"]).str().unwrap_or_default(),
+                    time: instant(time_of(value)),
+                    after_loss: from.after_loss,
+                    abandoned: false,
+                };
+                read.put(items, message);
+            }
+        }
+        read.merge(items);
+        for (number, message) in (1..).zip(&mut read.messages) {
+            message.number = number;
+        }
+        read
+    }
+
+    /// A message that is written again is the same one in a later state, at its first place.
+    fn put(&mut self, items: &TraceItems<'_>, message: Message<'v>) {
+        let Some(id) = message.id else {
+            self.messages.push(message);
+            return;
+        };
+        match self.known.entry((message.path, id, message.kind)) {
+            Slot::Occupied(at) => {
+                let before = &mut self.messages[*at.get()];
+                items.duplicate(before.item as usize);
+                *before = Message { time: before.time.or(message.time), ..message };
+            }
+            Slot::Vacant(slot) => {
+                slot.insert(self.messages.len());
+                self.messages.push(message);
+            }
+        }
+    }
+
+    /// The message of this id and all after it are given up; without it, all are.
+    fn rewind(&mut self, path: &str, id: Option<&str>) {
+        let of_file = |message: &Message<'_>| message.path == path && !message.abandoned;
+        let at =
+            self.messages.iter().position(|message| of_file(message) && id.is_some() && message.id == id);
+        self.lost_rewinds += usize::from(at.is_none());
+        for message in &mut self.messages[at.unwrap_or(0)..] {
+            message.abandoned |= message.path == path;
+        }
+    }
+
+    /// Puts several files of one session together: of a message that two have, the one that says most is used. The order
+    /// within a file stays, and no order of files decides.
+    fn merge(&mut self, items: &TraceItems<'_>) {
+        if self.messages.windows(2).all(|pair| pair[0].path == pair[1].path) {
+            return;
+        }
+        let name = |message: &Message<'v>| Some((message.id?, message.kind));
+        let rank = |message: &Message<'v>| {
+            let text = message.value.raw();
+            (text.len(), text, std::cmp::Reverse(message.path))
+        };
+        let mut used = BTreeMap::new();
+        for message in &self.messages {
+            if let Some(name) = name(message) {
+                let most = used.entry(name).or_insert_with(|| rank(message));
+                *most = rank(message).max(*most);
+            }
+        }
+        self.messages.retain(|message| {
+            let is_used = name(message).is_none_or(|name| used.get(&name) == Some(&rank(message)));
+            if !is_used {
+                items.duplicate(message.item as usize);
+            }
+            is_used
+        });
+        let mut latest = BTreeMap::new();
+        let mut ordered: Vec<_> = std::mem::take(&mut self.messages)
+            .into_iter()
+            .map(|message| {
+                let time = latest.entry(message.path).or_insert(message.time);
+                *time = message.time.max(*time);
+                ((*time, message.path), message)
+            })
+            .collect();
+        ordered.sort_by_key(|(place, _)| *place);
+        self.messages = ordered.into_iter().map(|(_, message)| message).collect();
+    }
+}
+
+/// Describes a session.
+pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
+    let Read { heads, messages, lost_rewinds, .. } = Read::of(items, parsed);
+    let head = heads.first().map(|(_, head)| *head);
+    let of_head = |key: &str| head.and_then(|head| head.get(key).some_str());
+    let name = key_in_file(items.key()).0.trim_start_matches(FILE);
+    recording.trace.trace_id = recording.text(of_head("sessionId").unwrap_or(name));
+    recording.trace.system = recording.text(NAME);
+    recording.trace.partial = items.is_partial();
+    if messages.iter().any(|message| message.time.is_some()) {
+        let began = heads.iter().filter_map(|(_, head)| instant(head.get("startTime")));
+        recording.trace.started_at = began.chain(messages.iter().filter_map(|message| message.time)).min();
+    }
+    for (item, _) in heads.iter().skip(1) {
+        items.ignored(*item as usize, "gemini_cli.session");
+    }
+    if lost_rewinds > 0 {
+        let message =
+            format!("rewinds to a message that is not there: {lost_rewinds}; all before them was given up");
+        recording.finding(FindingCode::FieldIgnored, None, message);
+    }
+    // The older history names the model once.
+    let is_history = head.is_some_and(|head| head.get("history").exists());
+    let model = head.filter(|_| is_history).and_then(|head| head.path(&["meta", "model"]).some_str());
+    let name = recording.text(NAME);
+    let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
+    let session = Session {
+        items,
+        recording,
+        agent,
+        model: model.unwrap_or_default(),
+        abandoned: false,
+        last: Last::Nothing,
+        misfits: BTreeMap::new(),
+        timeless: 0,
+    };
+    session.describe(&messages);
+}
+
+/// The last thing of a conversation.
+#[derive(Debug, Default)]
+enum Last<'v> {
+    #[default]
+    Nothing,
+    Prompt,
+    /// A response: its calls without a result so far, and whether its text may be an answer.
+    Response(BTreeSet<&'v str>, bool),
+    /// Results that the model has not answered.
+    Results,
+    /// The turn was stopped.
+    Stopped,
+}
+
+/// A session during its conversion.
+struct Session<'a, 'i, 'v> {
+    items: &'a TraceItems<'i>,
+    recording: &'a mut Recording,
+    agent: Agent,
+    /// The model of responses that name none.
+    model: &'v str,
+    /// Whether the message of now was given up.
+    abandoned: bool,
+    last: Last<'v>,
+    /// Members of the wrong kind, by name.
+    misfits: BTreeMap<&'static str, u32>,
+    timeless: usize,
+}
+
+impl<'v> Session<'_, '_, 'v> {
+    fn describe(mut self, messages: &[Message<'v>]) {
+        for message in messages {
+            self.recording.made_of(message.item);
+            // What was said last before a rewind, or before a record that is lost, is not what is gone on from.
+            if self.abandoned != message.abandoned || message.after_loss {
+                self.last = Last::Nothing;
+            }
+            self.abandoned = message.abandoned;
+            let time = time_of(message.value);
+            if time.exists() && instant(time).is_none() {
+                self.misfit("timestamp");
+            }
+            self.timeless += usize::from(message.time.is_none());
+            match message.kind {
+                "user" => self.user(message),
+                "gemini" | "model" => self.response(message),
+                kind => {
+                    self.items.ignored(message.item as usize, &counted_as(kind));
+                    if kind == "error" || says_cancelled(message) {
+                        self.last = Last::Stopped;
+                    }
+                }
+            }
+        }
+        let is_answered = matches!(&self.last, Last::Response(calls, true) if calls.is_empty());
+        self.recording.agent_info(self.agent).open = !is_answered;
+        self.oddities(messages.len());
+    }
+
+    fn misfit(&mut self, name: &'static str) {
+        *self.misfits.entry(name).or_default() += 1;
+    }
+
+    /// A text that may be absent.
+    fn text_of(&mut self, value: Value<'v>, name: &'static str) -> &'v str {
+        if value.str().is_none() && value.exists() {
+            self.misfit(name);
+        }
+        value.str().unwrap_or_default()
+    }
+
+    /// The id of a message; where it has none, its number.
+    fn id(&mut self, message: &Message<'v>) -> Text {
+        match message.id {
+            Some(id) => self.recording.text(id),
+            None => self.recording.text(&format!("main:{}", message.number)),
+        }
+    }
+
+    fn extras(&mut self) -> Text {
+        let extras = Text::default();
+        if self.abandoned { self.recording.extra(extras, "x_abandoned", "true") } else { extras }
+    }
+
+    /// The content of a message: `content` or `parts`, a text or parts.
+    fn parts(&mut self, message: &Message<'v>) -> Vec<Part<'v>> {
+        let list: Vec<Part<'v>> =
+            ["content", "parts"].into_iter().flat_map(|key| parts(message.value.get(key))).collect();
+        for _ in list.iter().filter(|part| matches!(part, Part::Misfit)) {
+            self.misfit("content");
+        }
+        list
+    }
+
+    /// Something said to the agent, or what tools gave back. In the middle of its work the user breaks in.
+    fn user(&mut self, message: &Message<'v>) {
+        let list = self.parts(message);
+        let mut has_results = false;
+        for part in &list {
+            if let Part::Response(response) = part {
+                has_results = true;
+                let failed = has_failed(*response);
+                self.result(message.time, *response, *response, failed.then_some(false));
+            }
+        }
+        let text: String = list
+            .iter()
+            .filter_map(|part| if let Part::Text(text) = part { Some(*text) } else { None })
+            .collect();
+        if has_results && text.is_empty() {
+            return;
+        }
+        let intervenes = match &self.last {
+            Last::Results => true,
+            Last::Response(calls, _) => !calls.is_empty(),
+            _ => false,
+        };
+        let incoming = Incoming {
+            id: self.id(message),
+            from: Party::User,
+            time: message.time,
+            content: list.iter().any(|part| !matches!(part, Part::Misfit)).then(|| hash(&text)),
+            trusted: Some(true),
+            intervenes,
+            decides: Text::default(),
+            extras: self.extras(),
+        };
+        self.recording.incoming(self.agent, incoming);
+        self.last = Last::Prompt;
+    }
+
+    fn response(&mut self, message: &Message<'v>) {
+        let value = message.value;
+        let counts = self.counts(value.get("tokens"));
+        let model = self.text_of(value.get("model"), "model");
+        let model = if model.is_empty() { self.model } else { model };
+        let extras = self.extras();
+        let response = Response {
+            id: self.id(message),
+            time: message.time,
+            model: self.recording.text(model),
+            usage: counts.usage(),
+            extras,
+            ..Response::default()
+        };
+        let response = self.recording.response(self.agent, response);
+        if counts.is_empty() {
+            let message = "a response states a usage of 0 in all: what it took is not known";
+            self.recording.finding(FindingCode::UsageIncomplete, Some(response), message);
+        }
+        let list = self.parts(message);
+        let mut calls = BTreeSet::new();
+        let mut texts = String::new();
+        for part in &list {
+            match part {
+                Part::Text(text) => texts += text,
+                Part::Call(call) => {
+                    calls.insert(self.call(response, *call));
+                }
+                _ => {}
+            }
+        }
+        let recorded = value.get("toolCalls");
+        if recorded.exists() && recorded.kind() != Some(Kind::Array) {
+            self.misfit("toolCalls");
+        }
+        for call in recorded.elements() {
+            if call.kind() != Some(Kind::Object) {
+                self.misfit("toolCalls");
+                continue;
+            }
+            let id = call.get("id").str().unwrap_or_default();
+            // The content may have the same call.
+            if id.is_empty() || !calls.contains(id) {
+                calls.insert(self.call(response, call));
+            }
+        }
+        let has_text = !texts.is_empty();
+        if has_text {
+            self.recording.say(response, Saying { content: Some(hash(&texts)), extras, ..Saying::default() });
+        }
+        self.last = Last::Response(calls, has_text);
+        for call in recorded.elements().filter(|call| call.kind() == Some(Kind::Object)) {
+            self.answer(message, call);
+        }
+    }
+
+    fn call(&mut self, response: Entry, call: Value<'v>) -> &'v str {
+        let id = self.text_of(call.get("id"), "toolCalls.id");
+        let tool = self.text_of(call.get("name"), "toolCalls.name");
+        let call = Call {
+            id: self.recording.text(id),
+            tool: self.recording.text(tool),
+            content: Some(call_hash(tool, call.get("args"))),
+            extras: self.extras(),
+            ..Call::default()
+        };
+        self.recording.call(response, call);
+        id
+    }
+
+    /// What a call gave back, if it has ended.
+    fn answer(&mut self, message: &Message<'v>, call: Value<'v>) {
+        let status = self.text_of(call.get("status"), "toolCalls.status");
+        let response = parts(call.get("result"))
+            .find_map(|part| if let Part::Response(response) = part { Some(response) } else { None });
+        let ok = match status {
+            "success" => Some(true),
+            "error" | "cancelled" => Some(false),
+            _ => response.is_some_and(has_failed).then_some(false),
+        };
+        if ok.is_none() && response.is_none() {
+            return;
+        }
+        let time = call.get("timestamp");
+        if time.exists() && instant(time).is_none() {
+            self.misfit("toolCalls.timestamp");
+        }
+        let result = response.unwrap_or(call.absent());
+        self.result(instant(time).or(message.time), call, result, ok);
+    }
+
+    fn result(&mut self, time: Option<i64>, of: Value<'v>, response: Value<'v>, ok: Option<bool>) {
+        let call = of.get("id").str().unwrap_or_default();
+        let result = CallResult {
+            call: self.recording.text(call),
+            tool: self.recording.text(of.get("name").str().unwrap_or_default()),
+            time,
+            content: response_hash(response),
+            ok,
+            trusted: Some(false),
+            extras: self.extras(),
+            ..CallResult::default()
+        };
+        self.recording.result(self.agent, result);
+        self.last = match std::mem::take(&mut self.last) {
+            Last::Response(mut calls, has_text) => {
+                calls.remove(call);
+                if calls.is_empty() { Last::Results } else { Last::Response(calls, has_text) }
+            }
+            _ => Last::Results,
+        };
+    }
+
+    fn counts(&mut self, tokens: Value<'v>) -> Counts {
+        if tokens.exists() && tokens.kind() != Some(Kind::Object) {
+            self.misfit("tokens");
+        }
+        let mut count = |key: &str| {
+            let value = tokens.get(key);
+            if value.exists() && value.integer_like().is_none() {
+                self.misfit("tokens.*");
+            }
+            value.integer_like()
+        };
+        Counts {
+            input: count("input"),
+            tool: count("tool"),
+            output: count("output"),
+            thoughts: count("thoughts"),
+            cached: count("cached"),
+            total: count("total"),
+        }
+    }
+
+    /// What the tables have no place for.
+    fn oddities(self, messages: usize) {
+        if self.timeless > 0 && self.timeless < messages {
+            let message = format!(
+                "messages without a readable time: {}; they have that of the message before",
+                self.timeless
+            );
+            self.recording.finding(FindingCode::FieldIgnored, None, message);
+        }
+        for (name, n) in self.misfits {
+            let message = format!("'{name}' is of the wrong type in {n} places; it is null there");
+            self.recording.finding(FindingCode::FieldIgnored, None, message);
+        }
+    }
+}
+
+/// Whether a message says that the user cancelled the turn.
+fn says_cancelled(message: &Message<'_>) -> bool {
+    let text = message.value.get("content").str();
+    message.kind == "info" && text.is_some_and(|text| text.starts_with("Request cancelled"))
+}
+
+fn time_of(message: Value<'_>) -> Value<'_> {
+    message.first(&["timestamp", "ts"])
+}
+
+/// A time in nanoseconds since the epoch: a text, or a number of seconds or milliseconds.
+fn instant(value: Value<'_>) -> Option<i64> {
+    let number = || {
+        let number = value.f64().filter(|number| *number > 0.0)?;
+        let scale = if number < LEAST_MS { 1e9 } else { 1e6 };
+        value.i64().map_or_else(
+            || Some((number * scale) as i64),
+            |whole| whole.checked_mul(if number < LEAST_MS { 1_000_000_000 } else { 1_000_000 }),
+        )
+    };
+    value.str().and_then(parse_timestamp).or_else(number)
+}
+
+/// The kind that a message counts as which says nothing to anybody.
+fn counted_as(kind: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
+    ["gemini_cli.", if is_word { kind } else { "other" }].concat()
+}
