@@ -14,6 +14,7 @@ use crate::json::Kind;
 use crate::json::tree::{Tree, Value};
 
 mod describe;
+mod message;
 #[cfg(test)]
 mod tests;
 
