@@ -34,6 +34,11 @@ CONVERSATIONS = {
 }
 """Events, responses, responses with usage, tokens read and written of the conversations."""
 
+DATASET, MODEL = (
+    "princeton-nlp__SWE-bench_Verified-test",
+    "litellm_proxy%2Fanthropic%2Fclaude-3-7-sonnet-20250219",
+)
+
 STATES = {"agent_state_changed", "change_agent_state", "null", "think"}
 
 
@@ -196,7 +201,8 @@ def test_verdicts_groups_and_the_limit_of_iterations(corpus: ot.Corpus) -> None:
     by_trace = {trace: (name, value) for trace, name, value in rewards.collect().iter_rows()}
     for task, (*_, resolved) in RUNS.items():
         assert by_trace.pop(traces[task]["trace"]) == ("team", float(resolved))
-        assert traces[task]["group_id"] == traces[task]["task_id"] == task
+        assert traces[task]["task_id"] == f"{DATASET}/{task}"
+        assert traces[task]["group_id"] == f"{DATASET}%2F{task}/model={MODEL}/harness=CodeActAgent"
     assert not by_trace
     assert [task for task, row in traces.items() if row["partial"]] == ["pydata__xarray-7229"]
 

@@ -86,10 +86,10 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         .join(traces.select("trace", "group_id"), on="trace")
     )
     ends = beginnings.group_by("trace").agg(n_all=pl.col("n").max())
-    whole = beginnings.join(ends, on="trace").filter(pl.col("n") == pl.col("n_all"))
+    complete = beginnings.join(ends, on="trace").filter(pl.col("n") == pl.col("n_all"))
     longer = beginnings.join(ends, on="trace").filter(pl.col("n") < pl.col("n_all"))
-    found = (
-        whole.select("trace", "group_id", "n", "beginning")
+    continued = (
+        complete.select("trace", "group_id", "n", "beginning")
         .join(
             longer.select("group_id", "n", "beginning", continued_by="trace", n_other="n_all"),
             on=["group_id", "n", "beginning"],
@@ -98,7 +98,7 @@ def _of_piece(corpus: Corpus) -> pl.DataFrame:
         .unique("trace", keep="first", maintain_order=True)
     )
     return (
-        found.join(traces, on=["trace", "group_id"], maintain_order="left")
+        continued.join(traces, on=["trace", "group_id"], maintain_order="left")
         .with_columns(n_events="n", n_more=pl.col("n_other") - pl.col("n"))
         .select(pl.col(name).cast(dtype) for name, dtype in CONTINUED.items())
     )

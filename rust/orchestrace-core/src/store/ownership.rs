@@ -43,11 +43,11 @@ pub(crate) enum Trained {
 
 impl Trained {
     /// With what one more event says.
-    pub(crate) fn and(self, said: Option<bool>) -> Self {
-        match (self, said) {
-            (known, None) => known,
-            (Self::Unsaid, Some(said)) => Self::Is(said),
-            (Self::Is(known), Some(said)) if known == said => self,
+    pub(crate) fn and(self, flag: Option<bool>) -> Self {
+        match (self, flag) {
+            (before, None) => before,
+            (Self::Unsaid, Some(flag)) => Self::Is(flag),
+            (Self::Is(before), Some(flag)) if before == flag => self,
             _ => Self::Mixed,
         }
     }
@@ -72,7 +72,7 @@ impl Name {
     #[must_use]
     pub fn trainable(&self) -> Option<bool> {
         match self.trained {
-            Trained::Is(said) => Some(said),
+            Trained::Is(flag) => Some(flag),
             Trained::Unsaid | Trained::Mixed => None,
         }
     }

@@ -110,12 +110,12 @@ impl<'v> Ledger<'v> {
     pub(super) fn settle(&mut self, id: &str, of_event: Usage) -> Usage {
         let listed = self.of(id).map_or_else(Usage::default, |paid| paid.usage);
         let stated = of_event.total();
-        let known = self.settled.get(id).copied();
-        let others = [known.flatten(), listed.total()];
+        let before = self.settled.get(id).copied();
+        let others = [before.flatten(), listed.total()];
         if !id.is_empty() && stated.is_some() && others.iter().flatten().any(|other| Some(*other) != stated) {
             self.contradicted.insert(id.to_owned());
         }
-        if !id.is_empty() && self.settled.insert(id.to_owned(), known.flatten().or(stated)).is_some() {
+        if !id.is_empty() && self.settled.insert(id.to_owned(), before.flatten().or(stated)).is_some() {
             return Usage::default();
         }
         if of_event.total().is_none() {

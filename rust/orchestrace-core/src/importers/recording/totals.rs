@@ -39,16 +39,16 @@ impl Recording {
         }
     }
 
-    /// Compares what a source states of how much it holds with what is there: `what` names the statement, `held` what
-    /// is counted.
-    pub(crate) fn claims(&mut self, what: &str, (claimed, held): (i64, usize), things: &str) {
-        let there = i64::try_from(held).unwrap_or(i64::MAX);
-        let code = match claimed.cmp(&there) {
+    /// Compares what a source states of how much it holds with what is there: `statement` is its name, `held` what is
+    /// counted.
+    pub(crate) fn claims(&mut self, statement: &str, (claimed, held): (i64, usize), things: &str) {
+        let count = i64::try_from(held).unwrap_or(i64::MAX);
+        let code = match claimed.cmp(&count) {
             Ordering::Equal => return,
             Ordering::Greater => FindingCode::SourceIncomplete,
             Ordering::Less => FindingCode::SourceSurplus,
         };
-        self.finding(code, None, format!("{what} is {claimed}, found {held} {things}"));
+        self.finding(code, None, format!("{statement} is {claimed}, found {held} {things}"));
     }
 
     /// Gives responses their prices, which are listed in the order of the responses; not if there are more or fewer.

@@ -31,7 +31,7 @@ impl<'v> Describing<'_, 'v, '_> {
     /// The same of a call that failed or was refused, if it would have made a delegate work.
     fn delegation_fails(&mut self, call: Option<Pending>) {
         let id = call.map(|call| self.recording.read(call.call).to_owned());
-        let is_one = |own: &Text| Some(self.recording.read(*own)) == id.as_deref();
+        let is_one = |delegation: &Text| Some(self.recording.read(*delegation)) == id.as_deref();
         if self.delegations.iter().any(is_one) {
             self.goes_on(call);
         }
