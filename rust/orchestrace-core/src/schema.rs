@@ -213,6 +213,7 @@ words!(
     Over, OVERS, [All = "all", Trainable = "trainable"]
 );
 
+#[allow(clippy::derivable_impls)] // the macro has no room for the attribute of a variant
 impl Default for Over {
     fn default() -> Self {
         Self::All

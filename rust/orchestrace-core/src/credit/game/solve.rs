@@ -314,7 +314,7 @@ pub(in crate::credit) fn append_rows(
         (_, Some(None)) => Err(Reason::RewardAbsent),
         (Err(reason), _) => Err(*reason),
         (Ok(solved), Some(Some(reward)))
-            if partition.len() > 0 && solved.value[..partition.len()].iter().all(|x| x.is_nan()) =>
+            if !partition.is_empty() && solved.value[..partition.len()].iter().all(|x| x.is_nan()) =>
         {
             // Nobody plays: what is there always has earned all of it.
             out.name_units(partition);
