@@ -1,6 +1,6 @@
 """No bytes of a Parquet or Arrow file end the process, and each file is counted: damaged rows are a finding.
 
-`ORCHESTRACE_ROW_FILES` is how many damaged files are read (1,000; `make nightly`: 1,000,000), on all cores.
+`ORCHESTRACE_ROWS` is how many damaged files are read (1,000; `make nightly`: 1,000,000), on all cores.
 """
 
 import collections
@@ -47,5 +47,5 @@ def test_damaged_files_of_rows(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_many_damaged_files_of_rows(tmp_path: Path) -> None:
-    files = int(os.environ.get("ORCHESTRACE_ROW_FILES", "1000000"))
+    files = int(os.environ.get("ORCHESTRACE_ROWS", "1000000"))
     check(tally(tmp_path, files), files)

@@ -32,6 +32,7 @@ _RESERVED = (
         "progress",
         "sink",
         "resume",
+        "over",
     ),
     *("quality", "version"),
 )

@@ -313,8 +313,7 @@ mod tests {
         let step: &[u8] = br#"{"id":0,"source":"agent","action":"run","args":{}}"#;
         let run: &[u8] =
             br#"{"instance_id":"i","history":[{"source":"user","observation":"run","extras":{}}]}"#;
-        let event: &[u8] =
-            br#"{"kind":"ActionEvent","id":"e","source":"agent","timestamp":"2026-01-01T00:00:00"}"#;
+        let event: &[u8] = br#"{"kind":"ActionEvent","source":"agent","timestamp":"2026-01-01T00:00:00"}"#;
         let state: &[u8] = br#"{"id":"c","stats":{"usage_to_metrics":{}}}"#;
         for record in [step, run, event, state] {
             assert_eq!(name(&[record]), Some("openhands"));

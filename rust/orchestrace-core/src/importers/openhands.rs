@@ -96,10 +96,20 @@ impl Sort {
 /// Whether this is an event of V1.
 fn is_event(record: Value<'_>) -> bool {
     let kind = record.get("kind").str().unwrap_or_default();
-    let source = record.get("source").str();
-    let is_known = KINDS.contains(&kind) && source.is_some();
-    let is_other = kind.ends_with("Event") && source.is_some_and(|source| SOURCES.contains(&source));
-    (is_known || is_other) && record.get("id").str().is_some() && !record.get("timestamp").is_absent()
+    let is_known = KINDS.contains(&kind) && record.get("id").str().is_some();
+    let is_other = kind.ends_with("Event") && record.get("source").str().is_some();
+    (is_known || is_other) && !record.get("timestamp").is_absent()
+}
+
+/// Whether an event is of nobody else: other logs have a kind and a source, too.
+fn is_told(event: Value<'_>) -> bool {
+    let source = event.get("source").str();
+    let is_of_ours = source.is_none_or(|source| SOURCES.contains(&source));
+    match event.get("kind").str() {
+        Some("MessageEvent") => is_of_ours && event.get("llm_message").kind() == Some(Kind::Object),
+        Some(kind) => KINDS.contains(&kind) || (is_of_ours && source.is_some()),
+        None => false,
+    }
 }
 
 /// Whether this is the state of a conversation of V1.
@@ -155,7 +165,12 @@ impl SpreadImporter for OpenHands {
     }
 
     fn sniff(&self, record: Value<'_>, _path: &str) -> Confidence {
-        if Sort::of(record).is_some() { Confidence::Yes } else { Confidence::No }
+        let is_ours = match Sort::of(record) {
+            Some(Sort::Event) => is_told(record),
+            Some(Sort::Page) => record.get("items").elements().filter(|item| is_event(*item)).any(is_told),
+            other => other.is_some(),
+        };
+        if is_ours { Confidence::Yes } else { Confidence::No }
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {

@@ -136,7 +136,8 @@ impl SpreadImporter for Opik {
             let is_of_trace = |record: Value<'_>| {
                 record.get("trace_id").some_str().map_or(traces.len() == 1, |of| of == id)
             };
-            if !records.iter().any(|(_, record)| is_of_trace(*record)) {
+            let is_told = !(traces.len() == 1 && spans.recording.is_empty());
+            if !(is_told && records.iter().any(|(_, record)| is_of_trace(*record))) {
                 let output = trace.get("output");
                 let content = output.exists().then(|| hash(output.str().unwrap_or_else(|| output.raw())));
                 let (start, end) = (instant(trace.get("start_time")), instant(trace.get("end_time")));

@@ -425,7 +425,10 @@ impl<'r> Run<'r> {
         // A replay calls nobody, and says 0.
         if let Some(calls) = number("api_calls").filter(|calls| *calls > 0.0) {
             let held = self.out.usages(None).count();
-            self.out.claims("info.model_stats.api_calls", (calls as i64, held), "answers");
+            // A step in which nobody answered ends some runs: there may be more steps than calls.
+            if calls as usize > held {
+                self.out.claims("info.model_stats.api_calls", (calls as i64, held), "answers");
+            }
         }
         if !self.counted {
             // Only the totals are known.

@@ -28,9 +28,10 @@ pub(super) fn push(item: u32, value: Value<'_>, fallback: &str, limits: Limits, 
         Some("tool") => Sort::Tool(ToolKind::Asked),
         Some("guardrail") => Sort::Guardrail,
         _ if facts.is_transport() => Sort::Nothing,
-        _ => match facts.sort_by_name() {
-            Sort::Nothing => Sort::Chain(true),
-            sort => sort,
+        // The name of a function says what it does only where its writer follows a convention.
+        _ => match metadata.members().any(|(key, _)| key.contains('.')).then(|| facts.sort_by_name()) {
+            Some(sort) if !matches!(sort, Sort::Nothing) => sort,
+            _ => Sort::Chain(true),
         },
     };
     facts.typed(sort);
@@ -80,12 +81,22 @@ fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
 }
 
 /// Usage in the words of R7, and the total that is stated. What the provider said stands again under names that begin
-/// with `original_usage.`: of that only the parts count that Opik has no name for.
+/// with `original_usage.`. It counts where it says input and output: what Opik makes of it has the cache in the input, in
+/// the output or nowhere, by the provider. Else of it only the parts count that Opik has no name for.
 pub(super) fn usage(object: Value<'_>) -> (Usage, Option<i64>) {
+    let original = counts(object, &[true]);
+    if original.input.is_some() && original.output.is_some() {
+        return original.finish();
+    }
+    counts(object, &[false, true]).finish()
+}
+
+/// Counts under the names of the provider, where `original` says so, or of Opik; the first one of a part.
+fn counts(object: Value<'_>, originals: &[bool]) -> Counts {
     let mut counts = Counts::default();
     let is_original = |key: &str| key.starts_with("original_usage.");
-    for original in [false, true] {
-        for (key, value) in object.members().filter(|(key, _)| is_original(key) == original) {
+    for original in originals {
+        for (key, value) in object.members().filter(|(key, _)| is_original(key) == *original) {
             let name = key.strip_prefix("original_usage.").unwrap_or(key);
             let slot = match part(name) {
                 Some(Part::Input) => &mut counts.input,
@@ -105,7 +116,7 @@ pub(super) fn usage(object: Value<'_>) -> (Usage, Option<i64>) {
             }
         }
     }
-    counts.finish()
+    counts
 }
 
 /// The price, as Opik worked it out; it is 0 where no price is known.

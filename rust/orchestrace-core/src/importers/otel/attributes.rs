@@ -118,6 +118,10 @@ pub(in crate::importers) struct Facts<'t> {
     model: BestText<'t>,
     /// Whether a provider of models is named.
     provider: bool,
+    /// Whether input leaves out what a cache gave and took, by the provider.
+    cache_beside: bool,
+    /// Whether the input that no cache gave is counted by itself, so that all of it is in the input.
+    has_no_cache: bool,
     tokens_in: Best<i64>,
     tokens_out: Best<i64>,
     total: Best<i64>,

@@ -119,7 +119,7 @@ impl<'t> Infos<'t> {
         if !self.list.is_empty() {
             spans.recording.trace.system = spans.recording.text("mlflow");
         }
-        if spans.is_empty() {
+        if spans.is_empty() || (self.list.len() == 1 && spans.recording.is_empty()) {
             self.list.iter().for_each(|(item, tree)| spans.lone(lone(*item as u32, tree.root())));
         }
         let all: Vec<(Option<String>, Judgment<'_>)> = self.each().flat_map(judgments).collect();

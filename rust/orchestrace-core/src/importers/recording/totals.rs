@@ -7,6 +7,11 @@ use crate::error::FindingCode;
 use crate::schema::MeasureKind;
 
 impl Recording {
+    /// Whether nothing was described.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
     /// Usage of the responses, of one agent or of all.
     pub(crate) fn usages(&self, agent: Option<Agent>) -> impl Iterator<Item = Usage> {
         self.entries.iter().filter(move |entry| agent.is_none_or(|agent| entry.agent == agent)).filter_map(

@@ -251,6 +251,9 @@ impl Reports {
             self.whole_beside = (stated.tokens, stated.cost_usd);
         }
         self.differing.extend(differences.into_iter().map(|(code, differences)| (code, None, differences)));
+        // What no event carries counts beside what events do.
+        self.whole.0 = self.whole.0.and(within.spent.tokens);
+        self.whole.1 = self.whole.1.and(within.spent.cost_usd);
         self.whole.0 = self.whole.0.or(stated.tokens.filter(|_| within.spent.tokens.is_none()));
         self.whole.1 = self.whole.1.or(stated.cost_usd.filter(|_| within.spent.cost_usd.is_none()));
     }

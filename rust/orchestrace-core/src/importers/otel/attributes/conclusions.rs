@@ -269,8 +269,12 @@ impl<'t> Facts<'t> {
             cache_write: self.cache_write.value,
             cache_write_1h: self.cache_write_1h.value,
             reasoning: self.reasoning.value,
-            ..Counts::default()
+            beside: (self.cache_beside, self.cache_beside),
         };
+        // A total of input and output alone says nothing of the cache.
+        let plain = counts.input.zip(counts.output).map(|(read, written)| read.saturating_add(written));
+        let is_plain = self.cache_beside && counts.total == plain;
+        let counts = Counts { total: counts.total.filter(|_| !is_plain), ..counts };
         let (usage, total) = counts.finish();
         let parts = self.cost_parts;
         let sum = (parts[0].is_some() || parts[1].is_some())

@@ -11,7 +11,13 @@ impl<'t> Facts<'t> {
         match rest {
             "operationId" => self.vercel = a.filled(),
             "telemetry.functionId" => self.function(a.filled()),
-            "model.provider" => self.provider = true,
+            "model.provider" => {
+                self.provider = true;
+                // Anthropic counts the cache beside the input; the SDK passes that on, up to version 5.
+                let named = a.filled();
+                self.cache_beside |=
+                    named.is_some_and(|name| name.starts_with("anthropic")) && !self.has_no_cache;
+            }
             "response.model" => self.model.offer(0, a.filled()),
             "model.id" => self.model.offer(5, a.filled()),
             // An object is an answer as much as a text.
@@ -31,6 +37,9 @@ impl<'t> Facts<'t> {
             _ => {
                 // Embeddings count `tokens`; what no cache gave is the rest of the input.
                 let name = rest.strip_prefix("usage.").filter(|name| *name != "tokens");
+                if name.is_some_and(|name| name.ends_with("noCacheTokens")) {
+                    (self.has_no_cache, self.cache_beside) = (true, false);
+                }
                 if let Some(name) = name.filter(|name| !name.ends_with("noCacheTokens")) {
                     self.put_count_at(2, key, name, &a);
                 }
