@@ -35,12 +35,15 @@ WITHOUT_EFFECT = {
     "langsmith": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 2},
     # A record that is rejected for another reason.
     "native": {"costs": 2},
-    # What the provider said of usage, which Opik says in its own words, too, and the total of the whole
-    # beside its parts.
+    # What Opik says in its own words of what the provider said, and totals beside their parts.
     "opik": {
-        "spans.usage.original_usage": 9,
-        "trace.usage.original_usage": 6,
+        "spans.usage.prompt_tokens": 3,
+        "spans.usage.completion_tokens": 3,
+        "spans.usage.total_tokens": 3,
+        "trace.usage.prompt_tokens": 2,
+        "trace.usage.completion_tokens": 2,
         "trace.usage.total_tokens": 2,
+        "trace.usage.original_usage": 2,
     },
     "openhands": {
         # how full the context was, and when a response was paid
