@@ -194,11 +194,11 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "source.incomplete"): Remedy(
         "An Inspect log whose `results.total_samples` is 4, with one sample.",
-        "Look for the rest: means over what is there are of a part that nobody drew at random.",
+        "Find the missing part, or say that your means leave it out: what is left is no random sample.",
     ),
     ("finding", "source.surplus"): Remedy(
         "A trajectory of 12 steps whose `total_steps` is 10.",
-        "Ask what its writer counts: it may have stopped counting before the run ended.",
+        "Find out what its writer counts; it may have written the total before the run ended.",
     ),
     ("finding", "time.harness"): Remedy(
         "An environment states how long its harness prepared an agent and waited for it.",

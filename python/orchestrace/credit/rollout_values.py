@@ -103,15 +103,18 @@ def _valued(corpus: PartitionedCorpus, call: _Call) -> Values:
     wanted = of_reward if not isinstance(batch, str) else of_reward | (kind == "metric")
     traces = corpus.traces.select("trace", "trace_id", "task_id", "group_id").collect(engine="streaming")
     measures = corpus.measures.filter(wanted).collect(engine="streaming")
-    # who is not trained has no value in the pieces; a run without anybody who is has none at all
-    trained = corpus.agents.filter("trainable").select(pl.col("trace").unique()).collect()["trace"]
+    # a run without a trained agent is no rollout; agents that are not trained get no value in the pieces
+    is_rollout = pl.lit(True)
+    if options["over"] != "all":
+        trained = corpus.agents.filter("trainable").select(pl.col("trace").unique()).collect()["trace"]
+        is_rollout = pl.col("trace").is_in(trained.implode())
     events = traces.select(
         "trace",
         id=pl.lit("0"),
         t=pl.lit(0.0),
         type=pl.lit("message"),
         agent=pl.lit("0"),
-        trainable=pl.col("trace").is_in(trained.implode()),
+        trainable=is_rollout,
     )
     alone = Corpus.from_arrow(traces=traces, events=events, measures=measures)
     streams, facts = _core.credit(store_of(alone), **options, own=None, progress=None)

@@ -89,7 +89,7 @@ def reward_accounting(
     unknown = rows.join(rewards, on="trace", how="anti")
     if unknown.height:
         raise ParameterError(f"trace {unknown['trace'][0]} of the credits is not in the corpus")
-    # what is not paid to whom is not trained is in the row without a unit
+    # shares of agents that are not trained are in the row without a unit
     rows = rows.filter(pl.col("reason").cast(pl.String).ne_missing("agent.frozen"))
     rows = rows.sort("channel", "row")  # sums in one order give one result
     size = pl.col("credit").abs()

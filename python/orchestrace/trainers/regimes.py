@@ -98,8 +98,8 @@ def regimes(corpus: Corpus) -> pl.DataFrame:
     )
     counts = agents.group_by("trace").agg(
         n_agents=pl.len(),
-        n_trainable=(pl.col("trainable") == True).sum(),  # noqa: E712
-        n_frozen=(pl.col("trainable") == False).sum(),  # noqa: E712
+        n_trainable=pl.col("trainable").sum(),
+        n_frozen=(~pl.col("trainable")).sum(),
     )
     several = pl.col("n_names") > 1
     table = (

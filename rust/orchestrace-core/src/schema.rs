@@ -213,13 +213,6 @@ words!(
     Over, OVERS, [All = "all", Trainable = "trainable"]
 );
 
-#[allow(clippy::derivable_impls)] // the macro has no room for the attribute of a variant
-impl Default for Over {
-    fn default() -> Self {
-        Self::All
-    }
-}
-
 words!(
     /// The families of rewards (survey, eight).
     Family, FAMILIES, [

@@ -14,14 +14,14 @@ pub struct Scratch {
     values: Values,
     sums: Sums,
     partition: Partition,
-    over: Over,
+    only_trained: bool,
 }
 
 impl Scratch {
-    /// Buffers for credit over some.
+    /// Buffers for credit of all agents, or of trained ones alone.
     #[must_use]
     pub fn over(over: Over) -> Self {
-        Self { over, ..Self::default() }
+        Self { only_trained: over == Over::Trainable, ..Self::default() }
     }
 
     /// Units of the trace that was assigned last, for the names of its rows.
@@ -40,7 +40,7 @@ impl Scratch {
         self.graph.begin();
         self.partition.compute(unit, view, &mut self.graph);
         self.values.clear();
-        if self.over == Over::Trainable {
+        if self.only_trained {
             let owners = self.graph.owners(view);
             self.values.left_out.extend((0..view.len()).map(|v| !owners.is_trained(v)));
         }

@@ -84,8 +84,8 @@ pub fn credit(store: &Store, method: &Method, request: &Request<'_>, run: &Run) 
             let needs = method.needs();
             if over == Over::Trainable && (needs.links || needs.parents) {
                 return Err(Error::Parameter(format!(
-                    "method '{}' has no over='trainable': it plays along the links of agents, and those that always \
-                     act would be missing in them; take shapley or owen",
+                    "method '{}' has no over='trainable': it divides along links between agents, and agents that are \
+                     not trained would drop out of those links; use 'shapley' or 'owen'",
                     method.info().name
                 )));
             }

@@ -355,6 +355,7 @@ mod tests {
     use super::super::{METHODS, Request, Value, credit, find};
     use super::*;
     use crate::ingest::{Input, ReadOptions, read};
+    use crate::schema::Over;
 
     /// Eight runs of two tasks: calls and messages of two agents, then an aggregate; the last has a cycle.
     fn store() -> Store {
@@ -405,15 +406,8 @@ mod tests {
     fn credits(store: &Store, method: &Method, params: &Params, run: &Run) -> Vec<Vec<Option<f64>>> {
         let rewards = [vec![("team".to_owned(), 1.0)]];
         let (unit, elsewhere, outcomes) = (Unit::Event, &[][..], None);
-        let request = Request {
-            rewards: &rewards,
-            elsewhere,
-            unit,
-            over: crate::schema::Over::All,
-            params,
-            seed: 0,
-            outcomes,
-        };
+        let request =
+            Request { rewards: &rewards, elsewhere, unit, over: Over::All, params, seed: 0, outcomes };
         let table = credit(store, method, &request, run).expect("credits").remove(0);
         let mut by_trace = vec![vec![None; 7]; store.n_traces()];
         for batch in &table.0 {

@@ -18,7 +18,7 @@ use super::decisions::{Compared, Decisions, Rollouts, Vocabulary};
 use super::method::{GroupMethod, Scope};
 use super::params::Params;
 use crate::error::Result;
-use crate::graph::{NO_UNIT, TraceGraph};
+use crate::graph::{NO_UNIT, Owners, TraceGraph};
 use crate::run::Run;
 use crate::schema::{Over, Reason};
 use crate::store::Store;
@@ -242,9 +242,9 @@ fn decide(
             }
             let mut outcome = outcome.unwrap_or(f64::NAN);
             if over == Over::Trainable {
-                leave_out(&trace, graph, &mut rows.decisions, from);
-                // A run of nobody who is trained is no rollout of the group.
                 let owners = graph.owners(&trace);
+                leave_out(owners, &mut rows.decisions, from);
+                // A run without a trained agent is no rollout of the group.
                 if !(0..trace.len()).any(|v| owners.is_trained(v)) {
                     outcome = f64::NAN;
                 }
@@ -262,12 +262,11 @@ fn decide(
     })
 }
 
-/// Rows of a trace, from `from` on, without an event of a trained agent are compared with nobody.
-fn leave_out(trace: &TraceView<'_>, graph: &mut TraceGraph, decisions: &mut Decisions, from: usize) {
+/// Takes rows of a trace, from `from` on, out of the comparison if none of their events is of a trained agent.
+fn leave_out(owners: &Owners, decisions: &mut Decisions, from: usize) {
     if decisions.row_of.is_empty() {
         return;
     }
-    let owners = graph.owners(trace);
     let mut is_trained = vec![false; decisions.value.len() - from];
     for (v, &row) in decisions.row_of.iter().enumerate() {
         if let Some(is_trained) = is_trained.get_mut(row as usize) {

@@ -163,13 +163,12 @@ impl<'a> LogParts<'a> {
             return Ok(());
         }
         if let Some(samples) = &self.samples {
-            let mut eval = Eval::read(self.eval, out.limits());
-            let plain = eval.context.clone();
+            let eval = Eval::read(self.eval, out.limits());
             // The first sample tells what the log says of all.
-            eval.claim(self.results, samples.len(), out.limits());
-            for (text, sample) in samples {
-                eval.sample(text, sample, out);
-                eval.context.clone_from(&plain);
+            let claims = eval.with_claim(self.results, samples.len(), out.limits());
+            for (index, (text, sample)) in samples.iter().enumerate() {
+                let context = claims.as_deref().filter(|_| index == 0).unwrap_or(&eval.context);
+                eval.sample(text, sample, context, out);
             }
             if samples.is_empty() {
                 out.ignored("inspect.no_samples");
@@ -179,7 +178,8 @@ impl<'a> LogParts<'a> {
         } else if self.id.is_some() && self.epoch.is_some() {
             let head = Self::in_record(record.header, out.limits());
             let eval = head.ok().and_then(|head| head.eval);
-            Eval::read(eval, out.limits()).sample(record.text, self, out);
+            let eval = Eval::read(eval, out.limits());
+            eval.sample(record.text, self, &eval.context, out);
         } else if self.has_events {
             out.item(&format!("{EVENTS}{:016x}", identity(record.text)), record.text, "");
         } else {
@@ -235,24 +235,25 @@ impl Eval {
         Self { prefix: Some(ids.join("/")).filter(|ids| !ids.is_empty()), context: context.finish() }
     }
 
-    /// Adds how many samples the log says it has, where it has others.
-    fn claim(&mut self, results: Option<&str>, held: usize, limits: Limits) {
-        let tree = results.and_then(|text| Tree::parse(text, limits).ok());
-        let claimed = tree.and_then(|tree| tree.root().get("total_samples").i64());
-        if let Some(claimed) = claimed.filter(|claimed| usize::try_from(*claimed) != Ok(held)) {
-            let mut context = ObjectText::new();
-            let tree = Tree::parse(&self.context, limits).ok();
-            for (key, value) in tree.iter().flat_map(|tree| tree.root().members()) {
-                context.raw(key, value.raw());
-            }
-            context.raw("claimed_samples", &claimed.to_string());
-            context.raw("held_samples", &held.to_string());
-            self.context = context.finish();
+    /// The context with the number of samples that the log states, if it holds another number.
+    fn with_claim(&self, results: Option<&str>, held: usize, limits: Limits) -> Option<String> {
+        let results = Tree::parse(results?, limits).ok()?;
+        let claimed = results.root().get("total_samples").i64()?;
+        if usize::try_from(claimed) == Ok(held) {
+            return None;
         }
+        let facts = Tree::parse(&self.context, limits).ok();
+        let mut context = ObjectText::new();
+        for (key, value) in facts.iter().flat_map(|facts| facts.root().members()) {
+            context.raw(key, value.raw());
+        }
+        context.raw("claimed_samples", &claimed.to_string());
+        context.raw("held_samples", &held.to_string());
+        Some(context.finish())
     }
 
     /// Puts one sample.
-    fn sample(&self, text: &str, sample: &LogParts<'_>, out: &mut Items<'_>) {
+    fn sample(&self, text: &str, sample: &LogParts<'_>, context: &str, out: &mut Items<'_>) {
         if sample.kind != Some(Kind::Object) {
             return out.reject(text, not_object());
         }
@@ -272,7 +273,7 @@ impl Eval {
             made_id = format!("{SAMPLE}{:016x}", identity(text));
             &made_id
         };
-        out.item(&format!("{prefix}/{id}/{epoch}"), text, &self.context);
+        out.item(&format!("{prefix}/{id}/{epoch}"), text, context);
     }
 }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::credit::methods::difference::Difference;
 use crate::credit::methods::shapley::Shapley;
 use crate::graph::NO_UNIT;
+use crate::schema::Over;
 
 /// A game by its definition: the value of a set of players, as bits.
 struct Defined<'a> {
@@ -241,7 +242,7 @@ fn who_plays_at_every_level() {
         graph.begin();
         partition.compute(unit, &t.view(), &mut graph);
         let needs = Needs { unions: true, links: true, parents: true };
-        cast.compute(&t.view(), unit, &partition, &mut graph, (root, crate::schema::Over::All), needs);
+        cast.compute(&t.view(), unit, &partition, &mut graph, (root, Over::All), needs);
         cast
     };
     let agents = cast(Unit::Agent, true);

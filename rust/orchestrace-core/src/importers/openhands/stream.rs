@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::ledger::{Ledger, Paid};
 use crate::importers::recording::{
-    Agent, Call, CallResult, Entry, Hash, Incoming, Party, Recording, Response, Saying, Text, Usage,
+    Agent, Call, CallResult, Entry, Incoming, Recording, Response, Saying, Text, Usage,
 };
 
 /// What an event says of the response that it is of.
@@ -41,20 +41,6 @@ pub(super) struct Pending {
     pub call: Text,
     pub tool: Text,
     pub asked_at: Option<i64>,
-}
-
-/// Something that an agent hears.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
-    pub id: Text,
-    pub from: Party,
-    pub time: Option<i64>,
-    pub content: Option<Hash>,
-    pub trusted: Option<bool>,
-    pub intervenes: bool,
-    /// The call that is decided about.
-    pub decides: Text,
-    pub extras: Text,
 }
 
 /// One agent's part.
@@ -176,11 +162,9 @@ impl Stream {
         self.comes(time);
     }
 
-    pub(super) fn hears(&mut self, heard: &Heard, recording: &mut Recording) {
-        let Heard { id, from, time, content, trusted, intervenes, decides, extras } = *heard;
-        let incoming = Incoming { id, from, time, content, trusted, intervenes, decides, extras };
-        recording.incoming(self.agent, incoming);
-        self.comes(time);
+    pub(super) fn hears(&mut self, heard: Incoming, recording: &mut Recording) {
+        recording.incoming(self.agent, heard);
+        self.comes(heard.time);
     }
 
     /// Something came in.

@@ -21,7 +21,9 @@ mod outcome;
 mod results;
 
 pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
-    let run = the_run(items, parsed, recording);
+    let used = the_run(items, parsed, recording);
+    let has_two_verdicts = used.is_some_and(|(_, _, is_contradicted)| is_contradicted);
+    let run = used.map(|(item, run, _)| (item, run));
     let events = in_order(parsed);
     let Some((first, _)) = events.first().map(|event| (event.item, event.value)).or(run) else { return };
     name(run.map(|(_, run)| run), items, first, recording);
@@ -62,7 +64,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
         unanswered: BTreeSet::new(),
         not_ours: HashSet::new(),
         delegations: Vec::new(),
-        has_two_verdicts: has_two_verdicts(items, parsed),
+        has_two_verdicts,
     };
     for event in &events {
         let time = clock.time(event.value);
@@ -111,35 +113,29 @@ fn in_order<'v>(parsed: &'v ParsedItems<'_>) -> Vec<Event<'v>> {
     numbered.into_iter().map(|(_, event)| event).collect()
 }
 
-/// What an evaluation says of the run: of several lines the one with a verdict, by their texts and not by where they lie.
-/// Also what others say against it.
+/// What an evaluation says of the run, and whether its lines contradict each other about the verdict. Of several lines the
+/// one with a verdict is used, and the first of these by their texts, wherever they lie.
 fn the_run<'v>(
     items: &TraceItems<'_>,
     parsed: &'v ParsedItems<'_>,
     recording: &mut Recording,
-) -> Option<(u32, Value<'v>)> {
+) -> Option<(u32, Value<'v>, bool)> {
     let mut runs: Vec<(u32, Value<'v>)> =
         parsed.values().filter(|(item, _)| items.as_slice()[*item as usize].context == RUN).collect();
     let verdict = |run: Value<'v>| run.path(&["report", "resolved"]).bool();
     runs.sort_by_key(|(item, run)| (verdict(*run).is_none(), run.raw(), *item));
     let (used, others) = runs.split_first()?;
+    let is_contradicted =
+        others.iter().any(|(_, run)| verdict(*run).is_some_and(|other| Some(other) != verdict(used.1)));
     for (item, other) in others {
         items.duplicate(*item as usize);
         let metrics = [used.1, *other].map(|run| run.get("metrics"));
         if metrics.iter().all(|metrics| metrics.exists()) && metrics[0].raw() != metrics[1].raw() {
-            let message = "lines of one history have different metrics; those of one of them are used";
+            let message = "lines with the same history have different metrics; those of one line are used";
             recording.finding(FindingCode::UsageConflict, None, message);
         }
     }
-    Some(*used)
-}
-
-/// Whether lines of one history have different verdicts.
-fn has_two_verdicts(items: &TraceItems<'_>, parsed: &ParsedItems<'_>) -> bool {
-    let runs = parsed.values().filter(|(item, _)| items.as_slice()[*item as usize].context == RUN);
-    let verdicts: HashSet<bool> =
-        runs.filter_map(|(_, run)| run.path(&["report", "resolved"]).bool()).collect();
-    verdicts.len() > 1
+    Some((used.0, used.1, is_contradicted))
 }
 
 fn name(run: Option<Value<'_>>, items: &TraceItems<'_>, first: u32, recording: &mut Recording) {

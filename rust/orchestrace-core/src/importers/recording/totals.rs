@@ -53,7 +53,7 @@ impl Recording {
             Ordering::Greater => FindingCode::SourceIncomplete,
             Ordering::Less => FindingCode::SourceSurplus,
         };
-        self.finding(code, None, format!("{statement} is {claimed}, found {held} {things}"));
+        self.finding(code, None, format!("{statement} is {claimed}, {things} found: {held}"));
     }
 
     /// Gives responses their prices, which are listed in the order of the responses; not if there are more or fewer.

@@ -150,7 +150,7 @@ pub(super) fn describe(
 /// Compares the number of spans that the source states with those that are there.
 fn tell_missing(all: &mut Spans, present: usize) {
     let Some(stated) = all.stated_spans else { return };
-    all.recording.claims("the number of spans that the source states", (stated, present), "spans");
+    all.recording.claims("the stated number of spans", (stated, present), "spans");
     all.recording.trace.partial |= i64::try_from(present).is_ok_and(|n| n < stated);
 }
 

@@ -3,8 +3,8 @@
 use super::contents::{asked_hash, text_hash};
 use super::{Describing, Event, response_id};
 use crate::importers::openhands::ledger::{Paid, usage_of};
-use crate::importers::openhands::stream::{Answer, Heard, Origin, Pending, Stream};
-use crate::importers::recording::{AgentInfo, Call, Does, Party, Saying, Text, Usage};
+use crate::importers::openhands::stream::{Answer, Origin, Pending, Stream};
+use crate::importers::recording::{AgentInfo, Call, Does, Incoming, Party, Saying, Text, Usage};
 use crate::importers::usage;
 
 /// Actions that use a tool.
@@ -114,7 +114,7 @@ impl<'v> Describing<'_, 'v, '_> {
             None if by_user => Party::User,
             None => Party::Named(self.recording.text("environment")),
         };
-        let heard = Heard {
+        let heard = Incoming {
             id: self.id(event),
             from,
             time: self.clock.time(event.value),
@@ -125,7 +125,7 @@ impl<'v> Describing<'_, 'v, '_> {
             extras: Text::default(),
         };
         let top = self.top();
-        self.streams[top].hears(&heard, self.recording);
+        self.streams[top].hears(heard, self.recording);
     }
 
     /// The response that an action is of.

@@ -26,7 +26,7 @@ impl<'v> Describing<'_, 'v, '_> {
         self.ledger.compare(self.recording);
         if let Some(run) = run {
             if self.has_two_verdicts {
-                let message = "lines of one history say report.resolved is true and false; neither is used";
+                let message = "lines with the same history say that report.resolved is true and that it is false; neither is used";
                 self.recording.finding(FindingCode::TraceConflict, None, message);
             } else {
                 reward(run, self.recording);

@@ -2,8 +2,8 @@
 
 use super::contents::text_hash;
 use super::{Describing, Event};
-use crate::importers::openhands::stream::{Heard, Pending};
-use crate::importers::recording::{CallResult, Party, Text};
+use crate::importers::openhands::stream::Pending;
+use crate::importers::recording::{CallResult, Incoming, Party, Text};
 use crate::json::tree::Value;
 
 impl<'v> Describing<'_, 'v, '_> {
@@ -109,7 +109,7 @@ impl<'v> Describing<'_, 'v, '_> {
         intervenes: bool,
         extras: Text,
     ) {
-        let heard = Heard {
+        let heard = Incoming {
             id: self.id(event),
             from,
             time: self.clock.time(event.value),
@@ -121,7 +121,7 @@ impl<'v> Describing<'_, 'v, '_> {
         };
         self.stream().begun = true;
         let top = self.top();
-        self.streams[top].hears(&heard, self.recording);
+        self.streams[top].hears(heard, self.recording);
     }
 }
 

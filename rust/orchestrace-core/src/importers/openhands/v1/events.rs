@@ -8,9 +8,9 @@ use crate::importers::items::TraceItems;
 use crate::importers::openhands::clock::Clock;
 use crate::importers::openhands::hash_of;
 use crate::importers::openhands::ledger::{Ledger, Paid};
-use crate::importers::openhands::stream::{Answer, Heard, Origin, Pending, Stream};
+use crate::importers::openhands::stream::{Answer, Origin, Pending, Stream};
 use crate::importers::recording::{
-    Agent, Call, CallResult, Does, Hash, Label, Party, Recording, Saying, Text, Usage, call_hash,
+    Agent, Call, CallResult, Does, Hash, Incoming, Label, Party, Recording, Saying, Text, Usage, call_hash,
     call_hash_of_text,
 };
 use crate::json::tree::Value;
@@ -135,7 +135,7 @@ impl<'v> Describing<'_, 'v, '_> {
             (None, "user") => Party::User,
             (_, source) => Party::Named(self.recording.text(source)),
         };
-        let heard = Heard {
+        let heard = Incoming {
             id: self.id(event),
             from,
             time: self.clock.time(event),
@@ -145,7 +145,7 @@ impl<'v> Describing<'_, 'v, '_> {
             decides: Text::default(),
             extras: Text::default(),
         };
-        self.stream.hears(&heard, self.recording);
+        self.stream.hears(heard, self.recording);
     }
 
     fn acts(&mut self, event: Value<'v>) {
@@ -287,7 +287,7 @@ impl<'v> Describing<'_, 'v, '_> {
         if event.get("rejection_source").str() == Some("hook") {
             return self.result(event, call, reason, Some(false), "hook");
         }
-        let heard = Heard {
+        let heard = Incoming {
             id: self.id(event),
             from: Party::User,
             time: self.clock.time(event),
@@ -297,11 +297,11 @@ impl<'v> Describing<'_, 'v, '_> {
             decides: call.map_or(Text::default(), |call| call.call),
             extras: Text::default(),
         };
-        self.stream.hears(&heard, self.recording);
+        self.stream.hears(heard, self.recording);
     }
 
     fn interrupts(&mut self, event: Value<'v>) {
-        let heard = Heard {
+        let heard = Incoming {
             id: self.id(event),
             from: Party::User,
             time: self.clock.time(event),
@@ -313,12 +313,12 @@ impl<'v> Describing<'_, 'v, '_> {
         };
         // It does not take back an answer that is there already.
         let answered = self.stream.answered;
-        self.stream.hears(&heard, self.recording);
+        self.stream.hears(heard, self.recording);
         self.stream.answered = answered;
     }
 
     fn reports(&mut self, event: Value<'v>, from: Party, content: Option<Hash>, extras: Text) {
-        let heard = Heard {
+        let heard = Incoming {
             id: self.id(event),
             from,
             time: self.clock.time(event),
@@ -328,7 +328,7 @@ impl<'v> Describing<'_, 'v, '_> {
             decides: Text::default(),
             extras,
         };
-        self.stream.hears(&heard, self.recording);
+        self.stream.hears(heard, self.recording);
     }
 
     /// The context is condensed, by a model if there is a response of it.
