@@ -89,6 +89,8 @@ def laid_out(home: Path, name: str) -> Path:
     _copy(sorted((IMPORTERS / "codex").glob("input*")), home / ".codex" / "sessions")
     _copy(sorted((IMPORTERS / "pi" / "input").iterdir()), home / ".pi" / "agent" / "sessions")
     _copy(sorted((IMPORTERS / "gemini_cli" / "input").iterdir()), home / ".gemini" / "tmp")
+    qwen = IMPORTERS / "qwen_code" / "input"
+    shutil.copytree(qwen, home / ".qwen" / "projects", dirs_exist_ok=True)
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")
     _copy([IMPORTERS / "openhands" / "input"], here / "conversations")
     survey = here / "awesome-llm-mas-rl"

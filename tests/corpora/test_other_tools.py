@@ -18,7 +18,6 @@ TOOLS = {
     "kimi": "Kimi Code",
     "letta-code": "Letta Code",
     "opencode": "opencode",
-    "qwen": "Qwen Code",
 }
 NAMELESS = {"storage_legacy/part/prt_0001.json", "storage_legacy/part/prt_0002.json"} | {
     f"storage_v2/part/m_{who}_small/{number}.json" for who, number in (("assistant", "002"), ("user", "001"))
@@ -55,7 +54,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "opencode", "qwen", "kimi", "cursor"}
+    assert refused >= {"copilot", "opencode", "kimi", "cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -47,9 +47,6 @@ static FOREIGN: &[Unread] = &[
             && record.get("sessionId").is_absent()
             && has(record.get("message"), &["role", "content"])
     }),
-    tool("a session of Qwen Code", |record| {
-        has(record, &["uuid", "parentUuid", "sessionId"]) && has(record.get("message"), &["parts"])
-    }),
     tool("the event stream of opencode", |record| {
         has(record, &["id", "properties"])
             && ["server.", "session.", "message.", "file.", "permission."]
@@ -113,12 +110,6 @@ mod tests {
             }
         };
         of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
-        of(
-            "Qwen",
-            &[
-                r#"{"uuid":"u","parentUuid":null,"sessionId":"s","type":"user","message":{"role":"user","parts":[]}}"#,
-            ],
-        );
         of(
             "opencode",
             &[

@@ -13,6 +13,7 @@ mod claude_code;
 mod codex;
 mod columns;
 mod detect;
+mod entry_tree;
 mod foreign;
 mod gemini_cli;
 mod gemini_parts;
@@ -32,6 +33,7 @@ mod opik;
 mod otel;
 mod parsed;
 mod pi;
+mod qwen_code;
 pub mod recording;
 mod responses;
 mod rllm;
@@ -71,6 +73,7 @@ pub use openhands::OpenHands;
 pub use opik::Opik;
 pub use otel::Otel;
 pub use pi::Pi;
+pub use qwen_code::QwenCode;
 pub use rllm::RLLM;
 pub use swe_agent::SweAgent;
 pub use tau_bench::TauBench;
@@ -91,6 +94,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Opik),
     Format::Spread(&Atif),
     Format::Spread(&Codex),
+    Format::Spread(&QwenCode),
     Format::Spread(&ClaudeCode),
     Format::Spread(&Pi),
     Format::Spread(&GeminiCli),

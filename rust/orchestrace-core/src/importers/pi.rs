@@ -3,7 +3,7 @@
 //!
 //! A line is an item. Lines do not name their session: those of a file belong together, and the first one says whose they
 //! are. Files of one session are put together in `merge`. Entries of newer versions form a tree, whose branches are found in
-//! `tree`; what becomes of them is told in `describe` (`docs/formats/pi.md`).
+//! `entry_tree`; what becomes of them is told in `describe` (`docs/formats/pi.md`).
 
 use super::parsed::ParsedItems;
 use super::recording::Recording;
@@ -19,7 +19,6 @@ mod entry;
 mod merge;
 #[cfg(test)]
 mod tests;
-mod tree;
 mod usage;
 
 /// The importer.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
     AgentDojo, AgentLightning, Atif, Format, GeminiCli, IMPORTERS, Inspect, LangSmith, Langfuse, NemoGym,
-    OpenAiAgents, OpenHands, Opik, Pi, SpreadImporter, SweAgent, TauBench, Verifiers,
+    OpenAiAgents, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -263,6 +263,7 @@ const LINES_OF_HANDS: [&str; 2] = ["events_in_lines_and_in_any_order", "a_conver
 
 const GEMINI: (&dyn SpreadImporter, &str) = (&GeminiCli, "a_session_in_lines_becomes_a_trace");
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
+const QWEN: (&dyn SpreadImporter, &str) = (&QwenCode, "a_session_becomes_a_trace");
 
 /// The first input of a case.
 pub(crate) fn first_input(importer: &dyn SpreadImporter, case: &str) -> String {
@@ -341,6 +342,7 @@ fn bytes_that_are_no_text_are_replaced() {
         (HANDS, "Both are"),
         (PI, "It is"),
         (GEMINI, "It is"),
+        (QWEN, "It says"),
     ];
     for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
@@ -370,6 +372,7 @@ fn a_line_of_five_megabytes() {
         (HANDS, "Both are done.", "5"),
         ((HANDS.0, LINES_OF_HANDS[1]), "Yes.", "e8"),
         (GEMINI, "It is 3.", "a2"),
+        (QWEN, "It says three.", "a4"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::FILE;
 use super::entry::{Entry, entries, instant, response_identity};
 use super::merge;
-use super::tree::Branches;
 use super::usage::Read;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::importers::entry_tree::Branches;
 use crate::importers::items::key_in_file;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{
@@ -38,8 +38,8 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
         recording.trace.started_at = began.chain(entries.iter().filter_map(|entry| entry.time)).min();
     }
     tell_heads(items, &heads, recording);
-    let branches = Branches::of(&entries);
-    tell_links(&branches, recording);
+    let branches = Branches::of(&entries.iter().map(Entry::link).collect::<Vec<_>>());
+    branches.tell("entries", "parentId", recording);
     let name = recording.text(of_head("harness").unwrap_or(PI));
     let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
     let session = Session {
@@ -68,20 +68,6 @@ fn tell_heads(items: &TraceItems<'_>, heads: &[(u32, Value<'_>)], recording: &mu
             let message = "the file has the first lines of several sessions; the first one names the trace";
             recording.finding(FindingCode::TraceConflict, None, message);
         }
-    }
-}
-
-fn tell_links(branches: &Branches, recording: &mut Recording) {
-    if branches.is_cyclic {
-        let message = "'parentId' closes a cycle; entries count as those of a list";
-        recording.finding(FindingCode::FieldIgnored, None, message);
-    }
-    if branches.orphans > 0 {
-        let message = format!(
-            "entries whose 'parentId' names no entry of the session: {}; they follow the one before them",
-            branches.orphans
-        );
-        recording.finding(FindingCode::FieldIgnored, None, message);
     }
 }
 

@@ -3,6 +3,7 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::importers::TraceItems;
+use crate::importers::entry_tree::{Link, Parent};
 use crate::importers::parsed::ParsedItems;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
@@ -26,18 +27,11 @@ pub(super) struct Entry<'v> {
     pub after_loss: bool,
 }
 
-/// What an entry follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Parent<'v> {
-    /// The entry before it: it names none.
-    Before,
-    /// Nothing: it begins a conversation.
-    Root,
-    /// The entry of this id.
-    Of(&'v str),
-}
-
 impl<'v> Entry<'v> {
+    pub(super) fn link(&self) -> Link<'v> {
+        Link { id: self.id, parent: self.parent, may_end: true }
+    }
+
     pub(super) fn kind(&self) -> &'v str {
         self.value.get("type").str().unwrap_or_default()
     }

@@ -1,0 +1,596 @@
+//! Conversion of a session to a recording: its agents, and what each of them was told, did and said.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::FILE;
+use super::line::{Line, Session, Step, Stream, counted_as, instant};
+use super::team::{DELEGATES, Team};
+use super::telemetry::Request;
+use crate::error::FindingCode;
+use crate::importers::TraceItems;
+use crate::importers::gemini_parts::{Counts, Part, has_failed, response_hash};
+use crate::importers::items::key_in_file;
+use crate::importers::parsed::ParsedItems;
+use crate::importers::recording::{
+    Agent, Call, CallResult, Does, Entry, Incoming, Party, Recording, Response, Saying, Text, Usage,
+    call_hash, hash,
+};
+use crate::json::Kind;
+use crate::json::tree::Value;
+
+/// Who records.
+pub(super) const NAME: &str = "qwen_code";
+
+/// Describes a session.
+pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
+    let mut session = Session::of(items, parsed, recording);
+    recording.trace.trace_id = recording.text(name_of(items.key()));
+    recording.trace.system = recording.text(NAME);
+    // Without its main stream nobody knows what became of the run.
+    recording.trace.partial = items.is_partial() || session.streams[0].steps.is_empty();
+    let lines = || session.streams.iter().flat_map(|stream| &stream.lines);
+    recording.trace.started_at = lines().filter_map(|line| line.time).min();
+    let (n_lines, timeless) = (lines().count(), lines().filter(|line| line.time.is_none()).count());
+    let telemetry = Telemetry::of(items, &mut session);
+    let team = Team::of(&session, &telemetry.unpaired, recording);
+    let mut told = Told { items, recording, misfits: BTreeMap::new(), inherited: BTreeMap::new(), timeless };
+    for (at, stream) in session.streams.iter().enumerate() {
+        let teller = Teller {
+            told: &mut told,
+            team: &team,
+            telemetry: &telemetry,
+            requests: &session.requests.all,
+            stream,
+            at,
+            agent: team.agents[at],
+            extras: Text::default(),
+            origin: None,
+            abandoned: false,
+            last: Last::Nothing,
+        };
+        teller.tell();
+    }
+    for (agent, requests) in &team.silent_requests {
+        for at in requests {
+            told.request(*agent, &session.requests.all[*at], Text::default());
+        }
+    }
+    told.oddities(n_lines);
+}
+
+/// The name of the trace of a key.
+fn name_of(key: &str) -> &str {
+    key_in_file(key).0.trim_start_matches(FILE)
+}
+
+/// What telemetry adds to messages.
+#[derive(Debug, Default)]
+struct Telemetry {
+    /// The request of an answer, by its stream and its first line.
+    request_of: BTreeMap<(usize, usize), usize>,
+    /// How long a tool took, by the item of the line with its result.
+    took_s: BTreeMap<u32, f64>,
+    /// Requests of sub-agents that no message answers.
+    unpaired: Vec<usize>,
+}
+
+impl Telemetry {
+    /// Finds the message that each request was answered with, and puts the rest of those of the main stream there.
+    fn of(items: &TraceItems<'_>, session: &mut Session<'_>) -> Self {
+        let mut read = Self::default();
+        let mut silent = Vec::new();
+        for (at, stream) in session.streams.iter().enumerate() {
+            let mut before = 0;
+            for step in &stream.steps {
+                let Step::Answer(lines) = step else { continue };
+                let first = stream.lines[lines.start];
+                match usage_of(stream.answer(lines)) {
+                    Some(counts) if !counts.is_empty() => {
+                        if let Some(request) = session.requests.answered(at == 0, &counts) {
+                            read.request_of.insert((at, lines.start), request);
+                        }
+                    }
+                    _ if at == 0 => silent.push((lines.start, first.path, before, first.item)),
+                    _ => {}
+                }
+                before = stream.lines[lines.end - 1].item;
+            }
+        }
+        // Only what no usage identifies is left to the place.
+        for (start, path, after, before) in silent {
+            if let Some(request) = session.requests.before(path, after, before) {
+                read.request_of.insert((0, start), request);
+            }
+        }
+        read.tools(items, session);
+        read.rest(items, session);
+        read
+    }
+
+    /// How long tools of the main stream took. What says it names no call: it is believed where an answer has one call of
+    /// a tool.
+    fn tools(&mut self, items: &TraceItems<'_>, session: &Session<'_>) {
+        let main = &session.streams[0];
+        let mut from = 0;
+        let mut used = BTreeSet::new();
+        let answers = main.steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Answer(_)));
+        let mut bounds: Vec<usize> = answers.map(|(at, _)| at).collect();
+        bounds.push(main.steps.len());
+        for at in bounds {
+            let (mut results, mut runs) = (BTreeMap::new(), BTreeMap::new());
+            for step in &main.steps[from..at] {
+                let Step::Results(line) = step else { continue };
+                for part in main.lines[*line].parts() {
+                    let Part::Response(response) = part else { continue };
+                    let name = response.get("name").str().unwrap_or_default();
+                    results.entry(name).or_insert_with(Vec::new).push(main.lines[*line].item);
+                }
+            }
+            let first =
+                main.steps.get(from).and_then(|step| main.first_line(step)).map_or(0, |line| line.item);
+            let end = main.steps.get(at).and_then(|step| main.first_line(step));
+            let end = end.map_or(u32::MAX, |line| line.item);
+            for run in session.tool_runs.iter().filter(|run| first <= run.item && run.item < end) {
+                runs.entry(run.tool).or_insert_with(Vec::new).push(run);
+            }
+            for (tool, runs) in runs {
+                if let ([run], Some([item])) = (&runs[..], results.get(tool).map(Vec::as_slice)) {
+                    self.took_s.insert(*item, run.took_s);
+                    used.insert(run.item);
+                }
+            }
+            from = at;
+        }
+        for run in session.tool_runs.iter().filter(|run| !used.contains(&run.item)) {
+            items.ignored(run.item as usize, &counted_as("ui_telemetry"));
+        }
+    }
+
+    /// What no message answers. A request that counts nothing says nothing.
+    fn rest(&mut self, items: &TraceItems<'_>, session: &mut Session<'_>) {
+        let Session { streams, requests, .. } = session;
+        let by_agent: BTreeMap<Option<&str>, usize> =
+            streams.iter().enumerate().map(|(at, stream)| (stream.agent, at)).collect();
+        let mut of_stream = vec![Vec::new(); streams.len()];
+        for (at, request) in requests.all.iter().enumerate().filter(|(_, request)| !request.is_told) {
+            if request.counts.usage() == Usage::default() {
+                items.ignored(request.item as usize, &counted_as("ui_telemetry"));
+                continue;
+            }
+            match by_agent.get(&request.agent) {
+                Some(stream) => of_stream[*stream].push(at),
+                None => self.unpaired.push(at),
+            }
+        }
+        for (stream, own) in streams.iter_mut().zip(of_stream) {
+            let is_main = stream.agent.is_none();
+            let mut own = own.into_iter().peekable();
+            let mut steps = Vec::with_capacity(stream.steps.len() + own.len());
+            for step in std::mem::take(&mut stream.steps) {
+                if let Some(line) = stream.first_line(&step) {
+                    let is_earlier = |at: &usize| {
+                        let request = &requests.all[*at];
+                        if is_main { request.item < line.item } else { request.time < line.time }
+                    };
+                    while let Some(at) = own.next_if(is_earlier) {
+                        steps.push(Step::Request(at));
+                    }
+                }
+                steps.push(step);
+            }
+            steps.extend(own.map(Step::Request));
+            stream.steps = steps;
+        }
+    }
+}
+
+/// What an answer counts: the last of its lines that does.
+fn usage_of<'a, 'v: 'a>(lines: impl Iterator<Item = &'a Line<'v>>) -> Option<Counts> {
+    let usage = lines.map(|line| line.value.get("usageMetadata")).filter(|usage| usage.exists()).last()?;
+    let [input, tool, output, thoughts, cached, total] = COUNTS.map(|key| usage.get(key).integer_like());
+    Some(Counts { input, tool, output, thoughts, cached, total })
+}
+
+/// What was told so far, and what was odd.
+struct Told<'a, 'i> {
+    items: &'a TraceItems<'i>,
+    recording: &'a mut Recording,
+    /// Members of the wrong kind, by name.
+    misfits: BTreeMap<&'static str, u32>,
+    /// Responses and tokens that count in other traces.
+    inherited: BTreeMap<&'i str, (u64, i64)>,
+    timeless: usize,
+}
+
+impl Told<'_, '_> {
+    fn misfit(&mut self, name: &'static str) {
+        *self.misfits.entry(name).or_default() += 1;
+    }
+
+    /// A text that may be absent.
+    fn text_of<'v>(&mut self, value: Value<'v>, name: &'static str) -> &'v str {
+        if value.str().is_none() && value.exists() {
+            self.misfit(name);
+        }
+        value.str().unwrap_or_default()
+    }
+
+    /// An answer of which only the telemetry knows.
+    fn request(&mut self, agent: Agent, request: &Request<'_>, extras: Text) {
+        self.recording.made_of(request.item);
+        let id = match request.id {
+            Some(id) => self.recording.text(id),
+            None => {
+                self.recording.text(&format!("request:{}", self.items.as_slice()[request.item as usize].line))
+            }
+        };
+        let response = Response {
+            id,
+            time: request.time,
+            duration_s: request.took_s,
+            model: self.recording.text(request.model),
+            usage: request.counts.usage(),
+            extras,
+            ..Response::default()
+        };
+        self.recording.response(agent, response);
+    }
+
+    /// What the tables have no place for.
+    fn oddities(self, n_lines: usize) {
+        if self.timeless > 0 && self.timeless < n_lines {
+            let message = format!(
+                "lines without a readable time: {}; they have that of the line before",
+                self.timeless
+            );
+            self.recording.finding(FindingCode::FieldIgnored, None, message);
+        }
+        for (name, n) in self.misfits {
+            let message = format!("'{name}' is of the wrong type in {n} places; it is null there");
+            self.recording.finding(FindingCode::FieldIgnored, None, message);
+        }
+        self.recording.inherits(self.inherited.into_iter().collect());
+    }
+}
+
+/// The last thing of a conversation.
+#[derive(Debug, Default)]
+enum Last<'v> {
+    #[default]
+    Nothing,
+    Prompt,
+    /// A response: its calls without a result so far, and whether its text may be an answer.
+    Response(BTreeSet<&'v str>, bool),
+    /// Results that the model has not answered.
+    Results,
+}
+
+/// A stream during its conversion.
+struct Teller<'t, 'a, 'i, 'v> {
+    told: &'t mut Told<'a, 'i>,
+    team: &'t Team<'v>,
+    telemetry: &'t Telemetry,
+    requests: &'t [Request<'v>],
+    stream: &'t Stream<'v>,
+    /// Which stream it is.
+    at: usize,
+    agent: Agent,
+    /// What is said of the line of now: that it was given up, and what it is copied from.
+    extras: Text,
+    origin: Option<&'i str>,
+    abandoned: bool,
+    last: Last<'v>,
+}
+
+impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
+    fn tell(mut self) {
+        let stream = self.stream;
+        let origins = self.origins();
+        for (step, origin) in stream.steps.iter().zip(origins) {
+            if let Some(line) = stream.first_line(step) {
+                self.told.recording.made_of(line.item);
+                // What was said last on another branch, or before a line that is lost, is not what is gone on from.
+                if self.abandoned != line.abandoned || line.after_loss {
+                    self.last = Last::Nothing;
+                }
+                (self.abandoned, self.origin) = (line.abandoned, origin);
+                self.extras = self.marks();
+                let time = line.value.get("timestamp");
+                if time.exists() && instant(time).is_none() {
+                    self.told.misfit("timestamp");
+                }
+            }
+            match step {
+                Step::Answer(lines) => self.answer(lines),
+                Step::Said(at) => self.said(*at),
+                Step::Results(at) => self.results(*at),
+                Step::Compaction(_) => {
+                    self.told.recording.compaction(self.agent);
+                }
+                Step::Request(at) => self.told.request(self.agent, &self.requests[*at], Text::default()),
+            }
+        }
+        let is_answered = matches!(&self.last, Last::Response(calls, true) if calls.is_empty());
+        self.told.recording.agent_info(self.agent).open = !is_answered;
+    }
+
+    /// The trace that each step is copied from: that of the next answer which counts elsewhere.
+    fn origins(&self) -> Vec<Option<&'i str>> {
+        let steps = &self.stream.steps;
+        let mut origins = vec![None; steps.len()];
+        let mut next = None;
+        for (origin, step) in origins.iter_mut().zip(steps).rev() {
+            if let Step::Answer(lines) = step {
+                let id = self.stream.lines[lines.start].id;
+                let owner = id.and_then(|id| self.told.items.owner(xxh3_64(id.as_bytes()))).map(name_of);
+                next = owner.or(next);
+                *origin = owner;
+            } else {
+                *origin = next;
+            }
+        }
+        origins
+    }
+
+    fn marks(&mut self) -> Text {
+        let mut extras = Text::default();
+        if self.abandoned {
+            extras = self.told.recording.extra(extras, "x_abandoned", "true");
+        }
+        if let Some(origin) = self.origin {
+            extras = self.told.recording.extra_text(extras, "x_copied", origin);
+        }
+        extras
+    }
+
+    /// The id of a line; where it has none, its place in the stream.
+    fn id(&mut self, at: usize) -> Text {
+        match self.stream.lines[at].id {
+            Some(id) => self.told.recording.text(id),
+            None => {
+                let stream = self.stream.agent.unwrap_or("main");
+                self.told.recording.text(&format!("{stream}:{}", at + 1))
+            }
+        }
+    }
+
+    fn parts(&mut self, line: &Line<'v>) -> Vec<Part<'v>> {
+        let list: Vec<Part<'v>> = line.parts().collect();
+        let content = line.value.path(&["message", "parts"]);
+        let is_list = matches!(content.kind(), None | Some(Kind::Array | Kind::String));
+        if !is_list || list.iter().any(|part| matches!(part, Part::Misfit)) {
+            self.told.misfit("message.parts");
+        }
+        list
+    }
+
+    /// Something said to the agent. In the middle of its work the user breaks in.
+    fn said(&mut self, at: usize) {
+        let line = self.stream.lines[at];
+        if self.team.is_told(&line) {
+            self.told.items.duplicate(line.item as usize);
+            self.last = Last::Prompt;
+            return;
+        }
+        let list = self.parts(&line);
+        let has_results = self.answers(&line, &list);
+        let text = line.text();
+        if has_results && text.is_empty() {
+            return;
+        }
+        let payload = line.value.path(&["systemPayload", "backgroundTask"]);
+        let call = payload.get("toolUseId").str().unwrap_or_default();
+        if let Some(child) = self.team.child_of(self.at, call).filter(|_| line.subtype == "notification") {
+            self.told.recording.delivery_at(self.agent, child, line.time);
+            self.last = Last::Prompt;
+            return;
+        }
+        let from = self.from(&line);
+        let intervenes = match &self.last {
+            _ if from != Party::User => false,
+            Last::Results => true,
+            Last::Response(calls, _) => !calls.is_empty(),
+            _ => line.subtype == "mid_turn_user_message",
+        };
+        let incoming = Incoming {
+            id: self.id(at),
+            from,
+            time: line.time,
+            content: list.iter().any(|part| !matches!(part, Part::Misfit)).then(|| hash(&text)),
+            trusted: (from == Party::User).then_some(true),
+            intervenes,
+            decides: Text::default(),
+            extras: self.extras,
+        };
+        self.told.recording.incoming(self.agent, incoming);
+        self.last = Last::Prompt;
+    }
+
+    /// Who says a line: the user, whoever a sub-agent works for, or the program.
+    fn from(&mut self, line: &Line<'v>) -> Party {
+        let is_message = line.value.get("externalInputKind").str() == Some("message");
+        let by_program = match line.value.get("provenance").str() {
+            Some(provenance) => matches!(provenance, "goal_control" | "goal_runtime" | "system"),
+            None => !matches!(line.subtype, "" | "mid_turn_user_message" | "realtime_message"),
+        };
+        match self.team.asks.get(self.at).copied().flatten() {
+            Some(asks) if is_message || (self.at > 0 && !by_program) => Party::Agent(asks),
+            _ if !by_program => Party::User,
+            _ => {
+                let name = if line.subtype.is_empty() { "system" } else { line.subtype };
+                Party::Named(self.told.recording.text(name))
+            }
+        }
+    }
+
+    fn answer(&mut self, lines: &std::ops::Range<usize>) {
+        let stream = self.stream;
+        let all: Vec<&Line<'v>> = stream.answer(lines).collect();
+        let Some(last) = all.last() else { return };
+        let model = all.iter().rev().find_map(|line| line.value.get("model").some_str());
+        for line in &all {
+            self.told.recording.made_of(line.item);
+            let _checked = self.told.text_of(line.value.get("model"), "model");
+            self.check_counts(line.value.get("usageMetadata"));
+        }
+        let request = self.telemetry.request_of.get(&(self.at, lines.start)).map(|at| &self.requests[*at]);
+        let counts = usage_of(all.iter().copied()).unwrap_or_default();
+        let stated = counts.usage();
+        let usage = match request {
+            Some(request) if stated == Usage::default() => request.counts.usage(),
+            _ => stated,
+        };
+        let response = Response {
+            id: self.id(lines.start),
+            time: last.time,
+            duration_s: request.and_then(|request| request.took_s),
+            model: self
+                .told
+                .recording
+                .text(model.or(request.map(|request| request.model)).unwrap_or_default()),
+            usage: if self.origin.is_some() { Usage::default() } else { usage },
+            extras: self.extras,
+            ..Response::default()
+        };
+        let response = self.told.recording.response(self.agent, response);
+        if let Some(origin) = self.origin {
+            let (responses, tokens) = self.told.inherited.entry(origin).or_default();
+            (*responses, *tokens) = (*responses + 1, tokens.saturating_add(usage.total().unwrap_or(0)));
+        } else if counts.is_empty() && usage == Usage::default() {
+            let message = "a response states a usage of 0 in all: what it took is not known";
+            self.told.recording.finding(FindingCode::UsageIncomplete, Some(response), message);
+        }
+        let (mut calls, mut texts) = (BTreeSet::new(), String::new());
+        for line in all {
+            self.told.recording.made_of(line.item);
+            for part in self.parts(line) {
+                match part {
+                    Part::Text(text) => texts += text,
+                    Part::Call(call) => {
+                        calls.insert(self.call(response, call));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let has_text = !texts.is_empty();
+        if has_text {
+            let saying = Saying { content: Some(hash(&texts)), extras: self.extras, ..Saying::default() };
+            self.told.recording.say(response, saying);
+        }
+        self.last = Last::Response(calls, has_text);
+    }
+
+    fn check_counts(&mut self, usage: Value<'v>) {
+        let is_odd = if usage.kind() == Some(Kind::Object) {
+            COUNTS.iter().any(|key| usage.get(key).exists() && usage.get(key).integer_like().is_none())
+        } else {
+            usage.exists()
+        };
+        if is_odd {
+            self.told.misfit("usageMetadata");
+        }
+    }
+
+    fn call(&mut self, response: Entry, call: Value<'v>) -> &'v str {
+        let id = self.told.text_of(call.get("id"), "functionCall.id");
+        let tool = self.told.text_of(call.get("name"), "functionCall.name");
+        let child = self.team.child_of(self.at, id).filter(|_| DELEGATES.contains(&tool));
+        let call = Call {
+            id: self.told.recording.text(id),
+            tool: self.told.recording.text(tool),
+            does: child.map_or(Does::UsesTool, Does::Spawns),
+            content: Some(call_hash(tool, call.get("args"))),
+            extras: self.extras,
+            ..Call::default()
+        };
+        self.told.recording.call(response, call);
+        id
+    }
+
+    fn results(&mut self, at: usize) {
+        let line = self.stream.lines[at];
+        let list = self.parts(&line);
+        self.answers(&line, &list);
+    }
+
+    /// What tools gave back; whether there is such.
+    fn answers(&mut self, line: &Line<'v>, list: &[Part<'v>]) -> bool {
+        let recorded = line.value.get("toolCallResult");
+        let mut has_results = false;
+        for part in list {
+            let Part::Response(response) = part else { continue };
+            has_results = true;
+            let call = self.told.text_of(response.get("id"), "functionResponse.id");
+            let tool = self.told.text_of(response.get("name"), "functionResponse.name");
+            let is_its = recorded.get("callId").str().is_none_or(|id| id == call);
+            let recorded = if is_its { recorded } else { recorded.absent() };
+            let took = recorded.get("durationMs").f64().filter(|ms| *ms > 0.0).map(|ms| ms / 1e3);
+            let shown = recorded.path(&["resultDisplay", "status"]).str();
+            let child = self.team.child_of(self.at, call);
+            let result = CallResult {
+                call: self.told.recording.text(call),
+                tool: self.told.recording.text(tool),
+                time: line.time,
+                duration_s: took.or_else(|| self.telemetry.took_s.get(&line.item).copied()),
+                content: response_hash(*response),
+                ok: has_succeeded(recorded, *response),
+                trusted: Some(false),
+                launched: child.is_some() && matches!(shown, Some("background" | "running")),
+                extras: self.extras,
+                ..CallResult::default()
+            };
+            let result = self.told.recording.result(self.agent, result);
+            let summary = recorded.path(&["resultDisplay", "executionSummary"]);
+            if child.is_some_and(|child| self.team.is_silent(child)) && self.origin.is_none() {
+                let usage = usage_of_summary(summary);
+                if usage != Usage::default() {
+                    self.told.recording.unrecorded(result, usage, Text::default());
+                }
+            }
+            self.last = match std::mem::take(&mut self.last) {
+                Last::Response(mut calls, has_text) => {
+                    calls.remove(call);
+                    if calls.is_empty() { Last::Results } else { Last::Response(calls, has_text) }
+                }
+                _ => Last::Results,
+            };
+        }
+        has_results
+    }
+}
+
+/// What an answer counts may be.
+const COUNTS: [&str; 6] = [
+    "promptTokenCount",
+    "toolUsePromptTokenCount",
+    "candidatesTokenCount",
+    "thoughtsTokenCount",
+    "cachedContentTokenCount",
+    "totalTokenCount",
+];
+
+/// Whether a call succeeded, where its result says it.
+pub(super) fn has_succeeded(recorded: Value<'_>, response: Value<'_>) -> Option<bool> {
+    match recorded.get("status").str() {
+        Some("success") => Some(true),
+        Some("error" | "cancelled") => Some(false),
+        _ => has_failed(response).then_some(false),
+    }
+}
+
+/// What a sub-agent took in all, whose own records are not there.
+fn usage_of_summary(summary: Value<'_>) -> Usage {
+    let count = |key: &str| summary.get(key).integer_like();
+    let counts = Counts {
+        input: count("inputTokens"),
+        tool: None,
+        output: count("outputTokens"),
+        thoughts: count("thoughtTokens"),
+        cached: count("cachedTokens"),
+        total: count("totalTokens"),
+    };
+    counts.usage()
+}
