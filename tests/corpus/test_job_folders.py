@@ -168,3 +168,116 @@ def test_trials_that_call_their_run_the_same_have_no_result(job: Path) -> None:
     # A copy of a trial says the same of it.
     shutil.copytree(job / "a", job / "e")
     assert measures(ot.read_traces(job), "team") == {FIRST: 1.0, SECOND: 0.0}
+
+
+def phase(seconds: int) -> dict[str, str]:
+    return {
+        "started_at": "2026-09-14T09:00:00",
+        "finished_at": f"2026-09-14T09:{seconds // 60:02d}:{seconds % 60:02d}Z",
+    }
+
+
+def test_phases_and_tests_are_metrics_and_only_work_is_work(job: Path) -> None:
+    phases = {"environment_setup": phase(30), "agent_setup": phase(20), "agent_execution": phase(90)}
+    put(job / "a/result.json", result("a", (300, 15), **phases))
+    tests = [
+        {"name": str(at), "status": status}
+        for at, status in enumerate(["passed"] * 3 + ["failed", "skipped"])
+    ]
+    put(job / "a/verifier/ctrf.json", {"results": {"tool": {"name": "t"}, "summary": {}, "tests": tests}})
+    put(
+        job / "a/steps/one/verifier/ctrf.json",
+        {"results": {"tool": {"name": "u"}, "summary": {}, "tests": tests[3:]}},
+    )
+    corpus = ot.read_traces(job)
+    wall = dict(ot.metrics(corpus).select("trace_id", "wall_clock_s").rows())
+    assert wall == {FIRST: 90.0, SECOND: 2.0}
+    expected = {
+        "phase_environment_setup_s": 30.0,
+        "phase_agent_setup_s": 20.0,
+        "tests_passed": 3.0,
+        "tests_total": 5.0,
+        "test_share": 0.75,
+    }
+    for name, value in expected.items():
+        assert measures(corpus, name) == {FIRST: value}, name
+    assert measures(corpus, "phase_verifier_s") == {}
+
+
+@pytest.mark.parametrize(
+    ("exception", "is_outcome"),
+    [
+        ("AgentTimeoutError", True),
+        ("ContextWindowExceededError", True),
+        ("NonZeroAgentExitCodeError", True),
+        ("SandboxBuildFailedError", False),
+        ("ApiOverloadedError", False),
+        ("VerifierTimeoutError", False),
+        ("CancelledError", False),
+    ],
+)
+def test_infrastructure_that_fails_is_no_failure_of_the_agent(
+    job: Path, exception: str, is_outcome: bool
+) -> None:
+    broken = result("b", (200, 10), exception_info={"exception_type": exception})
+    put(job / "b/result.json", broken)
+    corpus = ot.read_traces(job)
+    assert measures(corpus, "team") == {FIRST: 1.0} | ({SECOND: 0.0} if is_outcome else {})
+    assert measures(corpus, "reward_unreliable") == ({} if is_outcome else {SECOND: 0.0})
+    assert len(messages(corpus, "reward.unreliable")) == (not is_outcome)
+    assert f"the run was stopped by {exception}" in messages(corpus, "trace.partial")
+
+
+def groups(job: Path) -> list[str]:
+    return ot.read_traces(job).traces.sort("trace_id").collect()["group_id"].to_list()
+
+
+def test_attempts_of_one_agent_with_the_same_settings_are_a_group(job: Path) -> None:
+    agent = {"name": "claude-code", "version": "2", "model_info": {"name": "m/1"}}
+    config = {"trials_dir": "/x", "agent": {"kwargs": {"a": 1, "b": 2}}}
+
+    def write(name: str, **more: Any) -> None:
+        own = {"trial_name": name, "job_id": name}
+        document = result(name, (300, 15), agent_info=agent, task_checksum="c1", config=config | own)
+        document["config"] |= more.pop("config", {})
+        put(job / name / "result.json", document | more)
+
+    write("a")
+    write("b", config={"agent": {"kwargs": {"b": 2, "a": 1}}, "trials_dir": "/y"})
+    first, second = groups(job)
+    assert first == second
+    assert first.startswith("fix-flag/harness=claude-code/version=2/model=m%2F1/setup=")
+    assert len(groups(job)) == 2
+    others: list[dict[str, Any]] = [
+        {"agent_info": agent | {"name": "other"}},
+        {"agent_info": agent | {"version": "3"}},
+        {"agent_info": agent | {"model_info": {"name": "m/2"}}},
+        {"task_checksum": "c2"},
+        {"config": {"agent": {"kwargs": {"a": 2, "b": 1}}}},
+    ]
+    for other in others:
+        write("b", **other)
+        first, second = groups(job)
+        assert first != second, other
+    tasks = ot.read_traces(job).traces.collect()["task_id"]
+    assert set(tasks) == {"fix-flag"}
+
+
+def test_a_job_says_how_many_trials_there_were(job: Path) -> None:
+    assert messages(ot.read_traces(job), "source.incomplete") == []
+    put(job / "result.json", {"id": "j", "n_total_trials": 5, "stats": {"n_retries": 2}})
+    for paths in ([job], sorted(job.rglob("*.json*"), reverse=True)):
+        corpus = ot.read_traces(paths)
+        said = corpus.findings.filter(pl.col("code").cast(pl.String).str.starts_with("source.")).collect()
+        assert sorted(said["code"].cast(pl.String)) == ["source.incomplete", "source.retried"]
+        assert said["trace"].n_unique() == 1
+        assert messages(corpus, "source.incomplete") == [
+            "n_total_trials of the job is 5, results of trials found: 2"
+        ]
+    put(job / "result.json", {"id": "j", "n_total_trials": 1, "stats": {}})
+    assert len(messages(ot.read_traces(job), "source.surplus")) == 1
+
+
+def test_an_endpoint_that_counts_nothing_states_no_total(job: Path) -> None:
+    put(job / "a" / "result.json", result("a", (400, 0)))
+    assert messages(ot.read_traces(job), "usage.repeated") == []

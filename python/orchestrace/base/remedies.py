@@ -196,6 +196,14 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "An Inspect log whose `results.total_samples` is 4, with one sample.",
         "Find the missing part, or say that your means leave it out: what is left is no random sample.",
     ),
+    ("finding", "reward.unreliable"): Remedy(
+        "A trial of Harbor with the reward 0 that ended with SandboxBuildFailedError.",
+        "Leave the run out of means, or run it again: `with_rewards` takes what you decide.",
+    ),
+    ("finding", "source.retried"): Remedy(
+        "A job of Harbor whose `stats.n_retries` is 3.",
+        "Say that means are of what was run to its end. `ot.evaluation.attempts` cannot count what is deleted.",
+    ),
     ("finding", "source.surplus"): Remedy(
         "A trajectory of 12 steps whose `total_steps` is 10.",
         "Find out what its writer counts; it may have written the total before the run ended.",

@@ -19,7 +19,7 @@ use super::mapping::Counts;
 use super::recording::{Beside, Stated};
 use crate::columns::intern::Interner;
 use crate::columns::quarantine::Position;
-use crate::error::Reject;
+use crate::error::{FindingCode, Reject};
 use crate::json::Limits;
 use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
@@ -55,15 +55,35 @@ pub(crate) struct RunResult {
     /// The folder that its recordings lie in, at any depth.
     pub folder: Box<str>,
     pub task: Box<str>,
+    /// What runs of its task share with it that are comparable: the kind and the name.
+    pub group: Vec<(&'static str, Box<str>)>,
     pub rewards: Vec<(Box<str>, f64)>,
+    /// Why the rewards are no outcome of the run; empty if they are one.
+    pub unreliable: Box<str>,
+    pub metrics: Vec<(Box<str>, f64)>,
     pub cost_usd: Option<f64>,
     pub tokens: Option<i64>,
+    /// How long the agent worked.
+    pub wall_clock_s: Option<f64>,
     /// The kind of exception that stopped it; empty if none did.
     pub exception: Box<str>,
     /// Whose it is.
     pub of: ResultOf,
     /// All that the file says ([`identity`]).
     pub said: u64,
+    /// Of the result of a whole job, what it says of its runs.
+    pub job: Option<Job>,
+    /// What is odd about the job that the run is of, told once.
+    pub notes: Vec<(FindingCode, String)>,
+}
+
+/// What the result of a job says of its runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Job {
+    /// How many there are.
+    pub n_runs: Option<i64>,
+    /// How many were run again, whose first attempt is deleted.
+    pub n_retries: i64,
 }
 
 /// Whether a result and a run belong to each other.
@@ -78,6 +98,21 @@ pub(crate) enum ResultOf {
 }
 
 impl RunResult {
+    /// What two files of one folder say of the run: the one that names its task, and the metrics of both.
+    pub(crate) fn with(self, other: Self) -> Self {
+        let is_first = (self.task.is_empty(), self.said) <= (other.task.is_empty(), other.said);
+        let (mut result, more) = if is_first { (self, other) } else { (other, self) };
+        result.metrics.extend(more.metrics);
+        result.metrics.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        result
+    }
+
+    /// The folder that holds its own.
+    pub(crate) fn job_folder(&self) -> Option<&str> {
+        let whole = (!self.folder.is_empty()).then_some(&*self.folder)?;
+        Some(whole.rsplit_once('/').map_or("", |(job, _)| job))
+    }
+
     /// The result of the run that a file records: that of the innermost folder which has one.
     pub(crate) fn of_path<'r>(results: &'r HashMap<Box<str>, Self>, path: &str) -> Option<&'r Self> {
         let folders =

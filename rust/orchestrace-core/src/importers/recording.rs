@@ -15,6 +15,7 @@ use crate::columns::gate::Bound;
 use crate::columns::usage::Counts;
 use crate::columns::writer;
 use crate::error::FindingCode;
+use crate::importers::columns::group_by;
 use crate::importers::items::{ResultOf, RunResult};
 use crate::json::tree::{Tree, Value, canonical};
 use crate::json::{Limits, write_string};
@@ -689,11 +690,33 @@ impl Recording {
             }
         }
         if self.trace.task_id.is_none() {
-            self.trace.task_id = self.text(&result.task);
+            let parts: Vec<_> = result.group.iter().map(|(kind, name)| (*kind, Some(&**name))).collect();
+            group_by(&result.task, &parts, self);
         }
         for (name, reward) in &result.rewards {
             let is_outcome = result.rewards.len() == 1 || &**name == "reward";
-            self.measure(MeasureKind::Reward, if is_outcome { "team" } else { name }, *reward);
+            if result.unreliable.is_empty() {
+                self.measure(MeasureKind::Reward, if is_outcome { "team" } else { name }, *reward);
+            } else {
+                let name = if is_outcome { "reward" } else { name };
+                self.measure(MeasureKind::Metric, &format!("{name}_unreliable"), *reward);
+            }
+        }
+        if !result.unreliable.is_empty() && !result.rewards.is_empty() {
+            let message = format!(
+                "the run has a reward, but {} ended it, which is no failure of the agent: it is the metric 'reward_unreliable'",
+                result.unreliable
+            );
+            self.finding(FindingCode::RewardUnreliable, None, message);
+        }
+        for (name, value) in &result.metrics {
+            self.measure(MeasureKind::Metric, name, *value);
+        }
+        if let Some(seconds) = result.wall_clock_s {
+            self.wall_clock_s(seconds);
+        }
+        for (code, message) in &result.notes {
+            self.finding(*code, None, message.clone());
         }
         let (mut sum, mut priced) = (0_i64, false);
         for usage in self.usages(None) {

@@ -20,7 +20,7 @@ use crate::columns::intern::Interner;
 use crate::columns::quarantine::QuarantineRow;
 use crate::columns::tally::{Tallies, Tally};
 use crate::columns::writer::{BlockWriter, RawChunk};
-use crate::error::{Error, Result};
+use crate::error::{Error, FindingCode, Result};
 use crate::importers::items::{
     Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, ResultOf, RunResult, Shared,
 };
@@ -382,11 +382,20 @@ impl Gathered {
         // Of each trace the first one, as far as it is known, that it is gathered together with.
         let mut first: Vec<u32> = Vec::new();
         let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
-        let mut results: HashMap<Box<str>, RunResult> = HashMap::new();
+        let (mut results, mut jobs): (HashMap<Box<str>, RunResult>, Vec<RunResult>) = Default::default();
         for block in blocks.iter_mut().map(|collected| &mut collected.block) {
-            let results_of_block =
-                block.columns.results.drain(..).map(|result| (result.folder.clone(), result));
-            results.extend(results_of_block);
+            for result in block.columns.results.drain(..) {
+                if result.job.is_some() {
+                    jobs.push(result);
+                    continue;
+                }
+                let before = results.remove(&result.folder);
+                let result = match before {
+                    Some(before) => before.with(result),
+                    None => result,
+                };
+                results.insert(result.folder.clone(), result);
+            }
         }
         self.copies = copies(blocks, spill, &results, run)?;
         for collected in blocks.iter_mut() {
@@ -452,6 +461,7 @@ impl Gathered {
         let originals = blocks.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
         let originals: Vec<_> = originals.map(|(collected, map)| (&*collected.path, map)).collect();
         self.settle_results(&results, originals.into_iter());
+        self.settle_jobs(&jobs, &results);
         let claims = claims.iter().zip(&maps).flat_map(|(claims, map)| {
             claims.iter().map(|claim| Claim { trace: map.traces[claim.trace as usize], ..*claim })
         });
@@ -517,6 +527,42 @@ impl Gathered {
                 ResultOf::OneRun
             };
             self.results.insert(trace, RunResult { of, ..first.clone() });
+        }
+    }
+
+    /// Compares what jobs say of their runs with the results that are there, and tells it with the first of the runs.
+    fn settle_jobs(&mut self, jobs: &[RunResult], results: &HashMap<Box<str>, RunResult>) {
+        for job in jobs {
+            let Some(stated) = job.job else { continue };
+            let is_of_job = |result: &RunResult| result.job_folder() == Some(&*job.folder);
+            let held = results.values().filter(|result| !result.task.is_empty() && is_of_job(result)).count();
+            let of_job = self.results.iter().filter(|(_, result)| is_of_job(result));
+            let Some(first) = of_job
+                .map(|(trace, _)| *trace)
+                .min_by_key(|trace| self.key(self.planned[*trace as usize].key))
+            else {
+                continue;
+            };
+            let mut notes = Vec::new();
+            let held = i64::try_from(held).unwrap_or(i64::MAX);
+            if let Some(n_runs) = stated.n_runs.filter(|n_runs| *n_runs != held) {
+                let code =
+                    if n_runs > held { FindingCode::SourceIncomplete } else { FindingCode::SourceSurplus };
+                notes.push((
+                    code,
+                    format!("n_total_trials of the job is {n_runs}, results of trials found: {held}"),
+                ));
+            }
+            if stated.n_retries > 0 {
+                let message = format!(
+                    "n_retries of the job is {}: as many attempts broke, were run again and are deleted",
+                    stated.n_retries
+                );
+                notes.push((FindingCode::SourceRetried, message));
+            }
+            if let Some(result) = self.results.get_mut(&first) {
+                result.notes.extend(notes);
+            }
         }
     }
 
