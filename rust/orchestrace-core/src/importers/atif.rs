@@ -17,6 +17,7 @@ use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::tree::Value;
 
+mod agentpile;
 mod describe;
 mod harbor;
 
@@ -43,7 +44,7 @@ impl SpreadImporter for Atif {
         if record.get("schema_version").str().is_some_and(|version| version.starts_with("ATIF-")) {
             return Confidence::Yes;
         }
-        if HarborFile::of(record).is_some() || column_of(record).is_some() {
+        if HarborFile::of(record).is_some() || column_of(record).is_some() || agentpile::is_config(record) {
             return Confidence::Yes;
         }
         let step = record.get("steps").at(0);
@@ -56,6 +57,10 @@ impl SpreadImporter for Atif {
         out.cut(record.text, |value, out| {
             if let Some(file) = HarborFile::of(value) {
                 file.put(value, record.path, out);
+                return Ok(());
+            }
+            if agentpile::is_config(value) {
+                out.ignored("atif.agentpile_config");
                 return Ok(());
             }
             let place = out.offset();
@@ -180,10 +185,15 @@ impl Document<'_, '_> {
                 head.raw(key, value.raw());
             }
         }
+        let added = agentpile::head(self.value);
         for key in ["name", "model_name"] {
-            if let Some(text) = self.value.get("agent").get(key).some_str() {
+            let text = self.value.get("agent").get(key).some_str();
+            if let Some(text) = text.filter(|text| added.is_none() || *text != agentpile::STAND_IN) {
                 head.text(key, text);
             }
+        }
+        if let Some(added) = added {
+            head.raw(agentpile::KEY, &added);
         }
         head.text("within", &self.within);
         if let Some(row) = self.row {

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{references_of, run_of, text_of};
+use super::{agentpile, references_of, run_of, text_of};
 use crate::importers::columns;
 use crate::importers::items::TraceItems;
 use crate::importers::recording::{
@@ -18,9 +18,9 @@ use crate::schema::MeasureKind;
 const AGENT: &str = "agent";
 
 /// One document, as the context of its steps describes it.
-struct Document<'a> {
+pub(super) struct Document<'a> {
     tree: Tree<'a>,
-    steps: Vec<(usize, Tree<'a>)>,
+    pub steps: Vec<(usize, Tree<'a>)>,
     /// When its first step with a time was.
     began: Option<i64>,
 }
@@ -63,6 +63,7 @@ pub(super) fn describe(items: &TraceItems<'_>, recording: &mut Recording) {
         items,
         recording,
         agents: Vec::new(),
+        actors: HashMap::new(),
         absent: HashMap::new(),
         extras: Text::default(),
     };
@@ -128,6 +129,8 @@ struct Telling<'t, 'a, 'i> {
     recording: &'t mut Recording,
     /// The agent of each document.
     agents: Vec<Agent>,
+    /// The agents of documents whose steps say who speaks, by the document and the name.
+    actors: HashMap<(usize, &'t str), Agent>,
     /// Agents that are referred to and have no document, by their id.
     absent: HashMap<String, Agent>,
     /// Columns of the row, for the first event.
@@ -138,9 +141,20 @@ impl<'t> Telling<'t, '_, '_> {
     /// One agent for each run, however many documents it has.
     fn make_agents(&mut self) {
         let mut of_run: HashMap<(&str, &str), Agent> = HashMap::new();
-        for document in self.documents {
+        for (at, document) in self.documents.iter().enumerate() {
+            let actors = agentpile::actors(document);
+            let is_team = actors.len() > 1;
+            for name in actors.iter().filter(|_| is_team) {
+                let info = AgentInfo { name: self.recording.text(name), ..AgentInfo::default() };
+                let agent = self.recording.agent(info);
+                self.actors.insert((at, *name), agent);
+            }
+            if let Some(first) = actors.first().filter(|_| is_team) {
+                self.agents.push(self.actors[&(at, *first)]);
+                continue;
+            }
             let (run, part) = document.run();
-            let name = document.get("name").unwrap_or(AGENT);
+            let name = document.get("name").or(actors.first().copied()).unwrap_or(AGENT);
             let existing = of_run.get(&(run, name)).filter(|_| part > 0).copied();
             let agent = existing.unwrap_or_else(|| {
                 let info = AgentInfo {
@@ -211,6 +225,11 @@ impl<'t> Telling<'t, '_, '_> {
         self.recording.trace.trace_id = self.recording.text(id);
         self.recording.trace.system = self.recording.text(document.get("name").unwrap_or("atif"));
         self.recording.trace.partial = self.items.is_partial();
+        let added = document.tree.root().get(agentpile::KEY);
+        if added.exists() {
+            let (run, part) = document.run();
+            agentpile::describe(added, |number| step_id(run, part, number), self.recording);
+        }
         let row = document.tree.root().get("row");
         if row.exists() {
             self.name_by(row, root);
@@ -241,20 +260,34 @@ impl<'t> Telling<'t, '_, '_> {
             part: document.run().1,
             model: document.get("model_name").unwrap_or_default(),
             prompted: !child,
+            to: None,
             open: true,
             last: None,
             sum: (0, 0),
             priced: false,
         };
+        // Who speaks in each step, and from there on who speaks next.
+        let speakers: Vec<Option<Agent>> = document
+            .steps
+            .iter()
+            .map(|(_, step)| self.actors.get(&(index, agentpile::actor_of(step.root())?)).copied())
+            .collect();
+        let mut following = vec![None; speakers.len()];
+        for at in (1..speakers.len()).rev() {
+            following[at - 1] = speakers[at].or(following[at]);
+        }
         for (at, (item, step)) in document.steps.iter().enumerate() {
+            let speaks = speakers[at].or(following[at]);
+            stream.to = following[at].filter(|next| speakers[at].is_some_and(|now| now != *next));
+            stream.agent = speaks.unwrap_or(stream.agent);
             let next = document.steps.get(at + 1).and_then(|(_, step)| time_of(step.root()));
             self.recording.made_of(*item as u32);
             self.step(&mut stream, *item, at, step.root(), next);
         }
         // Where a later document of the same run goes on, it is that one that says how it ended.
         let goes_on = document.get("continued_trajectory_ref").is_some();
-        self.recording.agent_info(agent).open = stream.open || goes_on;
-        stream
+        self.recording.agent_info(stream.agent).open = stream.open || goes_on;
+        Stream { agent, ..stream }
     }
 
     fn step(&mut self, stream: &mut Stream<'_>, item: usize, at: usize, step: Value<'_>, next: Option<i64>) {
@@ -264,8 +297,7 @@ impl<'t> Telling<'t, '_, '_> {
         let time = time_of(step);
         let id = match step.get("step_id").raw() {
             "" => format!("{}:x{at}", stream.id),
-            number if stream.part == 0 => format!("{}:{}", stream.id, number.trim_matches('"')),
-            number => format!("{}:{}.{}", stream.id, stream.part, number.trim_matches('"')),
+            number => step_id(&stream.id, stream.part, number),
         };
         let results = step.path(&["observation", "results"]);
         let compacts = ["context_management", "extra"].map(|key| step.get(key));
@@ -336,7 +368,8 @@ impl<'t> Telling<'t, '_, '_> {
         let ids = self.calls(response, stream, id, step);
         let text = text_of(step.get("message"));
         if !text.is_empty() {
-            self.recording.say(response, Saying { content: Some(hash(&text)), ..Saying::default() });
+            let to = stream.to.map(Party::Agent);
+            self.recording.say(response, Saying { content: Some(hash(&text)), to, ..Saying::default() });
         }
         let answered = step.path(&["observation", "results"]).elements().next().is_some();
         // What ends in calls has no last word.
@@ -418,6 +451,7 @@ impl<'t> Telling<'t, '_, '_> {
                 self.child_of_step(stream, &format!("{step_id}:{k}.{r}"), *reference, time);
             }
             let content = result.get("content");
+            let content = if agentpile::is_stand_in(step, k) { content.absent() } else { content };
             let id = if call.is_none() {
                 self.recording.join(&[step_id, ":r", &k.to_string()])
             } else {
@@ -489,6 +523,12 @@ impl<'t> Telling<'t, '_, '_> {
     }
 }
 
+/// The id of a step of a document by its number.
+fn step_id(run: &str, part: u32, number: &str) -> String {
+    let number = number.trim_matches('"');
+    if part == 0 { format!("{run}:{number}") } else { format!("{run}:{part}.{number}") }
+}
+
 /// The child that a call asked for: the first that its result refers to.
 fn spawned_by<'v>(step: Value<'v>, call: Value<'v>, k: usize, calls: usize) -> Option<Value<'v>> {
     let results = step.path(&["observation", "results"]);
@@ -524,6 +564,8 @@ struct Stream<'d> {
     model: &'d str,
     /// Whether what it was asked has been seen.
     prompted: bool,
+    /// Who speaks next, where that is another one.
+    to: Option<Agent>,
     open: bool,
     last: Option<Entry>,
     sum: (i64, i64),
