@@ -12,6 +12,7 @@ mod atif;
 mod claude_code;
 mod codex;
 mod columns;
+mod copilot;
 mod detect;
 mod foreign;
 mod gemini_cli;
@@ -54,6 +55,7 @@ pub use agentrx::AgentRx;
 pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
+pub use copilot::Copilot;
 pub use detect::{UNKNOWN, detect, unknown};
 pub(crate) use detect::{detect_sure, outer_keys};
 pub use gemini_cli::GeminiCli;
@@ -94,6 +96,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&ClaudeCode),
     Format::Spread(&Pi),
     Format::Spread(&GeminiCli),
+    Format::Spread(&Copilot),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),
