@@ -91,6 +91,7 @@ def laid_out(home: Path, name: str) -> Path:
     _copy(sorted((IMPORTERS / "gemini_cli" / "input").iterdir()), home / ".gemini" / "tmp")
     qwen = IMPORTERS / "qwen_code" / "input"
     shutil.copytree(qwen, home / ".qwen" / "projects", dirs_exist_ok=True)
+    _copy(sorted((IMPORTERS / "copilot" / "input").iterdir()), home / ".copilot" / "session-state")
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")
     _copy([IMPORTERS / "openhands" / "input"], here / "conversations")
     survey = here / "awesome-llm-mas-rl"

@@ -10,8 +10,6 @@ import orchestrace as ot
 
 TOOLS = {
     "atof": "NeMo Relay",
-    "copilot": "GitHub Copilot CLI",
-    "copilot-cli": "GitHub Copilot CLI",
     "cursor": "Cursor",
     "droid": "Factory Droid",
     "hermes": "Hermes",
@@ -54,7 +52,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "opencode", "kimi", "cursor"}
+    assert refused >= {"cursor", "kimi", "opencode"}
 
 
 @pytest.mark.filterwarnings("ignore")

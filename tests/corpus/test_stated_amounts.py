@@ -27,6 +27,8 @@ WITHOUT_EFFECT = {
         "payload.info.total_token_usage": 26,
         "payload.info.last_token_usage": 15,
     },
+    # How long the request of a compaction took, which is no amount.
+    "copilot": {"data.compactionTokensUsed.duration": 1},
     # The sum over all samples of a file, and totals beside the parts of a sample.
     "inspect": {"stats.model_usage": 3, "samples.model_usage.lab/small.total_tokens": 2},
     # Of two versions of an observation the fuller one is read, and its details before its columns.

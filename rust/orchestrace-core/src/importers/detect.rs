@@ -324,6 +324,9 @@ mod tests {
         for record in [header, answer, history] {
             assert_eq!(name(&[record]), Some("gemini_cli"));
         }
+        let started: &[u8] =
+            br#"{"type":"session.start","data":{"sessionId":"s"},"id":"e","timestamp":"2026-01-01T00:00:00Z"}"#;
+        assert_eq!(name(&[started]), Some("copilot"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

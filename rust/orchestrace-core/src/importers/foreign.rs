@@ -54,11 +54,6 @@ static FOREIGN: &[Unread] = &[
                 .any(|room| kind(record).starts_with(room))
     }),
     tool("a session of opencode", is_opencode),
-    tool("a session of GitHub Copilot CLI", |record| {
-        has(record, &["id", "data", "timestamp"])
-            && kind(record).contains('.')
-            && !record.get("data").is_empty()
-    }),
     tool("a session of Factory Droid", |record| {
         kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
     }),
@@ -118,12 +113,6 @@ mod tests {
                 r#"{"id":"m","sessionID":"s","role":"user","time":{"created":1}}"#,
                 r#"{"id":"p","sessionID":"s","messageID":"m","type":"text","text":"x"}"#,
                 r#"{"id":"e","type":"session.updated","properties":{"sessionID":"s"}}"#,
-            ],
-        );
-        of(
-            "Copilot",
-            &[
-                r#"{"id":"a","type":"session.start","timestamp":"2026-01-01T00:00:00Z","data":{"sessionId":"s"}}"#,
             ],
         );
         of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);

@@ -12,6 +12,7 @@ mod atif;
 mod claude_code;
 mod codex;
 mod columns;
+mod copilot;
 mod detect;
 mod entry_tree;
 mod foreign;
@@ -56,6 +57,7 @@ pub use agentrx::AgentRx;
 pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
+pub use copilot::Copilot;
 pub use detect::{UNKNOWN, detect, unknown};
 pub(crate) use detect::{detect_sure, outer_keys};
 pub use gemini_cli::GeminiCli;
@@ -98,6 +100,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&ClaudeCode),
     Format::Spread(&Pi),
     Format::Spread(&GeminiCli),
+    Format::Spread(&Copilot),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

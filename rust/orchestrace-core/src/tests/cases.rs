@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
-    AgentDojo, AgentLightning, Atif, Format, GeminiCli, IMPORTERS, Inspect, LangSmith, Langfuse, NemoGym,
-    OpenAiAgents, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent, TauBench, Verifiers,
+    AgentDojo, AgentLightning, Atif, Copilot, Format, GeminiCli, IMPORTERS, Inspect, LangSmith, Langfuse,
+    NemoGym, OpenAiAgents, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -262,6 +262,7 @@ const HANDS: (&dyn SpreadImporter, &str) = (&OpenHands, "a_response_of_several_a
 const LINES_OF_HANDS: [&str; 2] = ["events_in_lines_and_in_any_order", "a_conversation_in_one_file"];
 
 const GEMINI: (&dyn SpreadImporter, &str) = (&GeminiCli, "a_session_in_lines_becomes_a_trace");
+const COPILOT: (&dyn SpreadImporter, &str) = (&Copilot, "a_session_becomes_a_trace");
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
 const QWEN: (&dyn SpreadImporter, &str) = (&QwenCode, "a_session_becomes_a_trace");
 
@@ -343,6 +344,7 @@ fn bytes_that_are_no_text_are_replaced() {
         (PI, "It is"),
         (GEMINI, "It is"),
         (QWEN, "It says"),
+        (COPILOT, "It is"),
     ];
     for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
@@ -373,6 +375,7 @@ fn a_line_of_five_megabytes() {
         ((HANDS.0, LINES_OF_HANDS[1]), "Yes.", "e8"),
         (GEMINI, "It is 3.", "a2"),
         (QWEN, "It says three.", "a4"),
+        (COPILOT, "It is 3.", "e8"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

@@ -101,9 +101,10 @@ pub(super) fn describe(added: Value<'_>, step: impl Fn(&str) -> String, recordin
     }
     for label in added.get("labels").elements() {
         let address = label.path(&["target", "address"]);
-        let name = label.get("name").some_str().unwrap_or_else(|| {
-            label.path(&["target", "kind"]).some_str().unwrap_or("label")
-        });
+        let name = label
+            .get("name")
+            .some_str()
+            .unwrap_or_else(|| label.path(&["target", "kind"]).some_str().unwrap_or("label"));
         let value = label.get("value");
         let text = match value.str() {
             Some(text) if !text.is_empty() && text.len() <= LONGEST => format!("{name}={text}"),
