@@ -15,7 +15,6 @@ TOOLS = {
     "cursor": "Cursor",
     "droid": "Factory Droid",
     "hermes": "Hermes",
-    "kimi": "Kimi Code",
     "letta-code": "Letta Code",
     "opencode": "opencode",
     "qwen": "Qwen Code",
@@ -55,7 +54,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "opencode", "qwen", "kimi", "cursor"}
+    assert refused >= {"copilot", "opencode", "qwen", "cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")
