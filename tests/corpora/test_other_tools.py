@@ -13,7 +13,6 @@ TOOLS = {
     "cursor": "Cursor",
     "droid": "Factory Droid",
     "hermes": "Hermes",
-    "kimi": "Kimi Code",
     "letta-code": "Letta Code",
     "opencode": "opencode",
 }
@@ -52,7 +51,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"cursor", "kimi", "opencode"}
+    assert refused >= {"cursor", "opencode"}
 
 
 @pytest.mark.filterwarnings("ignore")

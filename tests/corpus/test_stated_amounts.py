@@ -35,6 +35,8 @@ WITHOUT_EFFECT = {
     "langfuse": {"trace.observations": 15, "observations.totalCost": 5},
     # Parts of the root's total, and runs whose columns are 0 since nobody counted.
     "langsmith": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 2},
+    # How full the context was, and a duration, which is no amount of tokens.
+    "kimi": {"tokensBefore": 1, "tokensAfter": 1, "event.llmFirstTokenLatencyMs": 1},
     # A record that is rejected for another reason.
     "native": {"costs": 2},
     # What Opik says in its own words of what the provider said, and totals beside their parts.

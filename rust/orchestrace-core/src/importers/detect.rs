@@ -327,6 +327,14 @@ mod tests {
         let started: &[u8] =
             br#"{"type":"session.start","data":{"sessionId":"s"},"id":"e","timestamp":"2026-01-01T00:00:00Z"}"#;
         assert_eq!(name(&[started]), Some("copilot"));
+        let first: &[u8] = br#"{"type":"metadata","protocol_version":"1.4","created_at":1767225600000}"#;
+        let state: &[u8] =
+            br#"{"createdAt":"2026-01-01T00:00:00Z","updatedAt":"2026-01-01T00:00:00Z","agents":{"main":{"type":"main"}}}"#;
+        let event: &[u8] =
+            br#"{"type":"context.append_loop_event","event":{"type":"step.begin","uuid":"a"},"time":1767225600000}"#;
+        for record in [first, state, event] {
+            assert_eq!(name(&[record]), Some("kimi"));
+        }
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

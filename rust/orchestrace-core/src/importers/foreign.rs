@@ -57,10 +57,6 @@ static FOREIGN: &[Unread] = &[
     tool("a session of Factory Droid", |record| {
         kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
     }),
-    tool("a session of Kimi Code", |record| {
-        (kind(record) == "metadata" && has(record, &["protocol_version", "created_at"]))
-            || has(record, &["createdAt", "updatedAt", "agents", "workDir"])
-    }),
     tool("a session of Hermes", |record| {
         let messages = record.get("messages");
         (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
@@ -116,7 +112,6 @@ mod tests {
             ],
         );
         of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);
-        of("Kimi", &[r#"{"type":"metadata","protocol_version":"1.4","created_at":1}"#]);
         of(
             "Hermes",
             &[

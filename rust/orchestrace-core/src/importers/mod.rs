@@ -21,6 +21,7 @@ mod gemini_parts;
 pub(crate) mod hex;
 mod inspect;
 pub(crate) mod items;
+mod kimi;
 mod langfuse;
 mod langsmith;
 pub mod mapping;
@@ -64,6 +65,7 @@ pub use gemini_cli::GeminiCli;
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
 pub use items::{Items, TraceItem, TraceItems};
+pub use kimi::Kimi;
 pub use langfuse::Langfuse;
 pub use langsmith::LangSmith;
 pub use mapping::Mapping;
@@ -101,6 +103,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Pi),
     Format::Spread(&GeminiCli),
     Format::Spread(&Copilot),
+    Format::Spread(&Kimi),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

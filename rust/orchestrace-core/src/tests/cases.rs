@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
-    AgentDojo, AgentLightning, Atif, Copilot, Format, GeminiCli, IMPORTERS, Inspect, LangSmith, Langfuse,
-    NemoGym, OpenAiAgents, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent, TauBench, Verifiers,
+    AgentDojo, AgentLightning, Atif, Copilot, Format, GeminiCli, IMPORTERS, Inspect, Kimi, LangSmith,
+    Langfuse, NemoGym, OpenAiAgents, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent, TauBench,
+    Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -263,6 +264,7 @@ const LINES_OF_HANDS: [&str; 2] = ["events_in_lines_and_in_any_order", "a_conver
 
 const GEMINI: (&dyn SpreadImporter, &str) = (&GeminiCli, "a_session_in_lines_becomes_a_trace");
 const COPILOT: (&dyn SpreadImporter, &str) = (&Copilot, "a_session_becomes_a_trace");
+const KIMI: (&dyn SpreadImporter, &str) = (&Kimi, "a_session_becomes_a_trace");
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
 const QWEN: (&dyn SpreadImporter, &str) = (&QwenCode, "a_session_becomes_a_trace");
 
@@ -272,6 +274,21 @@ pub(crate) fn first_input(importer: &dyn SpreadImporter, case: &str) -> String {
     let text = fs::read_to_string(path).unwrap();
     let lines = text.lines().skip_while(|line| !line.starts_with("--- ")).skip(1);
     lines.take_while(|line| !line.starts_with("===")).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// All inputs that a case begins with: their paths and their texts.
+pub(crate) fn inputs_of(importer: &dyn SpreadImporter, case: &str) -> Vec<(String, String)> {
+    let path = root().join(importer.info().name).join(case).with_extension("txt");
+    let text = fs::read_to_string(path).unwrap();
+    let mut inputs: Vec<(String, String)> = Vec::new();
+    for line in text.lines().take_while(|line| !line.starts_with("===")) {
+        if let Some(name) = line.strip_prefix("--- ") {
+            inputs.push((name.to_owned(), String::new()));
+        } else if let Some((_, text)) = inputs.last_mut() {
+            text.extend([line, "\n"]);
+        }
+    }
+    inputs
 }
 
 /// The same in one line.
@@ -345,6 +362,7 @@ fn bytes_that_are_no_text_are_replaced() {
         (GEMINI, "It is"),
         (QWEN, "It says"),
         (COPILOT, "It is"),
+        (KIMI, "It is"),
     ];
     for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
@@ -376,6 +394,7 @@ fn a_line_of_five_megabytes() {
         (GEMINI, "It is 3.", "a2"),
         (QWEN, "It says three.", "a4"),
         (COPILOT, "It is 3.", "e8"),
+        (KIMI, "It is 3.", "s2"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

@@ -1,0 +1,90 @@
+//! Which session and agent a record is of: records do not say, but their place does.
+
+use super::FILE;
+use crate::importers::items::Items;
+
+/// What the folders of sessions are called, which is their id.
+const SESSION: &str = "session_";
+
+/// The place of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place<'p> {
+    /// The folder of a session, and the agent whose wire file it is; of the state none.
+    Session(&'p str, Option<&'p str>),
+    /// A file that lies by itself.
+    File,
+}
+
+impl<'p> Place<'p> {
+    pub(super) fn of(path: &'p str) -> Self {
+        let (folder, name) = parts(path);
+        match stem(name) {
+            "state" => Self::Session(folder, None),
+            "wire" => match parts(folder) {
+                (above, agent) if parts(above).1 == "agents" => Self::Session(parts(above).0, Some(agent)),
+                _ => Self::File,
+            },
+            _ => Self::File,
+        }
+    }
+
+    /// The id of the session, where its folder is called so.
+    pub(super) fn id(self) -> Option<&'p str> {
+        match self {
+            Self::Session(folder, _) => Some(parts(folder).1).filter(|name| name.starts_with(SESSION)),
+            Self::File => None,
+        }
+    }
+
+    pub(super) fn agent(self) -> Option<&'p str> {
+        match self {
+            Self::Session(_, agent) => agent,
+            Self::File => None,
+        }
+    }
+
+    /// What its records are gathered under.
+    pub(super) fn key(self, stem: &str, out: &Items<'_>) -> String {
+        match (self.id(), self) {
+            (Some(id), _) => id.to_owned(),
+            (None, Self::Session(folder, _)) => format!("{FILE}{folder}"),
+            (None, Self::File) => out.in_file(&format!("{FILE}{stem}")),
+        }
+    }
+}
+
+/// The folder of a path, and the name in it.
+pub(super) fn parts(path: &str) -> (&str, &str) {
+    path.rsplit_once(['/', '\\']).unwrap_or(("", path))
+}
+
+/// A name without its endings.
+fn stem(name: &str) -> &str {
+    let name = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+    [".jsonl", ".json"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_of_a_record_tells_its_session_and_its_agent() {
+        let table = [
+            ("a/session_1/state.json", Place::Session("a/session_1", None), Some("session_1")),
+            (
+                "a/session_1/agents/main/wire.jsonl",
+                Place::Session("a/session_1", Some("main")),
+                Some("session_1"),
+            ),
+            ("s/agents/agent-0/wire.jsonl.gz", Place::Session("s", Some("agent-0")), None),
+            ("agents/main/wire.jsonl", Place::Session("", Some("main")), None),
+            ("a/wire.jsonl", Place::File, None),
+            ("a/x.jsonl", Place::File, None),
+        ];
+        for (path, place, id) in table {
+            assert_eq!(Place::of(path), place, "{path}");
+            assert_eq!(Place::of(path).id(), id, "{path}");
+        }
+    }
+}
