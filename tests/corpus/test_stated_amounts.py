@@ -61,6 +61,11 @@ WITHOUT_EFFECT = {
     },
     # Parts of a price beside their sum, and what a fork repeats: it counts in the other session.
     "pi": {"message.usage.cost": 10, "message.usage.totalTokens": 2},
+    # What telemetry repeats of a message is told apart by its parts.
+    "qwen_code": {
+        "systemPayload.uiEvent.total_token_count": 2,
+        "systemPayload.uiEvent.tool_token_count": 2,
+    },
     # It counts each new token of a path once, as training does: no call used that many.
     "verifiers": {"traces.num_total_tokens": 1},
 }

@@ -462,7 +462,9 @@ impl Gathered {
         let originals: Vec<_> = originals.map(|(collected, map)| (&*collected.path, map)).collect();
         self.settle_results(&results, originals.into_iter());
         self.settle_jobs(&jobs, &results);
-        let claims = claims.iter().zip(&maps).flat_map(|(claims, map)| {
+        // A copy of a file has no trace that a response could count in.
+        let claims = claims.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
+        let claims = claims.flat_map(|(claims, map)| {
             claims.iter().map(|claim| Claim { trace: map.traces[claim.trace as usize], ..*claim })
         });
         let claims = claims.filter(|claim| !self.set_aside.contains(&claim.trace));

@@ -1,6 +1,8 @@
 //! What agentpile adds to a document: whose step it is, the task, the outcome, and what annotators said. ATIF has no place
 //! for these, so that they lie in `extra` of a document and of its steps.
 
+use std::collections::HashSet;
+
 use super::describe::Document;
 use crate::importers::object_text::ObjectText;
 use crate::importers::recording::{Label, Recording, Text};
@@ -85,8 +87,18 @@ pub(super) fn is_stand_in(step: Value<'_>, result: usize) -> bool {
     of(step).get("result_fields").at(result).get("content_state").exists()
 }
 
-/// Tells the task, the outcome and the annotations of a document. `step` gives the id of a step by its number.
-pub(super) fn describe(added: Value<'_>, step: impl Fn(&str) -> String, recording: &mut Recording) {
+/// Tells the task, the outcome and the annotations of a document. `step_id` gives the id of a step by its number.
+pub(super) fn describe(
+    document: &Document<'_>,
+    added: Value<'_>,
+    step_id: impl Fn(&str) -> String,
+    recording: &mut Recording,
+) {
+    let (mut numbers, mut calls) = (HashSet::new(), HashSet::new());
+    for (_, step) in &document.steps {
+        numbers.insert(step.root().get("step_id").raw());
+        calls.extend(step.root().get("tool_calls").elements().map(|call| call.get("tool_call_id").str()));
+    }
     if let Some(task) = added.path(&["task", "id"]).some_str() {
         recording.trace.task_id = recording.text(task);
     }
@@ -111,9 +123,10 @@ pub(super) fn describe(added: Value<'_>, step: impl Fn(&str) -> String, recordin
             _ => name.to_owned(),
         };
         let entry = match (address.get("call").some_str(), address.get("step").raw()) {
-            (Some(call), _) => recording.text(call),
-            (None, "") => Text::default(),
-            (None, number) => recording.text(&step(number)),
+            (Some(call), _) if calls.contains(&Some(call)) => recording.text(call),
+            (None, number) if numbers.contains(number) => recording.text(&step_id(number)),
+            // Some sources name a step behind the last one.
+            _ => Text::default(),
         };
         let label = Label {
             annotator: recording.text(label.get("label_source").some_str().unwrap_or(KEY)),

@@ -228,7 +228,7 @@ impl<'t> Telling<'t, '_, '_> {
         let added = document.tree.root().get(agentpile::KEY);
         if added.exists() {
             let (run, part) = document.run();
-            agentpile::describe(added, |number| step_id(run, part, number), self.recording);
+            agentpile::describe(document, added, |number| step_id(run, part, number), self.recording);
         }
         let row = document.tree.root().get("row");
         if row.exists() {
