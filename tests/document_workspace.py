@@ -90,6 +90,7 @@ def laid_out(home: Path, name: str) -> Path:
     _copy(sorted((IMPORTERS / "pi" / "input").iterdir()), home / ".pi" / "agent" / "sessions")
     _copy(sorted((IMPORTERS / "gemini_cli" / "input").iterdir()), home / ".gemini" / "tmp")
     _copy(sorted((IMPORTERS / "copilot" / "input").iterdir()), home / ".copilot" / "session-state")
+    _copy([IMPORTERS / "opencode" / "input" / "storage"], home / ".local" / "share" / "opencode" / "storage")
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")
     _copy([IMPORTERS / "openhands" / "input"], here / "conversations")
     survey = here / "awesome-llm-mas-rl"

@@ -15,14 +15,8 @@ TOOLS = {
     "hermes": "Hermes",
     "kimi": "Kimi Code",
     "letta-code": "Letta Code",
-    "opencode": "opencode",
     "qwen": "Qwen Code",
 }
-NAMELESS = {"storage_legacy/part/prt_0001.json", "storage_legacy/part/prt_0002.json"} | {
-    f"storage_v2/part/m_{who}_small/{number}.json" for who, number in (("assistant", "002"), ("user", "001"))
-}
-"""Parts of opencode in files of their own that name neither their session nor their message."""
-
 FOLDERS = ("cli-sessions", "agent-cli-fixtures", "cli-streams")
 
 
@@ -44,7 +38,7 @@ def messages(corpus: ot.Corpus) -> list[str]:
 def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> None:
     refused = set()
     for path, tool in recordings(corpora).items():
-        if tool not in TOOLS or any(str(path).endswith(name) for name in NAMELESS):
+        if tool not in TOOLS:
             continue
         corpus = ot.read_traces(path)
         if len(corpus):
@@ -53,7 +47,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"opencode", "qwen", "kimi", "cursor"}
+    assert refused >= {"qwen", "kimi", "cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")

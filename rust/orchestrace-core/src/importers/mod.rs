@@ -28,6 +28,7 @@ mod native;
 mod nemo_gym;
 mod object_text;
 mod openai_agents;
+mod opencode;
 mod openhands;
 mod opik;
 mod otel;
@@ -69,6 +70,7 @@ pub use messages::Messages;
 pub use native::Native;
 pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
+pub use opencode::OpenCode;
 pub use openhands::OpenHands;
 pub use opik::Opik;
 pub use otel::Otel;
@@ -97,6 +99,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Pi),
     Format::Spread(&GeminiCli),
     Format::Spread(&Copilot),
+    Format::Spread(&OpenCode),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),
