@@ -93,6 +93,7 @@ def laid_out(home: Path, name: str) -> Path:
     shutil.copytree(qwen, home / ".qwen" / "projects", dirs_exist_ok=True)
     _copy(sorted((IMPORTERS / "copilot" / "input").iterdir()), home / ".copilot" / "session-state")
     _copy(sorted((IMPORTERS / "kimi" / "input").iterdir()), home / ".kimi-code" / "sessions" / "wd_project")
+    _copy([IMPORTERS / "opencode" / "input" / "storage"], home / ".local" / "share" / "opencode" / "storage")
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")
     _copy([IMPORTERS / "openhands" / "input"], here / "conversations")
     survey = here / "awesome-llm-mas-rl"

@@ -14,13 +14,7 @@ TOOLS = {
     "droid": "Factory Droid",
     "hermes": "Hermes",
     "letta-code": "Letta Code",
-    "opencode": "opencode",
 }
-NAMELESS = {"storage_legacy/part/prt_0001.json", "storage_legacy/part/prt_0002.json"} | {
-    f"storage_v2/part/m_{who}_small/{number}.json" for who, number in (("assistant", "002"), ("user", "001"))
-}
-"""Parts of opencode in files of their own that name neither their session nor their message."""
-
 FOLDERS = ("cli-sessions", "agent-cli-fixtures", "cli-streams")
 
 
@@ -42,7 +36,7 @@ def messages(corpus: ot.Corpus) -> list[str]:
 def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> None:
     refused = set()
     for path, tool in recordings(corpora).items():
-        if tool not in TOOLS or any(str(path).endswith(name) for name in NAMELESS):
+        if tool not in TOOLS:
             continue
         corpus = ot.read_traces(path)
         if len(corpus):
@@ -51,7 +45,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"cursor", "opencode"}
+    assert refused >= {"cursor"}
 
 
 @pytest.mark.filterwarnings("ignore")

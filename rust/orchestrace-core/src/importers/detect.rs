@@ -335,6 +335,16 @@ mod tests {
         for record in [first, state, event] {
             assert_eq!(name(&[record]), Some("kimi"));
         }
+        for record in [
+            r#"{"info":{"id":"s","directory":"/w","time":{"created":1}},"messages":[{"info":{},"parts":[]}]}"#,
+            r#"{"id":"s","version":"1","projectID":"p","directory":"/w","time":{"created":1}}"#,
+            r#"{"id":"m","sessionID":"s","role":"user","time":{"created":1}}"#,
+            r#"{"id":"p","sessionID":"s","messageID":"m","type":"text","text":"x"}"#,
+            r#"{"id":"e","type":"session.updated","properties":{"sessionID":"s"}}"#,
+            r#"{"type":"step_start","timestamp":1,"sessionID":"s","part":{"type":"step-start"}}"#,
+        ] {
+            assert_eq!(name(&[record.as_bytes()]), Some("opencode"), "{record}");
+        }
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

@@ -47,13 +47,6 @@ static FOREIGN: &[Unread] = &[
             && record.get("sessionId").is_absent()
             && has(record.get("message"), &["role", "content"])
     }),
-    tool("the event stream of opencode", |record| {
-        has(record, &["id", "properties"])
-            && ["server.", "session.", "message.", "file.", "permission."]
-                .iter()
-                .any(|room| kind(record).starts_with(room))
-    }),
-    tool("a session of opencode", is_opencode),
     tool("a session of Factory Droid", |record| {
         kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
     }),
@@ -72,15 +65,6 @@ static FOREIGN: &[Unread] = &[
             && has(record.get("message"), &["content"])
     }),
 ];
-
-/// A session in one file, or in its store: a file for the session, each message and each part.
-fn is_opencode(record: Value<'_>) -> bool {
-    let first = record.get("messages").at(0);
-    (has(first, &["info", "parts"]) && has(record.get("info"), &["id", "time"]))
-        || (has(record, &["id", "projectID", "directory", "time"]))
-        || (has(record, &["id", "sessionID", "role", "time"]))
-        || (has(record, &["id", "sessionID", "messageID", "type"]))
-}
 
 #[cfg(test)]
 mod tests {
@@ -101,16 +85,6 @@ mod tests {
             }
         };
         of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
-        of(
-            "opencode",
-            &[
-                r#"{"info":{"id":"s","directory":"/w","time":{"created":1}},"messages":[{"info":{},"parts":[]}]}"#,
-                r#"{"id":"s","version":"1","projectID":"p","directory":"/w","time":{"created":1}}"#,
-                r#"{"id":"m","sessionID":"s","role":"user","time":{"created":1}}"#,
-                r#"{"id":"p","sessionID":"s","messageID":"m","type":"text","text":"x"}"#,
-                r#"{"id":"e","type":"session.updated","properties":{"sessionID":"s"}}"#,
-            ],
-        );
         of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);
         of(
             "Hermes",

@@ -30,6 +30,7 @@ mod native;
 mod nemo_gym;
 mod object_text;
 mod openai_agents;
+mod opencode;
 mod openhands;
 mod opik;
 mod otel;
@@ -73,6 +74,7 @@ pub use messages::Messages;
 pub use native::Native;
 pub use nemo_gym::NemoGym;
 pub use openai_agents::OpenAiAgents;
+pub use opencode::OpenCode;
 pub use openhands::OpenHands;
 pub use opik::Opik;
 pub use otel::Otel;
@@ -104,6 +106,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&GeminiCli),
     Format::Spread(&Copilot),
     Format::Spread(&Kimi),
+    Format::Spread(&OpenCode),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

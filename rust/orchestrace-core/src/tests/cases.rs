@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
     AgentDojo, AgentLightning, Atif, Copilot, Format, GeminiCli, IMPORTERS, Inspect, Kimi, LangSmith,
-    Langfuse, NemoGym, OpenAiAgents, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent, TauBench,
-    Verifiers,
+    Langfuse, NemoGym, OpenAiAgents, OpenCode, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent,
+    TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -265,6 +265,7 @@ const LINES_OF_HANDS: [&str; 2] = ["events_in_lines_and_in_any_order", "a_conver
 const GEMINI: (&dyn SpreadImporter, &str) = (&GeminiCli, "a_session_in_lines_becomes_a_trace");
 const COPILOT: (&dyn SpreadImporter, &str) = (&Copilot, "a_session_becomes_a_trace");
 const KIMI: (&dyn SpreadImporter, &str) = (&Kimi, "a_session_becomes_a_trace");
+const OPENCODE: (&dyn SpreadImporter, &str) = (&OpenCode, "a_session_in_one_document_becomes_a_trace");
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
 const QWEN: (&dyn SpreadImporter, &str) = (&QwenCode, "a_session_becomes_a_trace");
 
@@ -341,7 +342,7 @@ fn any_prefix_of_events_will_do_and_their_numbers_are_their_order() {
 
 #[test]
 fn a_document_that_is_cut_is_no_trace() {
-    for run in [ATIF, INSPECT, SWE, VERIFIERS, NEMO, HANDS] {
+    for run in [ATIF, INSPECT, SWE, VERIFIERS, NEMO, HANDS, OPENCODE] {
         let text = in_one_line(run);
         for cut in (1..text.len()).step_by(17) {
             let store = read_texts(run.0, &[("a.json", &text[..cut])]);
@@ -363,6 +364,7 @@ fn bytes_that_are_no_text_are_replaced() {
         (QWEN, "It says"),
         (COPILOT, "It is"),
         (KIMI, "It is"),
+        (OPENCODE, "It is"),
     ];
     for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
@@ -395,6 +397,7 @@ fn a_line_of_five_megabytes() {
         (QWEN, "It says three.", "a4"),
         (COPILOT, "It is 3.", "e8"),
         (KIMI, "It is 3.", "s2"),
+        (OPENCODE, "It is 3.", "a2"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

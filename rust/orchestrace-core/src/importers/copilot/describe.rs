@@ -274,7 +274,7 @@ impl<'v> Session<'_, '_, 'v> {
             self.recording.agent_info(child.agent).open = child.end.is_none() && child.result.is_none();
         }
         self.compare_children();
-        self.ledger.tell(self.recording);
+        self.ledger.write_costs(self.recording);
         if self.timeless > 0 && self.timeless < n {
             let message = format!(
                 "events without a readable time: {}; they have that of the event before",

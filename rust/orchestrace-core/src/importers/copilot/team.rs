@@ -60,7 +60,7 @@ impl<'v> Team<'v> {
         };
         let is_of_life = |event: &&Event<'_>| event.kind.starts_with("subagent.");
         for (at, event) in events.iter().enumerate().filter(|(_, event)| is_of_life(event)) {
-            team.tells(at, event, recording);
+            team.read_life(at, event, recording);
         }
         for (at, event) in events.iter().enumerate().filter(|(_, event)| !is_of_life(event)) {
             let Some(name) = event.owner() else { continue };
@@ -74,8 +74,8 @@ impl<'v> Team<'v> {
 
     /// The number of the sub-agent that has one of these names; a new one if there is none.
     fn child(&mut self, names: &[&'v str], call: &'v str, at: usize, recording: &mut Recording) -> usize {
-        let known = names.iter().find_map(|name| self.of_name.get(name)).copied();
-        let number = known.unwrap_or_else(|| {
+        let existing = names.iter().find_map(|name| self.of_name.get(name)).copied();
+        let number = existing.unwrap_or_else(|| {
             let source_id = recording.text(names.first().copied().unwrap_or_default());
             let info = AgentInfo { source_id, parent: Some(self.root), ..AgentInfo::default() };
             let agent = recording.agent(info);
@@ -103,7 +103,7 @@ impl<'v> Team<'v> {
     }
 
     /// Takes what an event says of the life of a sub-agent.
-    fn tells(&mut self, at: usize, event: &Event<'v>, recording: &mut Recording) {
+    fn read_life(&mut self, at: usize, event: &Event<'v>, recording: &mut Recording) {
         if !matches!(
             event.kind,
             "subagent.started" | "subagent.configured" | "subagent.completed" | "subagent.failed"
@@ -160,7 +160,7 @@ impl<'v> Team<'v> {
             let Child { call, first, agent, end, last, .. } = self.children[number];
             // Nobody asks for itself, nor for somebody who is at work.
             let may_ask = |by: &Option<&str>| by.and_then(|name| self.of_name.get(name)) != Some(&number);
-            let asked = requests
+            let request = requests
                 .get(call)
                 .filter(|_| !call.is_empty())
                 .and_then(|list| list.iter().rev().find(|(at, by, _)| *at < first && may_ask(by)).copied());
@@ -170,10 +170,10 @@ impl<'v> Team<'v> {
                 .find_map(|at| events[at].data.get("parentId").some_str())
                 .and_then(|name| self.of_name.get(name).copied())
                 .filter(|parent| *parent != number);
-            let by_call = asked.and_then(|(_, by, _)| self.of_name.get(by?).copied());
+            let by_call = request.and_then(|(_, by, _)| self.of_name.get(by?).copied());
             let parent = by_call.or(by_registry).map_or(self.root, |parent| self.children[parent].agent);
             recording.agent_info(agent).parent = Some(parent);
-            if let Some((_, _, arguments)) = asked {
+            if let Some((_, _, arguments)) = request {
                 let name = argument(arguments, "agent_type", limits).map(|name| recording.text(&name));
                 let info = recording.agent_info(agent);
                 if let Some(name) = name.filter(|_| info.name.is_none()) {
@@ -181,7 +181,7 @@ impl<'v> Team<'v> {
                 }
             }
             let child = &mut self.children[number];
-            if let Some((at, _, arguments)) = asked {
+            if let Some((at, _, arguments)) = request {
                 child.asked = Some(at);
                 child.background |= argument(arguments, "mode", limits).as_deref() == Some(BACKGROUND);
                 self.of_request.insert((at, call), number);
@@ -190,7 +190,7 @@ impl<'v> Team<'v> {
             let came = results.get(call).filter(|_| !call.is_empty()).and_then(|list| {
                 let by_who_asked = |at: &&usize| {
                     let by = events[**at].owner().and_then(|name| self.of_name.get(name));
-                    by != Some(&number) && asked.is_some_and(|(asked, ..)| asked < **at)
+                    by != Some(&number) && request.is_some_and(|(at_request, ..)| at_request < **at)
                 };
                 list.iter().find(by_who_asked).copied()
             });

@@ -34,20 +34,20 @@ fn sums(recording: &Recording) -> (i64, i64, usize, usize) {
     })
 }
 
-fn add(one: Option<i64>, other: Option<i64>) -> Option<i64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
+fn add(first: Option<i64>, second: Option<i64>) -> Option<i64> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first.saturating_add(second)),
+        (first, second) => first.or(second),
     }
 }
 
-fn plus(one: Usage, other: Usage) -> Usage {
+fn plus(first: Usage, second: Usage) -> Usage {
     Usage {
-        tokens_in: add(one.tokens_in, other.tokens_in),
-        tokens_out: add(one.tokens_out, other.tokens_out),
-        cached: add(one.cached, other.cached),
-        cache_write: add(one.cache_write, other.cache_write),
-        reasoning: add(one.reasoning, other.reasoning),
+        tokens_in: add(first.tokens_in, second.tokens_in),
+        tokens_out: add(first.tokens_out, second.tokens_out),
+        cached: add(first.cached, second.cached),
+        cache_write: add(first.cache_write, second.cache_write),
+        reasoning: add(first.reasoning, second.reasoning),
         ..Usage::default()
     }
 }
@@ -83,7 +83,7 @@ impl Ledger {
     }
 
     /// Costs of the session: what it states, and what its responses wrote after that.
-    pub(super) fn tell(&self, recording: &mut Recording) {
+    pub(super) fn write_costs(&self, recording: &mut Recording) {
         for (name, units) in
             [("premium_requests", self.premium_requests), ("nano_ai_units", self.nano_ai_units)]
         {

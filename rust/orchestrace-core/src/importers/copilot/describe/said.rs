@@ -115,8 +115,8 @@ impl<'v> Session<'_, '_, 'v> {
         let data = event.data;
         let api_call = self.text_of(data.get("apiCallId"), "apiCallId");
         let written = self.count(data.get("outputTokens"), "outputTokens");
-        let known = self.stream(agent).of_id.get(api_call).copied().filter(|_| !api_call.is_empty());
-        let entry = match known {
+        let earlier = self.stream(agent).of_id.get(api_call).copied().filter(|_| !api_call.is_empty());
+        let entry = match earlier {
             Some(entry) => {
                 self.states_again(entry, written);
                 entry
@@ -132,7 +132,7 @@ impl<'v> Session<'_, '_, 'v> {
             self.misfit("toolRequests");
         }
         let mut calls = match std::mem::take(&mut self.stream(agent).last) {
-            Last::Response(calls, _) if known.is_some() => calls,
+            Last::Response(calls, _) if earlier.is_some() => calls,
             _ => Default::default(),
         };
         for request in requests.elements() {
@@ -274,9 +274,9 @@ impl<'v> Session<'_, '_, 'v> {
         if success.exists() && success.bool().is_none() {
             self.misfit("success");
         }
-        let given = data.get("result");
-        let text = given.get("content").str().or(given.str()).or(data.path(&["error", "message"]).str());
-        if text.is_none() && given.get("content").exists() {
+        let output = data.get("result");
+        let text = output.get("content").str().or(output.str()).or(data.path(&["error", "message"]).str());
+        if text.is_none() && output.get("content").exists() {
             self.misfit("result.content");
         }
         let took =
