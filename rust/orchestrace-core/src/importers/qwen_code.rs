@@ -73,7 +73,8 @@ impl SpreadImporter for QwenCode {
             out.reject_in(&key, record.text, reject);
             return Ok(());
         }
-        if root.get("type").str() == Some("assistant")
+        let is_telemetry = root.get("subtype").str() == Some(line::TELEMETRY);
+        if (root.get("type").str() == Some("assistant") || is_telemetry)
             && let Some(id) = root.get("uuid").some_str()
         {
             let from = root.path(&["forkedFrom", "sessionId"]).some_str().map(dashed);

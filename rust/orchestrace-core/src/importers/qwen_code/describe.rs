@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::FILE;
-use super::line::{Line, Session, Step, Stream, counted_as, instant};
+use super::line::{Line, Session, Step, Stream, TELEMETRY, counted_as, instant};
 use super::team::{DELEGATES, Team};
 use super::telemetry::Request;
 use crate::error::FindingCode;
@@ -35,7 +35,14 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     let (n_lines, timeless) = (lines().count(), lines().filter(|line| line.time.is_none()).count());
     let telemetry = Telemetry::of(items, &mut session);
     let team = Team::of(&session, &telemetry.unpaired, recording);
-    let mut told = Told { items, recording, misfits: BTreeMap::new(), inherited: BTreeMap::new(), timeless };
+    let mut told = Told {
+        items,
+        recording,
+        misfits: BTreeMap::new(),
+        inherited: BTreeMap::new(),
+        summaries: Vec::new(),
+        timeless,
+    };
     for (at, stream) in session.streams.iter().enumerate() {
         let teller = Teller {
             told: &mut told,
@@ -54,9 +61,10 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     }
     for (agent, requests) in &team.silent_requests {
         for at in requests {
-            told.request(*agent, &session.requests.all[*at], Text::default());
+            told.request(*agent, &session.requests.all[*at]);
         }
     }
+    told.compare_summaries();
     told.oddities(n_lines);
 }
 
@@ -77,31 +85,45 @@ struct Telemetry {
 }
 
 impl Telemetry {
-    /// Finds the message that each request was answered with, and puts the rest of those of the main stream there.
+    /// Finds the message that each request was answered with, and puts the rest where they were made.
     fn of(items: &TraceItems<'_>, session: &mut Session<'_>) -> Self {
         let mut read = Self::default();
-        let mut silent = Vec::new();
-        for (at, stream) in session.streams.iter().enumerate() {
-            let mut before = 0;
+        let (mut unknown, mut silent) = (Vec::new(), Vec::new());
+        let Session { streams, requests, .. } = session;
+        for (at, stream) in streams.iter().enumerate() {
+            let mut before = None;
             for step in &stream.steps {
                 let Step::Answer(lines) = step else { continue };
-                let first = stream.lines[lines.start];
-                match usage_of(stream.answer(lines)) {
-                    Some(counts) if !counts.is_empty() => {
-                        if let Some(request) = session.requests.answered(at == 0, &counts) {
-                            read.request_of.insert((at, lines.start), request);
-                        }
-                    }
-                    _ if at == 0 => silent.push((lines.start, first.path, before, first.item)),
-                    _ => {}
+                match usage_of(stream.answer(lines)).filter(|counts| !counts.is_empty()) {
+                    Some(counts) => match requests.answered(stream.agent, &counts) {
+                        Some(request) => drop(read.request_of.insert((at, lines.start), request)),
+                        None if at > 0 => unknown.push((at, lines.start, counts)),
+                        None => {}
+                    },
+                    None => silent.push((at, lines.start, before)),
                 }
-                before = stream.lines[lines.end - 1].item;
+                before = Some(lines.end - 1);
             }
         }
-        // Only what no usage identifies is left to the place.
-        for (start, path, after, before) in silent {
-            if let Some(request) = session.requests.before(path, after, before) {
-                read.request_of.insert((0, start), request);
+        for (at, start, counts) in unknown {
+            if let Some(request) = requests.answered_by_another_name(&counts) {
+                read.request_of.insert((at, start), request);
+            }
+        }
+        // Only what no usage identifies is left to the place, of sub-agents to the time.
+        for (at, start, before) in silent {
+            let stream = &streams[at];
+            let time = |line: usize| stream.lines[line].time;
+            let request = if at == 0 {
+                let is_early = |request: &Request<'_>| before.is_some_and(|before| request.at <= before);
+                requests.before(None, is_early, |request| request.at > start)
+            } else {
+                let is_early =
+                    |request: &Request<'_>| before.is_some_and(|before| request.time <= time(before));
+                requests.before(stream.agent, is_early, |request| request.time > time(start))
+            };
+            if let Some(request) = request {
+                read.request_of.insert((at, start), request);
             }
         }
         read.tools(items, session);
@@ -113,14 +135,15 @@ impl Telemetry {
     /// a tool.
     fn tools(&mut self, items: &TraceItems<'_>, session: &Session<'_>) {
         let main = &session.streams[0];
-        let mut from = 0;
         let mut used = BTreeSet::new();
+        let mut runs = session.tool_runs.iter().peekable();
         let answers = main.steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::Answer(_)));
-        let mut bounds: Vec<usize> = answers.map(|(at, _)| at).collect();
-        bounds.push(main.steps.len());
-        for at in bounds {
-            let (mut results, mut runs) = (BTreeMap::new(), BTreeMap::new());
-            for step in &main.steps[from..at] {
+        let bounds: Vec<usize> = answers.map(|(at, _)| at).chain([main.steps.len()]).collect();
+        for bound in bounds.windows(2) {
+            let end = main.steps.get(bound[1]).and_then(Step::begins).unwrap_or(usize::MAX);
+            let begin = main.steps[bound[0]].begins().unwrap_or(0);
+            let (mut results, mut runs_of) = (BTreeMap::new(), BTreeMap::new());
+            for step in &main.steps[bound[0]..bound[1]] {
                 let Step::Results(line) = step else { continue };
                 for part in main.lines[*line].parts() {
                     let Part::Response(response) = part else { continue };
@@ -128,23 +151,20 @@ impl Telemetry {
                     results.entry(name).or_insert_with(Vec::new).push(main.lines[*line].item);
                 }
             }
-            let first =
-                main.steps.get(from).and_then(|step| main.first_line(step)).map_or(0, |line| line.item);
-            let end = main.steps.get(at).and_then(|step| main.first_line(step));
-            let end = end.map_or(u32::MAX, |line| line.item);
-            for run in session.tool_runs.iter().filter(|run| first <= run.item && run.item < end) {
-                runs.entry(run.tool).or_insert_with(Vec::new).push(run);
+            while let Some(run) = runs.next_if(|run| run.at < end) {
+                if run.at >= begin {
+                    runs_of.entry(run.tool).or_insert_with(Vec::new).push(run);
+                }
             }
-            for (tool, runs) in runs {
+            for (tool, runs) in runs_of {
                 if let ([run], Some([item])) = (&runs[..], results.get(tool).map(Vec::as_slice)) {
                     self.took_s.insert(*item, run.took_s);
                     used.insert(run.item);
                 }
             }
-            from = at;
         }
         for run in session.tool_runs.iter().filter(|run| !used.contains(&run.item)) {
-            items.ignored(run.item as usize, &counted_as("ui_telemetry"));
+            items.ignored(run.item as usize, &counted_as(TELEMETRY));
         }
     }
 
@@ -156,7 +176,7 @@ impl Telemetry {
         let mut of_stream = vec![Vec::new(); streams.len()];
         for (at, request) in requests.all.iter().enumerate().filter(|(_, request)| !request.is_told) {
             if request.counts.usage() == Usage::default() {
-                items.ignored(request.item as usize, &counted_as("ui_telemetry"));
+                items.ignored(request.item as usize, &counted_as(TELEMETRY));
                 continue;
             }
             match by_agent.get(&request.agent) {
@@ -169,10 +189,10 @@ impl Telemetry {
             let mut own = own.into_iter().peekable();
             let mut steps = Vec::with_capacity(stream.steps.len() + own.len());
             for step in std::mem::take(&mut stream.steps) {
-                if let Some(line) = stream.first_line(&step) {
+                if let Some(begins) = step.begins() {
                     let is_earlier = |at: &usize| {
                         let request = &requests.all[*at];
-                        if is_main { request.item < line.item } else { request.time < line.time }
+                        if is_main { request.at < begins } else { request.time < stream.lines[begins].time }
                     };
                     while let Some(at) = own.next_if(is_earlier) {
                         steps.push(Step::Request(at));
@@ -201,6 +221,8 @@ struct Told<'a, 'i> {
     misfits: BTreeMap<&'static str, u32>,
     /// Responses and tokens that count in other traces.
     inherited: BTreeMap<&'i str, (u64, i64)>,
+    /// What results say that sub-agents took in all.
+    summaries: Vec<(Entry, Agent, Usage)>,
     timeless: usize,
 }
 
@@ -218,7 +240,7 @@ impl Told<'_, '_> {
     }
 
     /// An answer of which only the telemetry knows.
-    fn request(&mut self, agent: Agent, request: &Request<'_>, extras: Text) {
+    fn request(&mut self, agent: Agent, request: &Request<'_>) {
         self.recording.made_of(request.item);
         let id = match request.id {
             Some(id) => self.recording.text(id),
@@ -226,16 +248,47 @@ impl Told<'_, '_> {
                 self.recording.text(&format!("request:{}", self.items.as_slice()[request.item as usize].line))
             }
         };
+        let usage = request.counts.usage();
+        let owner = request.id.and_then(|id| self.items.owner(xxh3_64(id.as_bytes()))).map(name_of);
+        let mut extras = Text::default();
+        if let Some(origin) = owner {
+            extras = self.recording.extra_text(extras, "x_copied", origin);
+            let (responses, tokens) = self.inherited.entry(origin).or_default();
+            (*responses, *tokens) = (*responses + 1, tokens.saturating_add(usage.total().unwrap_or(0)));
+        }
         let response = Response {
             id,
             time: request.time,
             duration_s: request.took_s,
             model: self.recording.text(request.model),
-            usage: request.counts.usage(),
+            usage: if owner.is_some() { Usage::default() } else { usage },
             extras,
             ..Response::default()
         };
         self.recording.response(agent, response);
+    }
+
+    /// What a sub-agent took in all counts where none of its responses states anything; else both are compared.
+    fn compare_summaries(&mut self) {
+        for (result, child, usage) in std::mem::take(&mut self.summaries) {
+            let parts: Vec<i64> =
+                self.recording.usages(Some(child)).filter_map(|usage| usage.total()).collect();
+            if parts.is_empty() {
+                self.recording.unrecorded(result, usage, Text::default());
+                continue;
+            }
+            let sum = parts.iter().fold(0_i64, |sum, part| sum.saturating_add(*part));
+            if let Some(stated) = usage.total().filter(|stated| *stated != sum) {
+                let words = ("the result of a sub-agent says", "its responses");
+                self.recording.other_total(Some(result), Some(child), stated, sum, words);
+                let extras =
+                    self.recording.result_mut(result).map(|result| result.extras).unwrap_or_default();
+                let extras = self.recording.extra(extras, "x_reported_tokens", &stated.to_string());
+                if let Some(result) = self.recording.result_mut(result) {
+                    result.extras = extras;
+                }
+            }
+        }
     }
 
     /// What the tables have no place for.
@@ -309,7 +362,7 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
                 Step::Compaction(_) => {
                     self.told.recording.compaction(self.agent);
                 }
-                Step::Request(at) => self.told.request(self.agent, &self.requests[*at], Text::default()),
+                Step::Request(at) => self.told.request(self.agent, &self.requests[*at]),
             }
         }
         let is_answered = matches!(&self.last, Last::Response(calls, true) if calls.is_empty());
@@ -544,11 +597,9 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
             };
             let result = self.told.recording.result(self.agent, result);
             let summary = recorded.path(&["resultDisplay", "executionSummary"]);
-            if child.is_some_and(|child| self.team.is_silent(child)) && self.origin.is_none() {
-                let usage = usage_of_summary(summary);
-                if usage != Usage::default() {
-                    self.told.recording.unrecorded(result, usage, Text::default());
-                }
+            let usage = usage_of_summary(summary);
+            if let Some(child) = child.filter(|_| self.origin.is_none() && usage != Usage::default()) {
+                self.told.summaries.push((result, child, usage));
             }
             self.last = match std::mem::take(&mut self.last) {
                 Last::Response(mut calls, has_text) => {
@@ -582,7 +633,7 @@ pub(super) fn has_succeeded(recorded: Value<'_>, response: Value<'_>) -> Option<
 }
 
 /// What a sub-agent took in all, whose own records are not there.
-fn usage_of_summary(summary: Value<'_>) -> Usage {
+pub(super) fn usage_of_summary(summary: Value<'_>) -> Usage {
     let count = |key: &str| summary.get(key).integer_like();
     let counts = Counts {
         input: count("inputTokens"),

@@ -14,7 +14,7 @@ use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
 
 /// What telemetry is called.
-const TELEMETRY: &str = "ui_telemetry";
+pub(super) const TELEMETRY: &str = "ui_telemetry";
 
 /// A line.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +110,17 @@ pub(super) enum Step {
     Request(usize),
 }
 
+impl Step {
+    /// The place of its first line in its stream.
+    pub(super) fn begins(&self) -> Option<usize> {
+        match self {
+            Self::Answer(lines) => Some(lines.start),
+            Self::Said(at) | Self::Results(at) | Self::Compaction(at) => Some(*at),
+            Self::Request(_) => None,
+        }
+    }
+}
+
 /// The lines of one agent.
 #[derive(Debug, Default)]
 pub(super) struct Stream<'v> {
@@ -125,13 +136,9 @@ impl<'v> Stream<'v> {
         self.lines[lines.clone()].iter().filter(|line| line.kind == "assistant")
     }
 
-    /// What a step stands for first.
+    /// The line that a step begins with.
     pub(super) fn first_line(&self, step: &Step) -> Option<&Line<'v>> {
-        match step {
-            Step::Answer(lines) => self.lines.get(lines.start),
-            Step::Said(at) | Step::Results(at) | Step::Compaction(at) => self.lines.get(*at),
-            Step::Request(_) => None,
-        }
+        self.lines.get(step.begins()?)
     }
 
     /// What was said to it first.
@@ -228,8 +235,7 @@ pub(super) struct Session<'v> {
 impl<'v> Session<'v> {
     pub(super) fn of(items: &TraceItems<'v>, parsed: &'v ParsedItems<'_>, recording: &mut Recording) -> Self {
         let mut by_agent = BTreeMap::from([(None, Stream::default())]);
-        let (mut metas, mut tool_runs) = (BTreeMap::new(), Vec::new());
-        let mut requests: Vec<Request<'v>> = Vec::new();
+        let mut metas = BTreeMap::new();
         for (item, value) in parsed.values() {
             if is_meta(value) {
                 // Written again whenever something becomes of the agent; what is read of it stays.
@@ -238,25 +244,29 @@ impl<'v> Session<'v> {
                 }
                 continue;
             }
-            let line = Line::of(item, items, value);
-            let agent = agent_of(value);
-            if line.kind == "system" && line.subtype == TELEMETRY {
-                match Event::of(&line) {
-                    Event::Request(request) => requests.push(request),
-                    Event::ToolRun(run) => tool_runs.push(run),
-                    Event::Other => items.ignored(item as usize, &counted_as(TELEMETRY)),
-                }
-            }
-            by_agent.entry(agent).or_default().lines.push(line);
+            by_agent.entry(agent_of(value)).or_default().lines.push(Line::of(item, items, value));
         }
-        let mut streams = Vec::new();
+        let (mut streams, mut requests, mut tool_runs) = (Vec::new(), Vec::new(), Vec::new());
         for (agent, mut stream) in by_agent {
             stream.agent = agent;
             stream.merge_files();
             stream.branch(recording);
             stream.step(items);
+            let telemetry = stream.lines.iter().enumerate();
+            for (at, line) in telemetry.filter(|(_, line)| line.kind == "system" && line.subtype == TELEMETRY)
+            {
+                match Event::of(at, line) {
+                    Event::Request(request) => {
+                        requests.push(Request { agent: request.agent.or(agent), ..request });
+                    }
+                    Event::ToolRun(run) => tool_runs.push(run),
+                    Event::Other => items.ignored(line.item as usize, &counted_as(TELEMETRY)),
+                }
+            }
             streams.push(stream);
         }
-        Self { streams, metas, requests: Requests::of(requests), tool_runs }
+        let agents: BTreeSet<_> = streams.iter().map(|stream| stream.agent).collect();
+        let requests = Requests::of(requests, |agent| agents.contains(&agent));
+        Self { streams, metas, requests, tool_runs }
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::describe::{NAME, has_succeeded};
+use super::describe::{NAME, has_succeeded, usage_of_summary};
 use super::line::{Line, Session, Step};
-use super::telemetry::Request;
 use crate::importers::gemini_parts::Part;
-use crate::importers::recording::{Agent, AgentInfo, Recording};
+use crate::importers::recording::{Agent, AgentInfo, Recording, Usage};
 use crate::json::tree::Value;
 
 /// Tools that make a sub-agent work: what they are called in older and in newer versions.
@@ -23,8 +22,6 @@ pub(super) struct Team<'v> {
     children: BTreeMap<(usize, &'v str), Agent>,
     /// Items of first prompts that the calls have, too.
     prompts: BTreeSet<u32>,
-    /// Agents without a stream, of which telemetry has no request either.
-    silent: BTreeSet<Agent>,
     /// Requests of agents without a stream.
     pub silent_requests: Vec<(Agent, Vec<usize>)>,
 }
@@ -39,6 +36,16 @@ struct Delegation<'v> {
     kind: &'v str,
     /// Whether nobody began to work.
     has_failed: bool,
+    /// What its result says that the agent took, in and out.
+    took: Option<(i64, i64)>,
+}
+
+/// An agent without a stream.
+#[derive(Debug, Clone, Copy)]
+struct Silent<'v> {
+    kind: &'v str,
+    agent: Agent,
+    took: Option<(i64, i64)>,
 }
 
 impl<'v> Team<'v> {
@@ -47,23 +54,36 @@ impl<'v> Team<'v> {
         let mut team = Self::default();
         team.streams(session, recording);
         let mut silent = team.delegations(session, recording);
-        let mut by_id: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut by_agent: Vec<(&str, Vec<usize>)> = Vec::new();
+        let mut of: BTreeMap<&str, usize> = BTreeMap::new();
         for at in unpaired {
-            let request = &session.requests.all[*at];
-            let id = request.agent.unwrap_or_default();
-            let of_agent = *by_id.entry(id).or_insert_with(|| {
-                let agent = claim_silent(&mut silent, request).unwrap_or_else(|| {
-                    let name = recording.text(kind_of(id));
-                    let source_id = recording.text(id);
-                    let unasked = AgentInfo { name, source_id, unasked: true, ..AgentInfo::default() };
-                    recording.agent(unasked)
-                });
-                team.silent_requests.push((agent, Vec::new()));
-                team.silent_requests.len() - 1
+            let id = session.requests.all[*at].agent.unwrap_or_default();
+            let place = *of.entry(id).or_insert_with(|| {
+                by_agent.push((id, Vec::new()));
+                by_agent.len() - 1
             });
-            team.silent_requests[of_agent].1.push(*at);
+            by_agent[place].1.push(*at);
         }
-        team.silent = silent.into_iter().map(|(_, agent)| agent).collect();
+        // What the result of a call says of its agent identifies it; else the first of its kind is taken.
+        let mut found: Vec<Option<Agent>> = by_agent
+            .iter()
+            .map(|(id, requests)| {
+                let sum = sum_of(requests.iter().map(|at| session.requests.all[*at].counts.usage()));
+                let at = silent.iter().position(|one| one.kind == kind_of(id) && one.took == Some(sum))?;
+                Some(silent.remove(at).agent)
+            })
+            .collect();
+        for (found, (id, _)) in found.iter_mut().zip(&by_agent).filter(|(found, _)| found.is_none()) {
+            let at = silent.iter().position(|one| one.kind == kind_of(id));
+            *found = at.map(|at| silent.remove(at).agent);
+        }
+        for (found, (id, requests)) in found.into_iter().zip(by_agent) {
+            let agent = found.unwrap_or_else(|| {
+                let (name, source_id) = (recording.text(kind_of(id)), recording.text(id));
+                recording.agent(AgentInfo { name, source_id, unasked: true, ..AgentInfo::default() })
+            });
+            team.silent_requests.push((agent, requests));
+        }
         team
     }
 
@@ -75,11 +95,6 @@ impl<'v> Team<'v> {
     /// Whether a line repeats what a call said.
     pub(super) fn is_told(&self, line: &Line<'_>) -> bool {
         self.prompts.contains(&line.item)
-    }
-
-    /// Whether nothing but its call and its result is known of an agent.
-    pub(super) fn is_silent(&self, agent: Agent) -> bool {
-        self.silent.contains(&agent)
     }
 
     /// The agents of the streams.
@@ -106,8 +121,8 @@ impl<'v> Team<'v> {
         }
     }
 
-    /// Finds whom calls make work; gives the agents without a stream, and what kind they are.
-    fn delegations(&mut self, session: &Session<'v>, recording: &mut Recording) -> Vec<(&'v str, Agent)> {
+    /// Finds whom calls make work; gives the agents without a stream.
+    fn delegations(&mut self, session: &Session<'v>, recording: &mut Recording) -> Vec<Silent<'v>> {
         let mut free: BTreeSet<usize> = (1..session.streams.len()).collect();
         let delegations = delegations(session);
         let mut waiting = Waiting::of(session);
@@ -134,7 +149,7 @@ impl<'v> Team<'v> {
                         recording.text(if delegation.kind.is_empty() { "agent" } else { delegation.kind });
                     let role = recording.text(delegation.kind);
                     let agent = recording.agent(AgentInfo { name, role, ..AgentInfo::default() });
-                    silent.push((delegation.kind, agent));
+                    silent.push(Silent { kind: delegation.kind, agent, took: delegation.took });
                     agent
                 }
             };
@@ -212,18 +227,19 @@ fn meta_of<'v>(session: &Session<'v>, id: Option<&str>) -> Option<Value<'v>> {
 fn delegations<'v>(session: &Session<'v>) -> Vec<Delegation<'v>> {
     let mut list = Vec::new();
     for (at, stream) in session.streams.iter().enumerate() {
-        let mut failed = BTreeSet::new();
+        let (mut failed, mut took) = (BTreeSet::new(), BTreeMap::new());
         for step in &stream.steps {
             let Step::Results(line) = step else { continue };
             let line = &stream.lines[*line];
             let recorded = line.value.get("toolCallResult");
-            let has_worked = recorded.path(&["resultDisplay", "executionSummary"]).exists();
+            let summary = recorded.path(&["resultDisplay", "executionSummary"]);
             for part in line.parts() {
-                if let Part::Response(response) = part
-                    && has_succeeded(recorded, response) == Some(false)
-                    && !has_worked
-                {
-                    failed.extend(response.get("id").str());
+                let Part::Response(response) = part else { continue };
+                let id = response.get("id").str();
+                if summary.exists() {
+                    took.extend(id.map(|id| (id, sum_of([usage_of_summary(summary)].into_iter()))));
+                } else if has_succeeded(recorded, response) == Some(false) {
+                    failed.extend(id);
                 }
             }
         }
@@ -238,7 +254,8 @@ fn delegations<'v>(session: &Session<'v>) -> Vec<Delegation<'v>> {
                 if let Some(id) = id.filter(|_| asks && DELEGATES.contains(&name)) {
                     let has_failed = failed.contains(id);
                     let kind = kind.unwrap_or_default();
-                    list.push(Delegation { stream: at, call: id, prompt, kind, has_failed });
+                    let took = took.get(id).copied();
+                    list.push(Delegation { stream: at, call: id, prompt, kind, has_failed, took });
                 }
             }
         }
@@ -251,9 +268,10 @@ fn kind_of(id: &str) -> &str {
     id.rsplit_once('-').map_or(id, |(kind, _)| kind)
 }
 
-/// Takes the first agent without a stream that a request may be of.
-fn claim_silent(silent: &mut Vec<(&str, Agent)>, request: &Request<'_>) -> Option<Agent> {
-    let kind = kind_of(request.agent?);
-    let at = silent.iter().position(|(of, _)| *of == kind)?;
-    Some(silent.remove(at).1)
+/// What was read and written in all.
+fn sum_of(usages: impl Iterator<Item = Usage>) -> (i64, i64) {
+    usages.fold((0, 0), |(read, written): (i64, i64), usage| {
+        let of = |count: Option<i64>| count.unwrap_or(0);
+        (read.saturating_add(of(usage.tokens_in)), written.saturating_add(of(usage.tokens_out)))
+    })
 }

@@ -1,6 +1,8 @@
 //! What the telemetry of a session says of requests and tools. It repeats the usage that messages have, and is all that
 //! is known of requests without a message.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 
 use super::line::Line;
@@ -12,7 +14,8 @@ pub(super) struct Request<'v> {
     pub item: u32,
     /// The id of its line.
     pub id: Option<&'v str>,
-    pub path: &'v str,
+    /// The place of its line in its stream.
+    pub at: usize,
     /// The sub-agent whose request it was; none of the main stream.
     pub agent: Option<&'v str>,
     pub model: &'v str,
@@ -27,6 +30,8 @@ pub(super) struct Request<'v> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ToolRun<'v> {
     pub item: u32,
+    /// The place of its line in its stream.
+    pub at: usize,
     pub tool: &'v str,
     pub took_s: f64,
 }
@@ -42,7 +47,7 @@ pub(super) enum Event<'v> {
 
 impl<'v> Event<'v> {
     /// What a line of telemetry says.
-    pub(super) fn of(line: &Line<'v>) -> Self {
+    pub(super) fn of(at: usize, line: &Line<'v>) -> Self {
         let event = line.value.path(&["systemPayload", "uiEvent"]);
         let took_s = event.get("duration_ms").f64().filter(|ms| *ms > 0.0).map(|ms| ms / 1e3);
         let agent = agent_of(event.get("prompt_id").str().unwrap_or_default());
@@ -60,7 +65,7 @@ impl<'v> Event<'v> {
             return Self::Request(Request {
                 item: line.item,
                 id: line.id,
-                path: line.path,
+                at,
                 agent,
                 model,
                 counts,
@@ -71,7 +76,7 @@ impl<'v> Event<'v> {
         }
         match (event.get("function_name").some_str(), took_s) {
             (Some(tool), Some(took_s)) if agent.is_none() => {
-                Self::ToolRun(ToolRun { item: line.item, tool, took_s })
+                Self::ToolRun(ToolRun { item: line.item, at, tool, took_s })
             }
             _ => Self::Other,
         }
@@ -90,34 +95,67 @@ fn agent_of(prompt: &str) -> Option<&str> {
 #[derive(Debug)]
 pub(super) struct Requests<'v> {
     pub all: Vec<Request<'v>>,
-    /// Of requests of the main stream, and of others: by counts, the last one first.
-    by_counts: HashMap<(bool, [i64; 4]), Vec<usize>>,
+    /// Of each agent, and of all whose own records are not there: the last one first.
+    by_counts: HashMap<(Owner<'v>, [i64; 4]), Vec<usize>>,
+    /// Of each agent, in the order in which they were made.
+    own: BTreeMap<Option<&'v str>, Vec<usize>>,
+}
+
+/// Whose a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Owner<'v> {
+    /// The agent of a stream; none of the main one.
+    Stream(Option<&'v str>),
+    /// Any agent of which there is no stream.
+    Unknown,
 }
 
 impl<'v> Requests<'v> {
-    pub(super) fn of(all: Vec<Request<'v>>) -> Self {
+    /// `has_stream` says whether an agent has records of its own.
+    pub(super) fn of(all: Vec<Request<'v>>, has_stream: impl Fn(Option<&str>) -> bool) -> Self {
         let mut by_counts: HashMap<_, Vec<usize>> = HashMap::new();
+        let mut own: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, request) in all.iter().enumerate().rev() {
-            by_counts.entry((request.agent.is_some(), key(&request.counts))).or_default().push(at);
+            let is_known = has_stream(request.agent);
+            let owner = if is_known { Owner::Stream(request.agent) } else { Owner::Unknown };
+            by_counts.entry((owner, key(&request.counts))).or_default().push(at);
         }
-        Self { all, by_counts }
+        for (at, request) in all.iter().enumerate() {
+            own.entry(request.agent).or_default().push(at);
+        }
+        // The telemetry of sub-agents stands in the main stream, their answers do not.
+        for (_, own) in own.iter_mut().filter(|(agent, _)| agent.is_some()) {
+            own.sort_by_key(|at| all[*at].time);
+        }
+        Self { all, by_counts, own }
     }
 
-    /// The first request that nothing answers yet and whose answer has these counts.
-    pub(super) fn answered(&mut self, is_main: bool, counts: &Counts) -> Option<usize> {
-        let at = self.by_counts.get_mut(&(!is_main, key(counts)))?.pop()?;
+    /// The first request of an agent that nothing answers yet and whose answer has these counts.
+    pub(super) fn answered(&mut self, agent: Option<&'v str>, counts: &Counts) -> Option<usize> {
+        let at = self.by_counts.get_mut(&(Owner::Stream(agent), key(counts)))?.pop()?;
         self.all[at].is_told = true;
         Some(at)
     }
 
-    /// The last request of the main stream that nothing answers, within a part of a file. O(n) in those behind it.
-    pub(super) fn before(&mut self, path: &str, after: u32, before: u32) -> Option<usize> {
-        let end = self.all.partition_point(|request| request.item < before);
-        let within = self.all[..end].iter().rposition(|r| r.item <= after).map_or(0, |at| at + 1);
-        let at = (within..end).rev().find(|at| {
-            let request = &self.all[*at];
-            !request.is_told && request.agent.is_none() && request.path == path
-        })?;
+    /// The same of an agent that telemetry calls otherwise than its records do.
+    pub(super) fn answered_by_another_name(&mut self, counts: &Counts) -> Option<usize> {
+        let at = self.by_counts.get_mut(&(Owner::Unknown, key(counts)))?.pop()?;
+        self.all[at].is_told = true;
+        Some(at)
+    }
+
+    /// The last request of an agent before an answer that nothing answers yet. `is_late` says of a request whether it came
+    /// after the answer, `is_early` whether it came before the answer before. O(log n) and those between.
+    pub(super) fn before(
+        &mut self,
+        agent: Option<&'v str>,
+        is_early: impl Fn(&Request<'v>) -> bool,
+        is_late: impl Fn(&Request<'v>) -> bool,
+    ) -> Option<usize> {
+        let own = self.own.get(&agent)?;
+        let begin = own.partition_point(|at| is_early(&self.all[*at]));
+        let end = own.partition_point(|at| !is_late(&self.all[*at]));
+        let at = *own.get(begin..end)?.iter().rfind(|at| !self.all[**at].is_told)?;
         self.all[at].is_told = true;
         Some(at)
     }

@@ -21,10 +21,14 @@ fn any_prefix_gives_what_it_has() {
 
 #[test]
 fn no_order_of_files_decides_what_a_session_is() {
-    let text = first_input(&QwenCode, SESSION);
+    for case in [SESSION, "answers_without_usage_have_that_of_telemetry"] {
+        any_order(&first_input(&QwenCode, case));
+    }
+}
+
+fn any_order(text: &str) {
     let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at + 1).collect();
-    let files =
-        [("p/z.jsonl", &text[..ends[1]]), ("p/y.jsonl", &text[..ends[2]]), ("p/x.jsonl", text.as_str())];
+    let files = [("p/z.jsonl", &text[..ends[1]]), ("p/y.jsonl", &text[..ends[2]]), ("p/x.jsonl", text)];
     let read = |order: [usize; 3]| documents(&read_checked(&QwenCode, &order.map(|at| files[at])));
     let all = read([0, 1, 2]);
     assert_eq!(all.len(), 1);
@@ -33,4 +37,9 @@ fn no_order_of_files_decides_what_a_session_is() {
     }
     let alone = documents(&read_checked(&QwenCode, &[files[2]]));
     assert_eq!((&alone[0]["events"], &alone[0]["costs"]), (&all[0]["events"], &all[0]["costs"]));
+    // A copy that was kept early, whatever it is called.
+    for name in ["p/a.jsonl", "p/z.jsonl"] {
+        let both = documents(&read_checked(&QwenCode, &[(name, &text[..ends[1]]), ("p/m.jsonl", text)]));
+        assert_eq!((&both[0]["events"], &both[0]["costs"]), (&all[0]["events"], &all[0]["costs"]), "{name}");
+    }
 }
