@@ -281,3 +281,72 @@ def test_a_job_says_how_many_trials_there_were(job: Path) -> None:
 def test_an_endpoint_that_counts_nothing_states_no_total(job: Path) -> None:
     put(job / "a" / "result.json", result("a", (400, 0)))
     assert messages(ot.read_traces(job), "usage.repeated") == []
+
+
+def mini(tokens: int) -> dict[str, Any]:
+    """A trajectory as mini-swe-agent writes it."""
+    usage = {"prompt_tokens": tokens, "completion_tokens": 5, "total_tokens": tokens + 5}
+    answer = {"role": "assistant", "content": "t1", "extra": {"response": {"usage": usage}}}
+    messages = [{"role": "user", "content": "Go."}, answer]
+    return {
+        "trajectory_format": "mini-swe-agent-1",
+        "info": {"exit_status": "Submitted"},
+        "messages": messages,
+    }
+
+
+@pytest.mark.parametrize("with_atif", [False, True])
+def test_a_document_made_of_a_run_may_call_it_otherwise(tmp_path: Path, with_atif: bool) -> None:
+    put(tmp_path / "a/result.json", result("a", (100, 5), verifier_result={"rewards": {"reward": 1.0}}))
+    put(tmp_path / "a/agent/mini-swe-agent.trajectory.json", mini(100))
+    if with_atif:
+        put(tmp_path / "a/agent/trajectory.json", atif("fresh", 1))
+    corpus = ot.read_traces(tmp_path)
+    traces = corpus.traces.collect()
+    assert traces["importer"].cast(pl.String).to_list() == ["swe_agent"]
+    assert traces["task_id"].to_list() == ["fix-flag"]
+    assert list(measures(corpus, "team").values()) == [1.0]
+    assert len(messages(corpus, "trace.set_aside")) == with_atif
+    assert ot.metrics(corpus)["tokens"].to_list() == [105]
+
+
+def test_a_trial_without_a_recording_is_said(job: Path) -> None:
+    shutil.rmtree(job / "b/agent")
+    assert messages(ot.read_traces(job), "source.incomplete") == [
+        "runs of the job that have a result and no recording: 1; they are no traces, and in no mean"
+    ]
+
+
+def test_the_job_is_told_with_a_run_whose_own_result_is_not_used(job: Path) -> None:
+    put(job / "result.json", {"id": "j", "n_total_trials": 5, "stats": {"n_retries": 2}})
+    other = "00000000-ec16-4f6f-83a0-fc4819daef44"
+    put(job / "a/agent/sessions/projects/-app" / f"{other}.jsonl", session(other, 1))
+    corpus = ot.read_traces(job)
+    assert len(messages(corpus, "source.retried")) == 1
+    assert len(messages(corpus, "source.incomplete")) == 1
+
+
+def test_a_job_may_be_called_as_steps_are(tmp_path: Path, job: Path) -> None:
+    shutil.copytree(job, tmp_path / "other/steps")
+    corpus = ot.read_traces(tmp_path / "other")
+    assert measures(corpus, "team") == {FIRST: 1.0, SECOND: 0.0}
+
+
+def test_a_result_without_a_folder_is_of_nothing_that_lies_elsewhere(
+    job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job / "a")
+    corpus = ot.read_traces(["result.json", job / "b/agent/trajectory.json"])
+    assert measures(corpus, "team") == {}
+    corpus = ot.read_traces(["result.json", "agent/trajectory.json"])
+    assert measures(corpus, "team") == {FIRST: 1.0}
+
+
+def test_rewards_with_names_of_their_own_are_told_apart(job: Path) -> None:
+    rewards = {"verifier_result": {"rewards": {"correct": 0.5, "style": 1.0}}}
+    stopped = {"exception_info": {"exception_type": "CancelledError"}}
+    put(job / "b/result.json", result("b", (200, 10), **rewards, **stopped))
+    corpus = ot.read_traces(job)
+    assert measures(corpus, "correct_unreliable") == {SECOND: 0.5}
+    assert measures(corpus, "style_unreliable") == {SECOND: 1.0}
+    assert "end in '_unreliable'" in messages(corpus, "reward.unreliable")[0]

@@ -86,6 +86,26 @@ pub(crate) struct Job {
     pub n_retries: i64,
 }
 
+impl Job {
+    /// What is odd, where the results of so many runs are there.
+    pub(crate) fn differs(self, held: i64) -> Vec<(FindingCode, String)> {
+        let mut notes = Vec::new();
+        if let Some(n_runs) = self.n_runs.filter(|n_runs| *n_runs != held) {
+            let code = if n_runs > held { FindingCode::SourceIncomplete } else { FindingCode::SourceSurplus };
+            let message = format!("n_total_trials of the job is {n_runs}, results of trials found: {held}");
+            notes.push((code, message));
+        }
+        if self.n_retries > 0 {
+            let message = format!(
+                "n_retries of the job is {}: as many attempts broke, were run again and are deleted",
+                self.n_retries
+            );
+            notes.push((FindingCode::SourceRetried, message));
+        }
+        notes
+    }
+}
+
 /// Whether a result and a run belong to each other.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum ResultOf {
@@ -117,7 +137,14 @@ impl RunResult {
     pub(crate) fn of_path<'r>(results: &'r HashMap<Box<str>, Self>, path: &str) -> Option<&'r Self> {
         let folders =
             std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(folder, _)| folder));
-        folders.skip(1).find_map(|folder| results.get(folder)).or_else(|| results.get(""))
+        // What was named without a folder lies in that of the caller, beside nothing that is named from elsewhere.
+        let is_near = !path.starts_with(['/', '\\']) && !path.starts_with("..");
+        let near = || results.get("").filter(|_| is_near);
+        folders
+            .skip(1)
+            .filter(|folder| !folder.is_empty())
+            .find_map(|folder| results.get(folder))
+            .or_else(near)
     }
 }
 

@@ -672,6 +672,9 @@ impl Recording {
     /// is the only one, or is called `reward`, is the outcome of the task (R8).
     pub(crate) fn result_of_run(&mut self, result: Option<&RunResult>) {
         let Some(result) = result else { return };
+        for (code, message) in &result.notes {
+            self.finding(*code, None, message.clone());
+        }
         match &result.of {
             ResultOf::OneRun => {}
             ResultOf::SeveralRuns => {
@@ -689,7 +692,8 @@ impl Recording {
                 return self.finding(FindingCode::TraceConflict, None, message);
             }
         }
-        if self.trace.task_id.is_none() {
+        // A file that names no task was called after itself.
+        if !result.task.is_empty() {
             let parts: Vec<_> = result.group.iter().map(|(kind, name)| (*kind, Some(&**name))).collect();
             group_by(&result.task, &parts, self);
         }
@@ -704,7 +708,7 @@ impl Recording {
         }
         if !result.unreliable.is_empty() && !result.rewards.is_empty() {
             let message = format!(
-                "the run has a reward, but {} ended it, which is no failure of the agent: it is the metric 'reward_unreliable'",
+                "the run was judged, but {} ended it, which is no failure of the agent: no reward counts, metrics that end in '_unreliable' have them",
                 result.unreliable
             );
             self.finding(FindingCode::RewardUnreliable, None, message);
@@ -714,9 +718,6 @@ impl Recording {
         }
         if let Some(seconds) = result.wall_clock_s {
             self.wall_clock_s(seconds);
-        }
-        for (code, message) in &result.notes {
-            self.finding(*code, None, message.clone());
         }
         let (mut sum, mut priced) = (0_i64, false);
         for usage in self.usages(None) {

@@ -90,6 +90,7 @@ impl SpreadImporter for SweAgent {
                 run.end(Some(first.get("info")).filter(|info| info.exists()));
             }
         }
+        recording.beside(items);
         recording.write(out);
     }
 }

@@ -457,10 +457,10 @@ impl Gathered {
         }
         self.places = places(&self.sources);
         let first = self.join(first, &mut maps);
-        (self.set_aside, self.rivals) = self.choose(&first);
         let originals = blocks.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
-        let originals: Vec<_> = originals.map(|(collected, map)| (&*collected.path, map)).collect();
-        self.settle_results(&results, originals.into_iter());
+        let in_folders = self.in_folders(&results, originals.map(|(collected, map)| (&*collected.path, map)));
+        (self.set_aside, self.rivals) = self.choose(&first, &in_folders);
+        self.settle_results(&results, in_folders);
         self.settle_jobs(&jobs, &results);
         // A copy of a file has no trace that a response could count in.
         let claims = claims.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
@@ -495,22 +495,14 @@ impl Gathered {
         first
     }
 
-    /// Gives the result of a run to the one trace that is recorded in its folder.
-    fn settle_results<'b>(
+    /// Gives the result of a run to the one trace that is recorded in its folder. `traces` are those of each folder.
+    fn settle_results(
         &mut self,
         results: &HashMap<Box<str>, RunResult>,
-        blocks: impl Iterator<Item = (&'b str, &'b Codes)>,
+        mut traces: BTreeMap<&str, BTreeSet<u32>>,
     ) {
-        if results.is_empty() {
-            return;
-        }
-        let mut traces: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-        for (path, map) in blocks {
-            if let Some(result) = RunResult::of_path(results, path) {
-                let used =
-                    |trace: &u32| !self.set_aside.contains(trace) && self.planned[*trace as usize].bytes > 0;
-                traces.entry(&result.folder).or_default().extend(map.traces.iter().copied().filter(used));
-            }
+        for traces in traces.values_mut() {
+            traces.retain(|trace| !self.set_aside.contains(trace));
         }
         let mut folders: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
         for (folder, traces) in &traces {
@@ -532,40 +524,63 @@ impl Gathered {
         }
     }
 
-    /// Compares what jobs say of their runs with the results that are there, and tells it with the first of the runs.
+    /// Compares what jobs say of their runs with the results and the recordings that are there, and tells it with the
+    /// first of the runs.
     fn settle_jobs(&mut self, jobs: &[RunResult], results: &HashMap<Box<str>, RunResult>) {
-        for job in jobs {
-            let Some(stated) = job.job else { continue };
-            let is_of_job = |result: &RunResult| result.job_folder() == Some(&*job.folder);
-            let held = results.values().filter(|result| !result.task.is_empty() && is_of_job(result)).count();
-            let of_job = self.results.iter().filter(|(_, result)| is_of_job(result));
-            let Some(first) = of_job
-                .map(|(trace, _)| *trace)
-                .min_by_key(|trace| self.key(self.planned[*trace as usize].key))
-            else {
-                continue;
-            };
+        let mut runs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for result in results.values().filter(|result| !result.task.is_empty()) {
+            if let Some(job) = result.job_folder() {
+                runs.entry(job).or_default().insert(&result.folder);
+            }
+        }
+        let mut recorded: BTreeMap<&str, (BTreeSet<&str>, u32)> = BTreeMap::new();
+        for (trace, result) in &self.results {
+            let Some(job) = result.job_folder() else { continue };
+            let (folders, first) = recorded.entry(job).or_insert((BTreeSet::new(), *trace));
+            folders.insert(&result.folder);
+            let name = |trace: u32| self.key(self.planned[trace as usize].key);
+            if name(*trace) < name(*first) {
+                *first = *trace;
+            }
+        }
+        let mut told: Vec<(u32, Vec<(FindingCode, String)>)> = Vec::new();
+        for (job, (folders, first)) in &recorded {
+            let held = runs.get(job).map_or(0, BTreeSet::len);
+            let silent = runs.get(job).map_or(0, |runs| runs.difference(folders).count());
             let mut notes = Vec::new();
-            let held = i64::try_from(held).unwrap_or(i64::MAX);
-            if let Some(n_runs) = stated.n_runs.filter(|n_runs| *n_runs != held) {
-                let code =
-                    if n_runs > held { FindingCode::SourceIncomplete } else { FindingCode::SourceSurplus };
-                notes.push((
-                    code,
-                    format!("n_total_trials of the job is {n_runs}, results of trials found: {held}"),
-                ));
-            }
-            if stated.n_retries > 0 {
+            if silent > 0 {
                 let message = format!(
-                    "n_retries of the job is {}: as many attempts broke, were run again and are deleted",
-                    stated.n_retries
+                    "runs of the job that have a result and no recording: {silent}; they are no traces, and in no mean"
                 );
-                notes.push((FindingCode::SourceRetried, message));
+                notes.push((FindingCode::SourceIncomplete, message));
             }
+            for stated in jobs.iter().filter(|stated| &*stated.folder == *job).filter_map(|stated| stated.job)
+            {
+                notes.extend(stated.differs(i64::try_from(held).unwrap_or(i64::MAX)));
+            }
+            told.push((*first, notes));
+        }
+        for (first, notes) in told {
             if let Some(result) = self.results.get_mut(&first) {
                 result.notes.extend(notes);
             }
         }
+    }
+
+    /// The traces that are recorded in the folder of each result.
+    fn in_folders<'r, 'b>(
+        &self,
+        results: &'r HashMap<Box<str>, RunResult>,
+        blocks: impl Iterator<Item = (&'b str, &'b Codes)>,
+    ) -> BTreeMap<&'r str, BTreeSet<u32>> {
+        let mut traces: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
+        for (path, map) in blocks {
+            if let Some(result) = RunResult::of_path(results, path) {
+                let used = |trace: &u32| self.planned[*trace as usize].bytes > 0;
+                traces.entry(&result.folder).or_default().extend(map.traces.iter().copied().filter(used));
+            }
+        }
+        traces
     }
 
     /// First traces of buckets that hold at most so many bytes, or one trace.

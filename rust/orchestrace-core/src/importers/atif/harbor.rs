@@ -59,12 +59,12 @@ impl HarborFile {
         };
         // A report lies in `verifier` of its trial. Steps of a trial have reports of their own, which are of no run.
         let folder = if self == Self::Tests {
-            folder.strip_suffix("verifier").map(|trial| trial.trim_end_matches('/'))
+            let trial = folder.strip_suffix("verifier").map(|trial| trial.trim_end_matches('/'));
+            trial.filter(|trial| trial.rsplit('/').nth(1) != Some("steps"))
         } else {
             Some(folder)
         };
-        let is_step = folder.is_some_and(|folder| folder.rsplit('/').nth(1) == Some("steps"));
-        if let (Some(result), Some(folder)) = (result, folder.filter(|_| !is_step)) {
+        if let (Some(result), Some(folder)) = (result, folder) {
             out.run_result(RunResult { folder: folder.into(), said: identity(document.raw()), ..result });
         }
     }

@@ -1,6 +1,6 @@
 //! Several recordings of one run: which is used, and what the others state that it does not.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::{HashMap, HashSet};
 
@@ -25,8 +25,13 @@ pub(super) struct Rival {
 
 impl Gathered {
     /// Of several recordings of a session the one that records most is used. One is set aside if that is so for each of
-    /// its sessions. `first` says which trace a key is gathered into. Also gives the recordings of each such run, what is used first.
-    pub(super) fn choose(&self, first: &[u32]) -> (HashSet<u32>, HashMap<u32, Vec<Rival>>) {
+    /// its sessions. `first` says which trace a key is gathered into, `in_folders` the traces of a folder of one run. Also gives the
+    /// recordings of each such run, what is used first.
+    pub(super) fn choose(
+        &self,
+        first: &[u32],
+        in_folders: &BTreeMap<&str, BTreeSet<u32>>,
+    ) -> (HashSet<u32>, HashMap<u32, Vec<Rival>>) {
         let importer = |number: u32| self.importers[self.planned[number as usize].importer as usize];
         let name = |trace: u32| self.keys.name(self.planned[trace as usize].key);
         let sessions = (0_u32..).zip(first).filter_map(|(number, trace)| {
@@ -53,10 +58,23 @@ impl Gathered {
                 best.map(|best| if name(best) < name(best_so_far) { best } else { best_so_far })
             });
         }
+        // A document that was made of a run may call it otherwise: the folder says whose it is. What names no session is
+        // a file of the program itself.
+        let unnamed = (Recorded::Itself, BTreeSet::new());
+        for traces in in_folders.values() {
+            let known = |trace: &u32| of.get(trace).unwrap_or(&unnamed);
+            let used = traces.iter().filter(|trace| better.get(*trace).copied().flatten().is_none());
+            let (own, later): (Vec<u32>, Vec<u32>) =
+                used.partition(|trace| known(trace).0 == Recorded::Itself);
+            if let [best] = own[..] {
+                let others = later.iter().filter(|later| known(later).1.is_disjoint(&known(&best).1));
+                better.extend(others.map(|later| (*later, Some(best))).collect::<Vec<_>>());
+            }
+        }
         let mut rivals: HashMap<u32, Vec<Rival>> = HashMap::new();
         for (trace, best) in &better {
             if let Some(best) = best {
-                let (own, other) = (&of[best], &of[trace]);
+                let (own, other) = (of.get(best).unwrap_or(&unnamed), of.get(trace).unwrap_or(&unnamed));
                 let rivals = rivals
                     .entry(*best)
                     .or_insert_with(|| vec![Rival { number: *best, recorded: own.0, is_same: true }]);
