@@ -120,3 +120,29 @@ def test_messages_and_configurations(tmp_path: Path) -> None:
     assert events == ["message", "tool_call", "tool_result", "return"]
     fates = corpus.record_counts.select(pl.col("status", "kind").cast(pl.String), "count").collect()
     assert ("ignored", "atif.agentpile_config", 1) in fates.rows()
+
+
+def test_each_record_is_a_run_whatever_it_is_called(tmp_path: Path) -> None:
+    """All conversations without a name are `conversation-0`."""
+    made = []
+    for at, (question, answer) in enumerate([("2 + 2?", "4"), ("3 + 3?", "6")]):
+        path = tmp_path / f"{at}.json"
+        path.write_text(
+            json.dumps([{"role": "user", "content": question}, {"role": "assistant", "content": answer}])
+        )
+        made += [run.to_dict() for run in ap.load(path)]
+        path.unlink()
+    assert len({record["session_id"] for record in made}) == 1
+    made[0]["extra"]["agentpile"] |= {"task": {"id": "7"}, "outcome": {"success": True}}
+    made[1]["extra"]["agentpile"] |= {"task": {"id": "7"}, "outcome": {"success": False}}
+    made[0]["agent"]["model_name"], made[1]["agent"]["model_name"] = "m1", "m2"
+    write(made, tmp_path / "runs.jsonl")
+    write(made[:1], tmp_path / "copy.jsonl")
+    corpus = ot.read_traces(tmp_path)
+    assert len(corpus) == 2
+    rewards = corpus.measures.filter(pl.col("name").cast(pl.String) == "team").collect()["value"]
+    assert sorted(rewards) == [0.0, 1.0]
+    traces = corpus.traces.collect()
+    assert traces["group_id"].n_unique() == 2
+    assert set(traces["task_id"]) == {"7"}
+    assert corpus.records["duplicate"] == 2

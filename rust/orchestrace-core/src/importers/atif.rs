@@ -67,14 +67,20 @@ impl SpreadImporter for Atif {
             if let Some(column) = column_of(value) {
                 let name = columns::id(value).unwrap_or_else(|| format!("{}:{place}", record.stem).into());
                 let scope = format!("row:{name}:{:016x} ", xxh3_64(value.raw().as_bytes()));
-                let row = Row { name: &name, columns: columns::row(value, column), scope: &scope };
-                let value = value.get(column);
-                return Document { value, file: record.path, within: String::new(), row: Some(&row) }
+                let row = Row { name: &name, columns: columns::row(value, column) };
+                let (value, within) = (value.get(column), String::new());
+                return Document { value, file: record.path, within, row: Some(&row), scope: &scope }
                     .put(out);
             }
             // What refers to a file means the document that it is, or begins with.
             let within = if place < 4 { String::new() } else { format!(":{place}") };
-            Document { value, file: record.path, within, row: None }.put(out)
+            // A record of agentpile is a run: it calls all conversations the same whose source has no name.
+            let scope = if agentpile::of(value).exists() {
+                format!("record:{:016x} ", xxh3_64(value.raw().as_bytes()))
+            } else {
+                String::new()
+            };
+            Document { value, file: record.path, within, row: None, scope: &scope }.put(out)
         })
     }
 
@@ -107,16 +113,17 @@ struct Document<'a, 'v> {
     within: String,
     /// The row that it is a column of.
     row: Option<&'a Row<'a>>,
+    /// What its keys begin with if the record that it lies in is a run of its own, whatever others call their sessions: the
+    /// same for a copy of the record, and for no other one.
+    scope: &'a str,
 }
 
-/// A row with a document. It is a run of its own: what other rows call their sessions does not matter.
+/// A row with a document.
 struct Row<'a> {
     /// Its id, or the place that it has.
     name: &'a str,
     /// Its other columns, as an object.
     columns: String,
-    /// What the keys of its documents begin with: the same for a copy of the row, and for no other row.
-    scope: &'a str,
 }
 
 impl Document<'_, '_> {
@@ -153,7 +160,7 @@ impl Document<'_, '_> {
         }
         for (index, inner) in value.get("subagent_trajectories").elements().enumerate() {
             let within = format!("{}/{index}", self.within);
-            let inner = Document { value: inner, file: self.file, within, row: self.row };
+            let inner = Document { value: inner, within, ..*self };
             out.together(&key, &inner.names()[0]);
             if let Err(reject) = inner.put(out) {
                 out.reject_in(&key, inner.value.raw(), reject);
@@ -165,15 +172,15 @@ impl Document<'_, '_> {
     /// What it is known by; at least one.
     fn names(&self) -> Vec<String> {
         let mut names = Names::of_document(self.value).all();
-        // A copy of a row in another file is the same run.
-        let file = if self.row.is_some() { "" } else { self.file };
+        // A copy of a run in another file is the same one.
+        let file = if self.scope.is_empty() { self.file } else { "" };
         names.push(format!("file:{file}{}", self.within));
         names.iter().map(|name| self.scoped(name)).collect()
     }
 
-    /// A name that only documents of one row share, where it is one.
+    /// A name that only documents of one record share, where that is a run.
     fn scoped(&self, name: &str) -> String {
-        [self.row.map_or("", |row| row.scope), name].concat()
+        [self.scope, name].concat()
     }
 
     /// The document that its steps belong to: its head, without what is long. Two copies of a file have the same.
@@ -199,7 +206,7 @@ impl Document<'_, '_> {
         if let Some(row) = self.row {
             head.raw("row", &row.columns);
             head.text("row_name", row.name);
-        } else {
+        } else if self.scope.is_empty() {
             head.text("file", self.file.rsplit('/').next().unwrap_or(self.file));
         }
         head.finish()

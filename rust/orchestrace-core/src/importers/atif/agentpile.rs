@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use super::describe::Document;
+use crate::importers::columns::group_by;
 use crate::importers::object_text::ObjectText;
 use crate::importers::recording::{Label, Recording, Text};
 use crate::json::Kind;
@@ -12,6 +13,9 @@ use crate::schema::MeasureKind;
 
 /// Where it lies in `extra`, and in the context of a step.
 pub(super) const KEY: &str = "agentpile";
+
+/// Who a simulated user is.
+pub(super) const USER: &str = "user";
 
 /// What it writes where ATIF wants a name and the source has none.
 pub(super) const STAND_IN: &str = "unknown";
@@ -100,7 +104,8 @@ pub(super) fn describe(
         calls.extend(step.root().get("tool_calls").elements().map(|call| call.get("tool_call_id").str()));
     }
     if let Some(task) = added.path(&["task", "id"]).some_str() {
-        recording.trace.task_id = recording.text(task);
+        let parts = [("harness", document.get("name")), ("model", document.get("model_name"))];
+        group_by(task, &parts, recording);
     }
     let outcome = added.get("outcome");
     let success = outcome.get("success").bool().map(|success| f64::from(u8::from(success)));

@@ -12,7 +12,7 @@ use crate::importers::recording::{
 use crate::importers::usage;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::{Tree, Value};
-use crate::schema::MeasureKind;
+use crate::schema::{AgentKind, MeasureKind};
 
 /// Name of an agent that has none.
 const AGENT: &str = "agent";
@@ -26,7 +26,7 @@ pub(super) struct Document<'a> {
 }
 
 impl Document<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
         self.tree.root().get(key).some_str()
     }
 
@@ -145,7 +145,10 @@ impl<'t> Telling<'t, '_, '_> {
             let actors = agentpile::actors(document);
             let is_team = actors.len() > 1;
             for name in actors.iter().filter(|_| is_team) {
-                let info = AgentInfo { name: self.recording.text(name), ..AgentInfo::default() };
+                let outside = (*name == agentpile::USER).then_some(AgentKind::User);
+                // The name of the user is taken.
+                let shown = if outside.is_some() { "user_simulator" } else { *name };
+                let info = AgentInfo { name: self.recording.text(shown), outside, ..AgentInfo::default() };
                 let agent = self.recording.agent(info);
                 self.actors.insert((at, *name), agent);
             }
