@@ -49,6 +49,8 @@ WITHOUT_EFFECT = {
         "trace.usage.total_tokens": 2,
         "trace.usage.original_usage": 2,
     },
+    # Earlier states of messages and sessions, which a stream sends again, and a total beside its parts.
+    "opencode": {"properties.info.tokens": 17, "properties.info.cost": 3},
     "openhands": {
         # how full the context was, and when a response was paid
         "stats.usage_to_metrics.agent.token_usages.context_window": 3,

@@ -48,7 +48,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
         items,
         recording,
         team: &team,
-        streams: HashMap::new(),
+        streams: BTreeMap::new(),
         requested: HashSet::new(),
         by_user: HashSet::new(),
         asking: HashSet::new(),
@@ -100,7 +100,7 @@ struct Session<'a, 'i, 'v> {
     items: &'a TraceItems<'i>,
     recording: &'a mut Recording,
     team: &'a Team<'v>,
-    streams: HashMap<Agent, Stream<'v>>,
+    streams: BTreeMap<Agent, Stream<'v>>,
     /// Calls that responses ask for, in the whole session.
     requested: HashSet<&'v str>,
     /// Calls that the user asked for.

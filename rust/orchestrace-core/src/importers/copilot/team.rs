@@ -159,11 +159,11 @@ impl<'v> Team<'v> {
         for number in 0..self.children.len() {
             let Child { call, first, agent, end, last, .. } = self.children[number];
             // Nobody asks for itself, nor for somebody who is at work.
-            let may_ask = |by: &Option<&str>| by.and_then(|name| self.of_name.get(name)) != Some(&number);
+            let may_ask = |by: Option<&str>| by.and_then(|name| self.of_name.get(name)) != Some(&number);
             let request = requests
                 .get(call)
                 .filter(|_| !call.is_empty())
-                .and_then(|list| list.iter().rev().find(|(at, by, _)| *at < first && may_ask(by)).copied());
+                .and_then(|list| list.iter().rev().find(|(at, by, _)| *at < first && may_ask(*by)).copied());
             let by_registry = end
                 .into_iter()
                 .chain([first])

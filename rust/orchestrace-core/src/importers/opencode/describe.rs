@@ -109,7 +109,7 @@ impl<'v> Session<'v> {
     }
 }
 
-impl<'v> Message<'v> {
+impl Message<'_> {
     fn created(&self) -> Option<i64> {
         instant(self.get("time")?.get("created"))
     }
@@ -167,8 +167,14 @@ impl<'v> Telling<'_, '_, 'v> {
         (self.last, self.abandoned, self.last_response) = (Last::Nothing, false, None);
         let reverted = session.get("revert").and_then(|revert| revert.get("messageID").some_str());
         let mut answered_before = false;
-        for message in &session.messages {
+        for (number, message) in (1..).zip(&session.messages) {
             self.recording.made_of(message.item());
+            if number == session.messages.len() && message.is_of_user() && message.parts.is_empty() {
+                // What is asked has not been written yet.
+                self.skip(message);
+                self.last = Last::Prompt;
+                continue;
+            }
             if message.after_loss {
                 // Nothing is concluded from what follows a lost record.
                 self.last = Last::Nothing;
@@ -197,10 +203,10 @@ impl<'v> Telling<'_, '_, 'v> {
         self.compare(session);
     }
 
-    /// A message of a role that nobody knows.
+    /// A message of a role that nobody knows, or one that says nothing.
     fn skip(&mut self, message: &Message<'v>) {
         if let Some((item, _)) = message.info {
-            self.items.ignored(item as usize, "opencode.other");
+            self.items.ignored(item as usize, "opencode.message");
         }
         for part in &message.parts {
             self.items.ignored(part.item as usize, &counted_as(part.kind));

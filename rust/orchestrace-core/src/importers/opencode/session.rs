@@ -69,10 +69,16 @@ impl<'v> Session<'v> {
     }
 }
 
+/// What something is called, within something else that has a name.
+type Name<'v> = (&'v str, &'v str);
+
+/// A state: its file, its item and what it says.
+type State<'v> = (&'v str, u32, Value<'v>);
+
 /// States of things by their ids.
 struct States<'v> {
     /// By the file that has it: the last one of a file is its state there.
-    of: BTreeMap<(&'v str, &'v str), Vec<(&'v str, u32, Value<'v>)>>,
+    of: BTreeMap<Name<'v>, Vec<State<'v>>>,
 }
 
 impl<'v> States<'v> {
@@ -95,7 +101,7 @@ impl<'v> States<'v> {
     }
 
     /// The state of each that says most; no order of files decides.
-    fn settle(self, items: &TraceItems<'_>) -> Vec<((&'v str, &'v str), (&'v str, u32, Value<'v>))> {
+    fn settle(self, items: &TraceItems<'_>) -> Vec<(Name<'v>, State<'v>)> {
         let mut settled = Vec::new();
         for (name, states) in self.of {
             let rank = |state: &(&'v str, u32, Value<'v>)| {

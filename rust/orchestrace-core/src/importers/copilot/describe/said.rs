@@ -1,5 +1,7 @@
 //! What is said: prompts, responses with their calls, and what tools give back.
 
+use std::collections::BTreeSet;
+
 use super::super::record::Event;
 use super::super::usage::of_request;
 use super::{Last, Open, Session};
@@ -133,7 +135,7 @@ impl<'v> Session<'_, '_, 'v> {
         }
         let mut calls = match std::mem::take(&mut self.stream(agent).last) {
             Last::Response(calls, _) if earlier.is_some() => calls,
-            _ => Default::default(),
+            _ => BTreeSet::default(),
         };
         for request in requests.elements() {
             if request.kind() != Some(Kind::Object) {
