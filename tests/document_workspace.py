@@ -89,6 +89,8 @@ def laid_out(home: Path, name: str) -> Path:
     _copy(sorted((IMPORTERS / "codex").glob("input*")), home / ".codex" / "sessions")
     _copy(sorted((IMPORTERS / "pi" / "input").iterdir()), home / ".pi" / "agent" / "sessions")
     _copy(sorted((IMPORTERS / "gemini_cli" / "input").iterdir()), home / ".gemini" / "tmp")
+    _copy(sorted((IMPORTERS / "cursor" / "input").iterdir()), home / ".cursor" / "projects")
+    _copy(sorted((IMPORTERS / "droid" / "input").iterdir()), home / ".factory" / "sessions")
     _copy(sorted((IMPORTERS / "kimi" / "input").iterdir()), home / ".kimi-code" / "sessions" / "wd_project")
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")
     _copy([IMPORTERS / "openhands" / "input"], here / "conversations")

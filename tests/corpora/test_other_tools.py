@@ -12,8 +12,6 @@ TOOLS = {
     "atof": "NeMo Relay",
     "copilot": "GitHub Copilot CLI",
     "copilot-cli": "GitHub Copilot CLI",
-    "cursor": "Cursor",
-    "droid": "Factory Droid",
     "hermes": "Hermes",
     "letta-code": "Letta Code",
     "opencode": "opencode",
@@ -54,7 +52,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"copilot", "opencode", "qwen", "cursor"}
+    assert refused >= {"copilot", "opencode", "qwen", "hermes"}
 
 
 @pytest.mark.filterwarnings("ignore")

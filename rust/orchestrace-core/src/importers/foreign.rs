@@ -62,9 +62,6 @@ static FOREIGN: &[Unread] = &[
             && kind(record).contains('.')
             && !record.get("data").is_empty()
     }),
-    tool("a session of Factory Droid", |record| {
-        kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
-    }),
     tool("a session of Hermes", |record| {
         let messages = record.get("messages");
         (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
@@ -73,12 +70,6 @@ static FOREIGN: &[Unread] = &[
     }),
     tool("a session of Letta Code", |record| has(record, &["kind", "text", "captured_at", "source_line_id"])),
     tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "category"])),
-    tool("a transcript of Cursor", |record| {
-        has(record, &["role"])
-            && record.get("content").is_absent()
-            && matches!(record.get("role").str(), Some("user" | "assistant" | "system"))
-            && has(record.get("message"), &["content"])
-    }),
 ];
 
 /// A session in one file, or in its store: a file for the session, each message and each part.
@@ -131,7 +122,6 @@ mod tests {
                 r#"{"id":"a","type":"session.start","timestamp":"2026-01-01T00:00:00Z","data":{"sessionId":"s"}}"#,
             ],
         );
-        of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);
         of(
             "Hermes",
             &[
@@ -144,7 +134,6 @@ mod tests {
             &[r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#],
         );
         of("Relay", &[r#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#]);
-        of("Cursor", &[r#"{"role":"user","message":{"content":"x"}}"#]);
     }
 
     #[test]

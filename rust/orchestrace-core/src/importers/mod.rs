@@ -12,7 +12,9 @@ mod atif;
 mod claude_code;
 mod codex;
 mod columns;
+mod cursor;
 mod detect;
+mod droid;
 mod foreign;
 mod gemini_cli;
 mod gemini_parts;
@@ -39,6 +41,7 @@ mod rllm;
 mod shape;
 pub mod spans;
 mod swe_agent;
+mod talk;
 mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -55,8 +58,10 @@ pub use agentrx::AgentRx;
 pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
+pub use cursor::Cursor;
 pub use detect::{UNKNOWN, detect, unknown};
 pub(crate) use detect::{detect_sure, outer_keys};
+pub use droid::Droid;
 pub use gemini_cli::GeminiCli;
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
@@ -97,6 +102,8 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Pi),
     Format::Spread(&GeminiCli),
     Format::Spread(&Kimi),
+    Format::Spread(&Cursor),
+    Format::Spread(&Droid),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),
