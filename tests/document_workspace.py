@@ -92,6 +92,8 @@ def laid_out(home: Path, name: str) -> Path:
     qwen = IMPORTERS / "qwen_code" / "input"
     shutil.copytree(qwen, home / ".qwen" / "projects", dirs_exist_ok=True)
     _copy(sorted((IMPORTERS / "copilot" / "input").iterdir()), home / ".copilot" / "session-state")
+    _copy(sorted((IMPORTERS / "cursor" / "input").iterdir()), home / ".cursor" / "projects")
+    _copy(sorted((IMPORTERS / "droid" / "input").iterdir()), home / ".factory" / "sessions")
     _copy(sorted((IMPORTERS / "kimi" / "input").iterdir()), home / ".kimi-code" / "sessions" / "wd_project")
     _copy([IMPORTERS / "opencode" / "input" / "storage"], home / ".local" / "share" / "opencode" / "storage")
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")

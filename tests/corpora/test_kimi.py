@@ -39,7 +39,8 @@ def usage(records: list[dict[str, Any]]) -> tuple[int, int, int]:
 
 def spent(corpus: ot.Corpus) -> tuple[int, int, int]:
     events = corpus.events.collect()
-    fresh, cached, written = (events[name].sum() for name in ("tokens_fresh", "tokens_cached", "tokens_out"))
+    names = ("tokens_fresh", "tokens_cached", "tokens_out")
+    fresh, cached, written = (int(events[name].sum()) for name in names)
     assert events["tokens_in"].sum() == fresh + cached
     return fresh, cached, written
 

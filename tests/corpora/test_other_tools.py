@@ -8,13 +8,7 @@ import pytest
 
 import orchestrace as ot
 
-TOOLS = {
-    "atof": "NeMo Relay",
-    "cursor": "Cursor",
-    "droid": "Factory Droid",
-    "hermes": "Hermes",
-    "letta-code": "Letta Code",
-}
+TOOLS = {"atof": "NeMo Relay", "hermes": "Hermes", "letta-code": "Letta Code"}
 FOLDERS = ("cli-sessions", "agent-cli-fixtures", "cli-streams")
 
 
@@ -45,7 +39,7 @@ def test_what_is_not_read_is_refused_by_the_name_of_its_tool(corpora: Path) -> N
         for message in messages(corpus):
             assert "docs/formats/mapping.md" in message, path
         refused.add(tool)
-    assert refused >= {"cursor"}
+    assert refused == set(TOOLS)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -56,4 +50,4 @@ def test_a_format_that_a_message_names_reads_the_file(corpora: Path) -> None:
             for name in re.findall(r"pass format='(\w+)'", message):
                 assert len(ot.read_traces(path, format=name)), (path, message)
             tried += 1
-    assert tried > 10, "nothing was refused, so nothing was tried"
+    assert tried >= 5, "nothing was refused, so nothing was tried"

@@ -345,6 +345,9 @@ mod tests {
         ] {
             assert_eq!(name(&[record.as_bytes()]), Some("opencode"), "{record}");
         }
+        assert_eq!(name(&[br#"{"role":"user","message":{"content":"x"}}"#]), Some("cursor"));
+        let start: &[u8] = br#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#;
+        assert_eq!(name(&[start]), Some("droid"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

@@ -47,9 +47,6 @@ static FOREIGN: &[Unread] = &[
             && record.get("sessionId").is_absent()
             && has(record.get("message"), &["role", "content"])
     }),
-    tool("a session of Factory Droid", |record| {
-        kind(record) == "session_start" && has(record, &["id", "title", "cwd"])
-    }),
     tool("a session of Hermes", |record| {
         let messages = record.get("messages");
         (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
@@ -58,12 +55,6 @@ static FOREIGN: &[Unread] = &[
     }),
     tool("a session of Letta Code", |record| has(record, &["kind", "text", "captured_at", "source_line_id"])),
     tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "category"])),
-    tool("a transcript of Cursor", |record| {
-        has(record, &["role"])
-            && record.get("content").is_absent()
-            && matches!(record.get("role").str(), Some("user" | "assistant" | "system"))
-            && has(record.get("message"), &["content"])
-    }),
 ];
 
 #[cfg(test)]
@@ -85,7 +76,6 @@ mod tests {
             }
         };
         of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
-        of("Droid", &[r#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#]);
         of(
             "Hermes",
             &[
@@ -98,7 +88,6 @@ mod tests {
             &[r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#],
         );
         of("Relay", &[r#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#]);
-        of("Cursor", &[r#"{"role":"user","message":{"content":"x"}}"#]);
     }
 
     #[test]

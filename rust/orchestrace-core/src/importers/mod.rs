@@ -13,7 +13,9 @@ mod claude_code;
 mod codex;
 mod columns;
 mod copilot;
+mod cursor;
 mod detect;
+mod droid;
 mod entry_tree;
 mod foreign;
 mod gemini_cli;
@@ -43,6 +45,7 @@ mod rllm;
 mod shape;
 pub mod spans;
 mod swe_agent;
+mod talk;
 mod tau_bench;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -60,8 +63,10 @@ pub use atif::Atif;
 pub use claude_code::ClaudeCode;
 pub use codex::Codex;
 pub use copilot::Copilot;
+pub use cursor::Cursor;
 pub use detect::{UNKNOWN, detect, unknown};
 pub(crate) use detect::{detect_sure, outer_keys};
+pub use droid::Droid;
 pub use gemini_cli::GeminiCli;
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
@@ -107,6 +112,8 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Copilot),
     Format::Spread(&Kimi),
     Format::Spread(&OpenCode),
+    Format::Spread(&Cursor),
+    Format::Spread(&Droid),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

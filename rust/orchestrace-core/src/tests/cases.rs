@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
-    AgentDojo, AgentLightning, Atif, Copilot, Format, GeminiCli, IMPORTERS, Inspect, Kimi, LangSmith,
-    Langfuse, NemoGym, OpenAiAgents, OpenCode, OpenHands, Opik, Pi, QwenCode, SpreadImporter, SweAgent,
-    TauBench, Verifiers,
+    AgentDojo, AgentLightning, Atif, Copilot, Cursor, Droid, Format, GeminiCli, IMPORTERS, Inspect, Kimi,
+    LangSmith, Langfuse, NemoGym, OpenAiAgents, OpenCode, OpenHands, Opik, Pi, QwenCode, SpreadImporter,
+    SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -24,7 +24,8 @@ use serde_json::Value;
 
 use super::golden::cell;
 use crate::importers::testing::{
-    column, content_ref, documents, event, holds_up, only, read_bytes, read_checked, read_texts, traces,
+    column, content_ref, documents, event, fates, holds_up, only, read_bytes, read_checked, read_texts,
+    traces,
 };
 use crate::json::Limits;
 use crate::json::tree::Tree;
@@ -266,6 +267,8 @@ const GEMINI: (&dyn SpreadImporter, &str) = (&GeminiCli, "a_session_in_lines_bec
 const COPILOT: (&dyn SpreadImporter, &str) = (&Copilot, "a_session_becomes_a_trace");
 const KIMI: (&dyn SpreadImporter, &str) = (&Kimi, "a_session_becomes_a_trace");
 const OPENCODE: (&dyn SpreadImporter, &str) = (&OpenCode, "a_session_in_one_document_becomes_a_trace");
+const CURSOR: (&dyn SpreadImporter, &str) = (&Cursor, "a_transcript_becomes_a_trace");
+const DROID: (&dyn SpreadImporter, &str) = (&Droid, "a_session_becomes_a_trace");
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
 const QWEN: (&dyn SpreadImporter, &str) = (&QwenCode, "a_session_becomes_a_trace");
 
@@ -340,6 +343,54 @@ fn any_prefix_of_events_will_do_and_their_numbers_are_their_order() {
     assert_eq!(read(&text), read(&lines.join("\n")));
 }
 
+/// Formats of small tools, each with a case of several files.
+const TALKS: [(&dyn SpreadImporter, &str); 4] = [
+    (&Cursor, "sub_agents_lie_beside_who_asked_them"),
+    (&Cursor, "calls_with_ids_and_results_in_any_order"),
+    (&Droid, "sub_agents_name_the_call_that_asked_them"),
+    (&Droid, "agents_of_agents"),
+];
+
+#[test]
+fn any_prefix_of_a_conversation_gives_what_it_has() {
+    let n_lines = |text: &str| text.lines().filter(|line| !line.trim().is_empty()).count() as u64;
+    for (importer, case) in TALKS {
+        let files = inputs_of(importer, case);
+        for cut in 0..files.len() {
+            for end in (0..files[cut].1.len()).step_by(11) {
+                let mut inputs: Vec<(&str, &str)> =
+                    files.iter().map(|(path, text)| (&**path, &**text)).collect();
+                inputs[cut].1 = &inputs[cut].1[..end];
+                let store = read_checked(importer, &inputs);
+                let all: u64 = inputs.iter().map(|(_, text)| n_lines(text)).sum();
+                assert_eq!(fates(&store).values().sum::<u64>(), all, "{end} of {} in {case}", files[cut].0);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_order_of_files_decides_what_a_conversation_is() {
+    for (importer, case) in TALKS {
+        let files = inputs_of(importer, case);
+        let read = |inputs: &[(&str, &[u8])], threads| {
+            documents(&read_bytes(Format::Spread(importer), inputs, &ReadOptions::default(), threads))
+        };
+        let mut inputs: Vec<(&str, &[u8])> =
+            files.iter().map(|(path, text)| (&**path, text.as_bytes())).collect();
+        let first = read(&inputs, 1);
+        for threads in [1, 2, 7] {
+            for _ in &files {
+                inputs.rotate_left(1);
+                assert_eq!(read(&inputs, threads), first, "{case} on {threads} threads");
+            }
+            inputs.reverse();
+        }
+        let doubled: Vec<(&str, &[u8])> = inputs.iter().chain(&inputs).copied().collect();
+        assert_eq!(read(&doubled, 2), first, "{case}, each file twice");
+    }
+}
+
 #[test]
 fn a_document_that_is_cut_is_no_trace() {
     for run in [ATIF, INSPECT, SWE, VERIFIERS, NEMO, HANDS, OPENCODE] {
@@ -365,6 +416,8 @@ fn bytes_that_are_no_text_are_replaced() {
         (COPILOT, "It is"),
         (KIMI, "It is"),
         (OPENCODE, "It is"),
+        (CURSOR, "It is"),
+        (DROID, "It is"),
     ];
     for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
@@ -398,6 +451,8 @@ fn a_line_of_five_megabytes() {
         (COPILOT, "It is 3.", "e8"),
         (KIMI, "It is 3.", "s2"),
         (OPENCODE, "It is 3.", "a2"),
+        (CURSOR, "It is 3.", "main:3"),
+        (DROID, "It is 3.", "m4"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {
