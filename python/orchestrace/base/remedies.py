@@ -202,7 +202,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "source.retried"): Remedy(
         "A job of Harbor whose `stats.n_retries` is 3.",
-        "Say that means are of what was run to its end. `ot.evaluation.attempts` cannot count what is deleted.",
+        "Say that means are of what was run to its end. Nothing can count what is deleted.",
     ),
     ("finding", "source.surplus"): Remedy(
         "A trajectory of 12 steps whose `total_steps` is 10.",

@@ -19,6 +19,7 @@ use crate::json::tree::Value;
 
 mod agentpile;
 mod describe;
+mod document;
 mod harbor;
 
 use harbor::HarborFile;

@@ -69,21 +69,7 @@ fn named<'v>(row: Value<'v>, columns: &[&str]) -> Option<Cow<'v, str>> {
 pub(super) fn name_group(row: Value<'_>, otherwise: Option<&str>, recording: &mut Recording) {
     let Some(task) = named(row, &TASKS).or(otherwise.map(Cow::Borrowed)) else { return };
     let (model, harness) = (model(row), named(row, &HARNESSES));
-    group_by(&task, &[("model", model.as_deref()), ("harness", harness.as_deref())], recording);
-}
-
-/// The task, and the group of those of its runs of which `parts` are the same.
-pub(super) fn group_by(task: &str, parts: &[(&str, Option<&str>)], recording: &mut Recording) {
-    recording.trace.task_id = recording.text(task);
-    // Names have slashes, too: parts that are not told apart would make one group of two.
-    let part = |name: &str| name.replace('%', "%25").replace('/', "%2F");
-    let mut group = part(task);
-    for (kind, name) in parts {
-        if let Some(name) = name {
-            group = format!("{group}/{kind}={}", part(name));
-            recording.trace.group_id = recording.text(&group);
-        }
-    }
+    recording.group_by(&task, &[("model", model.as_deref()), ("harness", harness.as_deref())]);
 }
 
 /// What the other columns say: numbers are metrics, short texts stay as they are, as members of an event.

@@ -94,7 +94,7 @@ impl Branches {
     }
 
     /// Tells which links lead nowhere. `records` is what the format calls its records, `key` what names the one before.
-    pub(super) fn tell(&self, records: &str, key: &str, recording: &mut Recording) {
+    pub(super) fn report(&self, records: &str, key: &str, recording: &mut Recording) {
         if self.is_cyclic {
             let message = format!("'{key}' closes a cycle; {records} count as those of a list");
             recording.finding(FindingCode::FieldIgnored, None, message);

@@ -129,8 +129,8 @@ impl RunResult {
 
     /// The folder that holds its own.
     pub(crate) fn job_folder(&self) -> Option<&str> {
-        let whole = (!self.folder.is_empty()).then_some(&*self.folder)?;
-        Some(whole.rsplit_once('/').map_or("", |(job, _)| job))
+        let folder = (!self.folder.is_empty()).then_some(&*self.folder)?;
+        Some(folder.rsplit_once('/').map_or("", |(job, _)| job))
     }
 
     /// The result of the run that a file records: that of the innermost folder which has one.

@@ -7,6 +7,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::gemini_parts::has_failed;
 use super::parsed::ParsedItems;
 use super::recording::Recording;
 use super::shape::{expect_member, expect_object};
@@ -18,10 +19,12 @@ use crate::json::tree::{Tree, Value};
 
 mod describe;
 mod line;
+mod session;
 mod team;
 mod telemetry;
 #[cfg(test)]
 mod tests;
+mod usage;
 
 /// The importer.
 #[derive(Debug)]
@@ -34,6 +37,9 @@ static INFO: ImporterInfo = ImporterInfo {
     suffixes: &[".jsonl", ".meta.json"],
     lenient: true,
 };
+
+/// Who records.
+const NAME: &str = "qwen_code";
 
 /// What the key of a file begins with, which no id does.
 const FILE: char = '~';
@@ -150,5 +156,14 @@ fn leave_out(root: Value<'_>, out: &mut Items<'_>) {
     out.leave_out(result.get("responseParts").raw());
     if !matches!(root.get("subtype").str(), Some("ui_telemetry" | "notification")) {
         out.leave_out(root.get("systemPayload").raw());
+    }
+}
+
+/// Whether a call succeeded, where its result says it.
+fn has_succeeded(recorded: Value<'_>, response: Value<'_>) -> Option<bool> {
+    match recorded.get("status").str() {
+        Some("success") => Some(true),
+        Some("error" | "cancelled") => Some(false),
+        _ => has_failed(response).then_some(false),
     }
 }

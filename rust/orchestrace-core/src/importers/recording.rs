@@ -15,7 +15,6 @@ use crate::columns::gate::Bound;
 use crate::columns::usage::Counts;
 use crate::columns::writer;
 use crate::error::FindingCode;
-use crate::importers::columns::group_by;
 use crate::importers::items::{ResultOf, RunResult};
 use crate::json::tree::{Tree, Value, canonical};
 use crate::json::{Limits, write_string};
@@ -668,6 +667,20 @@ impl Recording {
         self.push(agent, Act::Compaction)
     }
 
+    /// The task, and the group of those of its runs of which `parts` are the same.
+    pub(crate) fn group_by(&mut self, task: &str, parts: &[(&str, Option<&str>)]) {
+        self.trace.task_id = self.text(task);
+        // Names have slashes, too: parts that are not told apart would make one group of two.
+        let part = |name: &str| name.replace('%', "%25").replace('/', "%2F");
+        let mut group = part(task);
+        for (kind, name) in parts {
+            if let Some(name) = name {
+                group = format!("{group}/{kind}={}", part(name));
+                self.trace.group_id = self.text(&group);
+            }
+        }
+    }
+
     /// What a file beside the recording says of the run: its task, rewards and price, and what stopped it. A reward that
     /// is the only one, or is called `reward`, is the outcome of the task (R8).
     pub(crate) fn result_of_run(&mut self, result: Option<&RunResult>) {
@@ -695,7 +708,7 @@ impl Recording {
         // A file that names no task was called after itself.
         if !result.task.is_empty() {
             let parts: Vec<_> = result.group.iter().map(|(kind, name)| (*kind, Some(&**name))).collect();
-            group_by(&result.task, &parts, self);
+            self.group_by(&result.task, &parts);
         }
         for (name, reward) in &result.rewards {
             let is_outcome = result.rewards.len() == 1 || &**name == "reward";

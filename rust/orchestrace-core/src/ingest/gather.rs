@@ -543,7 +543,7 @@ impl Gathered {
                 *first = *trace;
             }
         }
-        let mut told: Vec<(u32, Vec<(FindingCode, String)>)> = Vec::new();
+        let mut notes_of: Vec<(u32, Vec<(FindingCode, String)>)> = Vec::new();
         for (job, (folders, first)) in &recorded {
             let held = runs.get(job).map_or(0, BTreeSet::len);
             let silent = runs.get(job).map_or(0, |runs| runs.difference(folders).count());
@@ -558,9 +558,9 @@ impl Gathered {
             {
                 notes.extend(stated.differs(i64::try_from(held).unwrap_or(i64::MAX)));
             }
-            told.push((*first, notes));
+            notes_of.push((*first, notes));
         }
-        for (first, notes) in told {
+        for (first, notes) in notes_of {
             if let Some(result) = self.results.get_mut(&first) {
                 result.notes.extend(notes);
             }

@@ -3,8 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::describe::Document;
-use crate::importers::columns::group_by;
+use super::document::Document;
 use crate::importers::object_text::ObjectText;
 use crate::importers::recording::{Label, Recording, Text};
 use crate::json::Kind;
@@ -105,7 +104,7 @@ pub(super) fn describe(
     }
     if let Some(task) = added.path(&["task", "id"]).some_str() {
         let parts = [("harness", document.get("name")), ("model", document.get("model_name"))];
-        group_by(task, &parts, recording);
+        recording.group_by(task, &parts);
     }
     let outcome = added.get("outcome");
     let success = outcome.get("success").bool().map(|success| f64::from(u8::from(success)));

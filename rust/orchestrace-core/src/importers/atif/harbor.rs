@@ -65,7 +65,9 @@ impl HarborFile {
             Some(folder)
         };
         if let (Some(result), Some(folder)) = (result, folder) {
-            out.run_result(RunResult { folder: folder.into(), said: identity(document.raw()), ..result });
+            let mut result = RunResult { folder: folder.into(), ..result };
+            result.said = identity(document.raw());
+            out.run_result(result);
         }
     }
 }
@@ -111,8 +113,8 @@ fn group(document: Value<'_>) -> Vec<(&'static str, Box<str>)> {
     ];
     let mut parts: Vec<_> =
         named.into_iter().filter_map(|(kind, name)| Some((kind, name.some_str()?.into()))).collect();
-    let own = ["trial_name", "job_id", "trials_dir"];
-    let settings = document.get("config").members().filter(|(key, _)| !own.contains(&&**key));
+    let of_trial_alone = ["trial_name", "job_id", "trials_dir"];
+    let settings = document.get("config").members().filter(|(key, _)| !of_trial_alone.contains(&&**key));
     let settings = settings.map(|(key, value)| mixed(identity(&format!("\"{key}\"")), identity(value.raw())));
     let sum = settings.fold(None, |sum: Option<u64>, one| Some(sum.unwrap_or(0).wrapping_add(one)));
     let checksum = document.get("task_checksum").some_str().map(|sum| xxh3_64(sum.as_bytes()));

@@ -8,7 +8,6 @@ use super::place::Place;
 use super::stream::{Pending, Stream};
 use super::{RUN, is_step, text_like};
 use crate::error::FindingCode;
-use crate::importers::columns::group_by;
 use crate::importers::items::TraceItems;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{AgentInfo, Recording, Text};
@@ -153,7 +152,7 @@ fn name(run: Option<Value<'_>>, items: &TraceItems<'_>, first: u32, recording: &
         let model = metadata.path(&["llm_config", "model"]).some_str();
         let harness = metadata.get("agent_class").some_str();
         if !parts.is_empty() {
-            group_by(&parts.join("/"), &[("model", model), ("harness", harness)], recording);
+            recording.group_by(&parts.join("/"), &[("model", model), ("harness", harness)]);
         }
         return;
     }

@@ -39,7 +39,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     }
     tell_heads(items, &heads, recording);
     let branches = Branches::of(&entries.iter().map(Entry::link).collect::<Vec<_>>());
-    branches.tell("entries", "parentId", recording);
+    branches.report("entries", "parentId", recording);
     let name = recording.text(of_head("harness").unwrap_or(PI));
     let agent = recording.agent(AgentInfo { name, ..AgentInfo::default() });
     let session = Session {

@@ -1,16 +1,18 @@
-//! Conversion of a session to a recording: its agents, and what each of them was told, did and said.
+//! Conversion of a session to a recording: its agents, and what each of them was output, did and said.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::FILE;
-use super::line::{Line, Session, Step, Stream, TELEMETRY, counted_as, instant};
+use super::line::{Line, Step, Stream, TELEMETRY, counted_as, instant};
+use super::session::Session;
 use super::team::{DELEGATES, Team};
 use super::telemetry::Request;
+use super::usage::{COUNTS, usage_of, usage_of_summary};
+use super::{FILE, NAME, has_succeeded};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
-use crate::importers::gemini_parts::{Counts, Part, has_failed, response_hash};
+use crate::importers::gemini_parts::{Part, response_hash};
 use crate::importers::items::key_in_file;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{
@@ -19,9 +21,6 @@ use crate::importers::recording::{
 };
 use crate::json::Kind;
 use crate::json::tree::Value;
-
-/// Who records.
-pub(super) const NAME: &str = "qwen_code";
 
 /// Describes a session.
 pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
@@ -35,7 +34,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     let (n_lines, timeless) = (lines().count(), lines().filter(|line| line.time.is_none()).count());
     let telemetry = Telemetry::of(items, &mut session);
     let team = Team::of(&session, &telemetry.unpaired, recording);
-    let mut told = Told {
+    let mut output = Output {
         items,
         recording,
         misfits: BTreeMap::new(),
@@ -45,7 +44,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     };
     for (at, stream) in session.streams.iter().enumerate() {
         let teller = Teller {
-            told: &mut told,
+            output: &mut output,
             team: &team,
             telemetry: &telemetry,
             requests: &session.requests.all,
@@ -57,15 +56,15 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
             abandoned: false,
             last: Last::Nothing,
         };
-        teller.tell();
+        teller.describe();
     }
     for (agent, requests) in &team.silent_requests {
         for at in requests {
-            told.request(*agent, &session.requests.all[*at]);
+            output.request(*agent, &session.requests.all[*at]);
         }
     }
-    told.compare_summaries();
-    told.oddities(n_lines);
+    output.compare_summaries();
+    output.oddities(n_lines);
 }
 
 /// The name of the trace of a key.
@@ -184,37 +183,30 @@ impl Telemetry {
                 None => self.unpaired.push(at),
             }
         }
-        for (stream, own) in streams.iter_mut().zip(of_stream) {
+        for (stream, requests_here) in streams.iter_mut().zip(of_stream) {
             let is_main = stream.agent.is_none();
-            let mut own = own.into_iter().peekable();
-            let mut steps = Vec::with_capacity(stream.steps.len() + own.len());
+            let mut waiting = requests_here.into_iter().peekable();
+            let mut steps = Vec::with_capacity(stream.steps.len() + waiting.len());
             for step in std::mem::take(&mut stream.steps) {
                 if let Some(begins) = step.begins() {
                     let is_earlier = |at: &usize| {
                         let request = &requests.all[*at];
                         if is_main { request.at < begins } else { request.time < stream.lines[begins].time }
                     };
-                    while let Some(at) = own.next_if(is_earlier) {
+                    while let Some(at) = waiting.next_if(is_earlier) {
                         steps.push(Step::Request(at));
                     }
                 }
                 steps.push(step);
             }
-            steps.extend(own.map(Step::Request));
+            steps.extend(waiting.map(Step::Request));
             stream.steps = steps;
         }
     }
 }
 
-/// What an answer counts: the last of its lines that does.
-fn usage_of<'a, 'v: 'a>(lines: impl Iterator<Item = &'a Line<'v>>) -> Option<Counts> {
-    let usage = lines.map(|line| line.value.get("usageMetadata")).filter(|usage| usage.exists()).last()?;
-    let [input, tool, output, thoughts, cached, total] = COUNTS.map(|key| usage.get(key).integer_like());
-    Some(Counts { input, tool, output, thoughts, cached, total })
-}
-
 /// What was told so far, and what was odd.
-struct Told<'a, 'i> {
+struct Output<'a, 'i> {
     items: &'a TraceItems<'i>,
     recording: &'a mut Recording,
     /// Members of the wrong kind, by name.
@@ -226,7 +218,7 @@ struct Told<'a, 'i> {
     timeless: usize,
 }
 
-impl Told<'_, '_> {
+impl Output<'_, '_> {
     fn misfit(&mut self, name: &'static str) {
         *self.misfits.entry(name).or_default() += 1;
     }
@@ -322,7 +314,7 @@ enum Last<'v> {
 
 /// A stream during its conversion.
 struct Teller<'t, 'a, 'i, 'v> {
-    told: &'t mut Told<'a, 'i>,
+    output: &'t mut Output<'a, 'i>,
     team: &'t Team<'v>,
     telemetry: &'t Telemetry,
     requests: &'t [Request<'v>],
@@ -338,12 +330,12 @@ struct Teller<'t, 'a, 'i, 'v> {
 }
 
 impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
-    fn tell(mut self) {
+    fn describe(mut self) {
         let stream = self.stream;
         let origins = self.origins();
         for (step, origin) in stream.steps.iter().zip(origins) {
             if let Some(line) = stream.first_line(step) {
-                self.told.recording.made_of(line.item);
+                self.output.recording.made_of(line.item);
                 // What was said last on another branch, or before a line that is lost, is not what is gone on from.
                 if self.abandoned != line.abandoned || line.after_loss {
                     self.last = Last::Nothing;
@@ -352,21 +344,21 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
                 self.extras = self.marks();
                 let time = line.value.get("timestamp");
                 if time.exists() && instant(time).is_none() {
-                    self.told.misfit("timestamp");
+                    self.output.misfit("timestamp");
                 }
             }
             match step {
                 Step::Answer(lines) => self.answer(lines),
-                Step::Said(at) => self.said(*at),
+                Step::Said(at) => self.message(*at),
                 Step::Results(at) => self.results(*at),
                 Step::Compaction(_) => {
-                    self.told.recording.compaction(self.agent);
+                    self.output.recording.compaction(self.agent);
                 }
-                Step::Request(at) => self.told.request(self.agent, &self.requests[*at]),
+                Step::Request(at) => self.output.request(self.agent, &self.requests[*at]),
             }
         }
         let is_answered = matches!(&self.last, Last::Response(calls, true) if calls.is_empty());
-        self.told.recording.agent_info(self.agent).open = !is_answered;
+        self.output.recording.agent_info(self.agent).open = !is_answered;
     }
 
     /// The trace that each step is copied from: that of the next answer which counts elsewhere.
@@ -377,7 +369,7 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         for (origin, step) in origins.iter_mut().zip(steps).rev() {
             if let Step::Answer(lines) = step {
                 let id = self.stream.lines[lines.start].id;
-                let owner = id.and_then(|id| self.told.items.owner(xxh3_64(id.as_bytes()))).map(name_of);
+                let owner = id.and_then(|id| self.output.items.owner(xxh3_64(id.as_bytes()))).map(name_of);
                 next = owner.or(next);
                 *origin = owner;
             } else {
@@ -390,10 +382,10 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
     fn marks(&mut self) -> Text {
         let mut extras = Text::default();
         if self.abandoned {
-            extras = self.told.recording.extra(extras, "x_abandoned", "true");
+            extras = self.output.recording.extra(extras, "x_abandoned", "true");
         }
         if let Some(origin) = self.origin {
-            extras = self.told.recording.extra_text(extras, "x_copied", origin);
+            extras = self.output.recording.extra_text(extras, "x_copied", origin);
         }
         extras
     }
@@ -401,10 +393,10 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
     /// The id of a line; where it has none, its place in the stream.
     fn id(&mut self, at: usize) -> Text {
         match self.stream.lines[at].id {
-            Some(id) => self.told.recording.text(id),
+            Some(id) => self.output.recording.text(id),
             None => {
                 let stream = self.stream.agent.unwrap_or("main");
-                self.told.recording.text(&format!("{stream}:{}", at + 1))
+                self.output.recording.text(&format!("{stream}:{}", at + 1))
             }
         }
     }
@@ -414,16 +406,16 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         let content = line.value.path(&["message", "parts"]);
         let is_list = matches!(content.kind(), None | Some(Kind::Array | Kind::String));
         if !is_list || list.iter().any(|part| matches!(part, Part::Misfit)) {
-            self.told.misfit("message.parts");
+            self.output.misfit("message.parts");
         }
         list
     }
 
     /// Something said to the agent. In the middle of its work the user breaks in.
-    fn said(&mut self, at: usize) {
+    fn message(&mut self, at: usize) {
         let line = self.stream.lines[at];
         if self.team.is_told(&line) {
-            self.told.items.duplicate(line.item as usize);
+            self.output.items.duplicate(line.item as usize);
             self.last = Last::Prompt;
             return;
         }
@@ -436,7 +428,7 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         let payload = line.value.path(&["systemPayload", "backgroundTask"]);
         let call = payload.get("toolUseId").str().unwrap_or_default();
         if let Some(child) = self.team.child_of(self.at, call).filter(|_| line.subtype == "notification") {
-            self.told.recording.delivery_at(self.agent, child, line.time);
+            self.output.recording.delivery_at(self.agent, child, line.time);
             self.last = Last::Prompt;
             return;
         }
@@ -457,7 +449,7 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
             decides: Text::default(),
             extras: self.extras,
         };
-        self.told.recording.incoming(self.agent, incoming);
+        self.output.recording.incoming(self.agent, incoming);
         self.last = Last::Prompt;
     }
 
@@ -473,7 +465,7 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
             _ if !by_program => Party::User,
             _ => {
                 let name = if line.subtype.is_empty() { "system" } else { line.subtype };
-                Party::Named(self.told.recording.text(name))
+                Party::Named(self.output.recording.text(name))
             }
         }
     }
@@ -484,8 +476,8 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         let Some(last) = all.last() else { return };
         let model = all.iter().rev().find_map(|line| line.value.get("model").some_str());
         for line in &all {
-            self.told.recording.made_of(line.item);
-            let _checked = self.told.text_of(line.value.get("model"), "model");
+            self.output.recording.made_of(line.item);
+            let _checked = self.output.text_of(line.value.get("model"), "model");
             self.check_counts(line.value.get("usageMetadata"));
         }
         let request = self.telemetry.request_of.get(&(self.at, lines.start)).map(|at| &self.requests[*at]);
@@ -500,24 +492,24 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
             time: last.time,
             duration_s: request.and_then(|request| request.took_s),
             model: self
-                .told
+                .output
                 .recording
                 .text(model.or(request.map(|request| request.model)).unwrap_or_default()),
             usage: if self.origin.is_some() { Usage::default() } else { usage },
             extras: self.extras,
             ..Response::default()
         };
-        let response = self.told.recording.response(self.agent, response);
+        let response = self.output.recording.response(self.agent, response);
         if let Some(origin) = self.origin {
-            let (responses, tokens) = self.told.inherited.entry(origin).or_default();
+            let (responses, tokens) = self.output.inherited.entry(origin).or_default();
             (*responses, *tokens) = (*responses + 1, tokens.saturating_add(usage.total().unwrap_or(0)));
         } else if counts.is_empty() && usage == Usage::default() {
             let message = "a response states a usage of 0 in all: what it took is not known";
-            self.told.recording.finding(FindingCode::UsageIncomplete, Some(response), message);
+            self.output.recording.finding(FindingCode::UsageIncomplete, Some(response), message);
         }
         let (mut calls, mut texts) = (BTreeSet::new(), String::new());
         for line in all {
-            self.told.recording.made_of(line.item);
+            self.output.recording.made_of(line.item);
             for part in self.parts(line) {
                 match part {
                     Part::Text(text) => texts += text,
@@ -531,7 +523,7 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         let has_text = !texts.is_empty();
         if has_text {
             let saying = Saying { content: Some(hash(&texts)), extras: self.extras, ..Saying::default() };
-            self.told.recording.say(response, saying);
+            self.output.recording.say(response, saying);
         }
         self.last = Last::Response(calls, has_text);
     }
@@ -543,23 +535,23 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
             usage.exists()
         };
         if is_odd {
-            self.told.misfit("usageMetadata");
+            self.output.misfit("usageMetadata");
         }
     }
 
     fn call(&mut self, response: Entry, call: Value<'v>) -> &'v str {
-        let id = self.told.text_of(call.get("id"), "functionCall.id");
-        let tool = self.told.text_of(call.get("name"), "functionCall.name");
+        let id = self.output.text_of(call.get("id"), "functionCall.id");
+        let tool = self.output.text_of(call.get("name"), "functionCall.name");
         let child = self.team.child_of(self.at, id).filter(|_| DELEGATES.contains(&tool));
         let call = Call {
-            id: self.told.recording.text(id),
-            tool: self.told.recording.text(tool),
+            id: self.output.recording.text(id),
+            tool: self.output.recording.text(tool),
             does: child.map_or(Does::UsesTool, Does::Spawns),
             content: Some(call_hash(tool, call.get("args"))),
             extras: self.extras,
             ..Call::default()
         };
-        self.told.recording.call(response, call);
+        self.output.recording.call(response, call);
         id
     }
 
@@ -576,16 +568,16 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         for part in list {
             let Part::Response(response) = part else { continue };
             has_results = true;
-            let call = self.told.text_of(response.get("id"), "functionResponse.id");
-            let tool = self.told.text_of(response.get("name"), "functionResponse.name");
+            let call = self.output.text_of(response.get("id"), "functionResponse.id");
+            let tool = self.output.text_of(response.get("name"), "functionResponse.name");
             let is_its = recorded.get("callId").str().is_none_or(|id| id == call);
             let recorded = if is_its { recorded } else { recorded.absent() };
             let took = recorded.get("durationMs").f64().filter(|ms| *ms > 0.0).map(|ms| ms / 1e3);
             let shown = recorded.path(&["resultDisplay", "status"]).str();
             let child = self.team.child_of(self.at, call);
             let result = CallResult {
-                call: self.told.recording.text(call),
-                tool: self.told.recording.text(tool),
+                call: self.output.recording.text(call),
+                tool: self.output.recording.text(tool),
                 time: line.time,
                 duration_s: took.or_else(|| self.telemetry.took_s.get(&line.item).copied()),
                 content: response_hash(*response),
@@ -595,11 +587,11 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
                 extras: self.extras,
                 ..CallResult::default()
             };
-            let result = self.told.recording.result(self.agent, result);
+            let result = self.output.recording.result(self.agent, result);
             let summary = recorded.path(&["resultDisplay", "executionSummary"]);
             let usage = usage_of_summary(summary);
             if let Some(child) = child.filter(|_| self.origin.is_none() && usage != Usage::default()) {
-                self.told.summaries.push((result, child, usage));
+                self.output.summaries.push((result, child, usage));
             }
             self.last = match std::mem::take(&mut self.last) {
                 Last::Response(mut calls, has_text) => {
@@ -611,37 +603,4 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
         }
         has_results
     }
-}
-
-/// What an answer counts may be.
-const COUNTS: [&str; 6] = [
-    "promptTokenCount",
-    "toolUsePromptTokenCount",
-    "candidatesTokenCount",
-    "thoughtsTokenCount",
-    "cachedContentTokenCount",
-    "totalTokenCount",
-];
-
-/// Whether a call succeeded, where its result says it.
-pub(super) fn has_succeeded(recorded: Value<'_>, response: Value<'_>) -> Option<bool> {
-    match recorded.get("status").str() {
-        Some("success") => Some(true),
-        Some("error" | "cancelled") => Some(false),
-        _ => has_failed(response).then_some(false),
-    }
-}
-
-/// What a sub-agent took in all, whose own records are not there.
-pub(super) fn usage_of_summary(summary: Value<'_>) -> Usage {
-    let count = |key: &str| summary.get(key).integer_like();
-    let counts = Counts {
-        input: count("inputTokens"),
-        tool: None,
-        output: count("outputTokens"),
-        thoughts: count("thoughtTokens"),
-        cached: count("cachedTokens"),
-        total: count("totalTokens"),
-    };
-    counts.usage()
 }

@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::is_meta;
-use super::telemetry::{Event, Request, Requests, ToolRun};
 use crate::importers::TraceItems;
 use crate::importers::entry_tree::{Branches, Link, Parent};
 use crate::importers::gemini_parts::{Part, parts};
-use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::Recording;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
@@ -33,7 +30,7 @@ pub(super) struct Line<'v> {
 }
 
 impl<'v> Line<'v> {
-    fn of(item: u32, items: &TraceItems<'v>, value: Value<'v>) -> Self {
+    pub(super) fn of(item: u32, items: &TraceItems<'v>, value: Value<'v>) -> Self {
         let from = &items.as_slice()[item as usize];
         let parent = value.get("parentUuid");
         Self {
@@ -85,7 +82,7 @@ fn run_of<'v>(line: &Line<'v>) -> Option<&'v str> {
 }
 
 /// The sub-agent that a line is of; one without an id has an empty one.
-fn agent_of(line: Value<'_>) -> Option<&str> {
+pub(super) fn agent_of(line: Value<'_>) -> Option<&str> {
     let is_aside = line.get("isSidechain").bool() == Some(true);
     line.get("agentId").some_str().or(is_aside.then_some(""))
 }
@@ -149,7 +146,7 @@ impl<'v> Stream<'v> {
 
     /// Puts the lines of several files in the order of their times. The order within a file stays, and no order of files
     /// decides.
-    fn merge_files(&mut self) {
+    pub(super) fn merge_files(&mut self) {
         if self.lines.windows(2).all(|pair| pair[0].path == pair[1].path) {
             return;
         }
@@ -165,7 +162,7 @@ impl<'v> Stream<'v> {
     }
 
     /// Finds what was given up, and tells links that lead nowhere.
-    fn branch(&mut self, recording: &mut Recording) {
+    pub(super) fn branch(&mut self, recording: &mut Recording) {
         let mut links: Vec<Link<'_>> = self.lines.iter().map(link).collect();
         let mut begun = BTreeSet::new();
         for (link, line) in links.iter_mut().zip(&self.lines) {
@@ -177,14 +174,14 @@ impl<'v> Stream<'v> {
             }
         }
         let branches = Branches::of(&links);
-        branches.tell("lines", "parentUuid", recording);
+        branches.report("lines", "parentUuid", recording);
         for (line, abandoned) in self.lines.iter_mut().zip(&branches.abandoned) {
             line.abandoned = *abandoned;
         }
     }
 
     /// What its lines are. Those that say nothing are counted by kind.
-    fn step(&mut self, items: &TraceItems<'_>) {
+    pub(super) fn step(&mut self, items: &TraceItems<'_>) {
         for at in 0..self.lines.len() {
             let line = &self.lines[at];
             match line.kind {
@@ -219,54 +216,4 @@ pub(super) fn counted_as(kind: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
     ["qwen_code.", if is_word { kind } else { "other" }].concat()
-}
-
-/// A session, as its files have it.
-#[derive(Debug)]
-pub(super) struct Session<'v> {
-    /// The main stream, which may be empty, then those of sub-agents in the order of their ids.
-    pub streams: Vec<Stream<'v>>,
-    /// What stands beside the files of sub-agents, by their ids.
-    pub metas: BTreeMap<&'v str, Value<'v>>,
-    pub requests: Requests<'v>,
-    pub tool_runs: Vec<ToolRun<'v>>,
-}
-
-impl<'v> Session<'v> {
-    pub(super) fn of(items: &TraceItems<'v>, parsed: &'v ParsedItems<'_>, recording: &mut Recording) -> Self {
-        let mut by_agent = BTreeMap::from([(None, Stream::default())]);
-        let mut metas = BTreeMap::new();
-        for (item, value) in parsed.values() {
-            if is_meta(value) {
-                // Written again whenever something becomes of the agent; what is read of it stays.
-                if metas.insert(value.get("agentId").str().unwrap_or_default(), value).is_some() {
-                    items.duplicate(item as usize);
-                }
-                continue;
-            }
-            by_agent.entry(agent_of(value)).or_default().lines.push(Line::of(item, items, value));
-        }
-        let (mut streams, mut requests, mut tool_runs) = (Vec::new(), Vec::new(), Vec::new());
-        for (agent, mut stream) in by_agent {
-            stream.agent = agent;
-            stream.merge_files();
-            stream.branch(recording);
-            stream.step(items);
-            let telemetry = stream.lines.iter().enumerate();
-            for (at, line) in telemetry.filter(|(_, line)| line.kind == "system" && line.subtype == TELEMETRY)
-            {
-                match Event::of(at, line) {
-                    Event::Request(request) => {
-                        requests.push(Request { agent: request.agent.or(agent), ..request });
-                    }
-                    Event::ToolRun(run) => tool_runs.push(run),
-                    Event::Other => items.ignored(line.item as usize, &counted_as(TELEMETRY)),
-                }
-            }
-            streams.push(stream);
-        }
-        let agents: BTreeSet<_> = streams.iter().map(|stream| stream.agent).collect();
-        let requests = Requests::of(requests, |agent| agents.contains(&agent));
-        Self { streams, metas, requests, tool_runs }
-    }
 }

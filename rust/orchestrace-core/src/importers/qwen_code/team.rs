@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::describe::{NAME, has_succeeded, usage_of_summary};
-use super::line::{Line, Session, Step};
+use super::line::{Line, Step};
+use super::session::Session;
+use super::usage::usage_of_summary;
+use super::{NAME, has_succeeded};
 use crate::importers::gemini_parts::Part;
 use crate::importers::recording::{Agent, AgentInfo, Recording, Usage};
 use crate::json::tree::Value;
@@ -65,7 +67,7 @@ impl<'v> Team<'v> {
             by_agent[place].1.push(*at);
         }
         // What the result of a call says of its agent identifies it; else the first of its kind is taken.
-        let mut found: Vec<Option<Agent>> = by_agent
+        let mut agents: Vec<Option<Agent>> = by_agent
             .iter()
             .map(|(id, requests)| {
                 let sum = sum_of(requests.iter().map(|at| session.requests.all[*at].counts.usage()));
@@ -73,12 +75,12 @@ impl<'v> Team<'v> {
                 Some(silent.remove(at).agent)
             })
             .collect();
-        for (found, (id, _)) in found.iter_mut().zip(&by_agent).filter(|(found, _)| found.is_none()) {
+        for (agent, (id, _)) in agents.iter_mut().zip(&by_agent).filter(|(agent, _)| agent.is_none()) {
             let at = silent.iter().position(|one| one.kind == kind_of(id));
-            *found = at.map(|at| silent.remove(at).agent);
+            *agent = at.map(|at| silent.remove(at).agent);
         }
-        for (found, (id, requests)) in found.into_iter().zip(by_agent) {
-            let agent = found.unwrap_or_else(|| {
+        for (agent, (id, requests)) in agents.into_iter().zip(by_agent) {
+            let agent = agent.unwrap_or_else(|| {
                 let (name, source_id) = (recording.text(kind_of(id)), recording.text(id));
                 recording.agent(AgentInfo { name, source_id, unasked: true, ..AgentInfo::default() })
             });
@@ -201,17 +203,17 @@ impl<'v> Waiting<'v> {
         waiting
     }
 
-    fn named(&mut self, session: &Session<'v>, asked: &Delegation<'v>) -> Option<usize> {
-        let at = self.named.remove(&(session.streams[asked.stream].agent, asked.call))?;
-        (at != asked.stream).then_some(at)
+    fn named(&mut self, session: &Session<'v>, delegation: &Delegation<'v>) -> Option<usize> {
+        let at = self.named.remove(&(session.streams[delegation.stream].agent, delegation.call))?;
+        (at != delegation.stream).then_some(at)
     }
 
-    fn prompted(&mut self, session: &Session<'v>, asked: &Delegation<'v>) -> Option<usize> {
-        let same = self.prompted.get_mut(asked.prompt?)?;
+    fn prompted(&mut self, session: &Session<'v>, delegation: &Delegation<'v>) -> Option<usize> {
+        let same = self.prompted.get_mut(delegation.prompt?)?;
         let may_be = |at: &usize| {
             let meta = meta_of(session, session.streams[*at].agent);
             let parent = meta.and_then(|meta| meta.get("parentAgentId").some_str());
-            *at != asked.stream && (meta.is_none() || parent == session.streams[asked.stream].agent)
+            *at != delegation.stream && (meta.is_none() || parent == session.streams[delegation.stream].agent)
         };
         let at = same.iter().rposition(may_be)?;
         Some(same.remove(at))

@@ -98,7 +98,7 @@ pub(super) struct Requests<'v> {
     /// Of each agent, and of all whose own records are not there: the last one first.
     by_counts: HashMap<(Owner<'v>, [i64; 4]), Vec<usize>>,
     /// Of each agent, in the order in which they were made.
-    own: BTreeMap<Option<&'v str>, Vec<usize>>,
+    of_agent: BTreeMap<Option<&'v str>, Vec<usize>>,
 }
 
 /// Whose a request is.
@@ -114,20 +114,20 @@ impl<'v> Requests<'v> {
     /// `has_stream` says whether an agent has records of its own.
     pub(super) fn of(all: Vec<Request<'v>>, has_stream: impl Fn(Option<&str>) -> bool) -> Self {
         let mut by_counts: HashMap<_, Vec<usize>> = HashMap::new();
-        let mut own: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        let mut of_agent: BTreeMap<_, Vec<usize>> = BTreeMap::new();
         for (at, request) in all.iter().enumerate().rev() {
             let is_known = has_stream(request.agent);
             let owner = if is_known { Owner::Stream(request.agent) } else { Owner::Unknown };
             by_counts.entry((owner, key(&request.counts))).or_default().push(at);
         }
         for (at, request) in all.iter().enumerate() {
-            own.entry(request.agent).or_default().push(at);
+            of_agent.entry(request.agent).or_default().push(at);
         }
         // The telemetry of sub-agents stands in the main stream, their answers do not.
-        for (_, own) in own.iter_mut().filter(|(agent, _)| agent.is_some()) {
-            own.sort_by_key(|at| all[*at].time);
+        for (_, requests) in of_agent.iter_mut().filter(|(agent, _)| agent.is_some()) {
+            requests.sort_by_key(|at| all[*at].time);
         }
-        Self { all, by_counts, own }
+        Self { all, by_counts, of_agent }
     }
 
     /// The first request of an agent that nothing answers yet and whose answer has these counts.
@@ -152,10 +152,10 @@ impl<'v> Requests<'v> {
         is_early: impl Fn(&Request<'v>) -> bool,
         is_late: impl Fn(&Request<'v>) -> bool,
     ) -> Option<usize> {
-        let own = self.own.get(&agent)?;
-        let begin = own.partition_point(|at| is_early(&self.all[*at]));
-        let end = own.partition_point(|at| !is_late(&self.all[*at]));
-        let at = *own.get(begin..end)?.iter().rfind(|at| !self.all[**at].is_told)?;
+        let requests = self.of_agent.get(&agent)?;
+        let begin = requests.partition_point(|at| is_early(&self.all[*at]));
+        let end = requests.partition_point(|at| !is_late(&self.all[*at]));
+        let at = *requests.get(begin..end)?.iter().rfind(|at| !self.all[**at].is_told)?;
         self.all[at].is_told = true;
         Some(at)
     }

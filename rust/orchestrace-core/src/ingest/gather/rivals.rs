@@ -62,12 +62,13 @@ impl Gathered {
         // a file of the program itself.
         let unnamed = (Recorded::Itself, BTreeSet::new());
         for traces in in_folders.values() {
-            let known = |trace: &u32| of.get(trace).unwrap_or(&unnamed);
+            let recording_of = |trace: &u32| of.get(trace).unwrap_or(&unnamed);
             let used = traces.iter().filter(|trace| better.get(*trace).copied().flatten().is_none());
             let (own, later): (Vec<u32>, Vec<u32>) =
-                used.partition(|trace| known(trace).0 == Recorded::Itself);
+                used.partition(|trace| recording_of(trace).0 == Recorded::Itself);
             if let [best] = own[..] {
-                let others = later.iter().filter(|later| known(later).1.is_disjoint(&known(&best).1));
+                let others =
+                    later.iter().filter(|later| recording_of(later).1.is_disjoint(&recording_of(&best).1));
                 better.extend(others.map(|later| (*later, Some(best))).collect::<Vec<_>>());
             }
         }
