@@ -247,11 +247,7 @@ fn unknown_message(keys: &[&str]) -> String {
         }
     }
     let nearest = nearest.map_or_else(
-        || {
-            let names: Vec<&str> = IMPORTERS.iter().map(|format| format.info().name).collect();
-            let names = names.join(", ");
-            format!("it matches no known format ({names}); {OWN}")
-        },
+        || format!("it matches no known format (docs/formats/README.md lists them); {OWN}"),
         |info| {
             let quoted = |has: bool| {
                 let keys = info.evidence.iter().filter(|key| keys.contains(*key) == has);
