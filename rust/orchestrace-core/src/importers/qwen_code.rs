@@ -146,7 +146,7 @@ fn leave_out(root: Value<'_>, out: &mut Items<'_>) {
     let shown = result.get("resultDisplay");
     if shown.kind() == Some(Kind::Object) {
         for (key, value) in shown.members() {
-            if !matches!(&*key, "type" | "status" | "subagentName" | "executionSummary") {
+            if !matches!(key, "type" | "status" | "subagentName" | "executionSummary") {
                 out.leave_out(value.raw());
             }
         }

@@ -392,13 +392,11 @@ impl<'i, 'v> Teller<'_, '_, 'i, 'v> {
 
     /// The id of a line; where it has none, its place in the stream.
     fn id(&mut self, at: usize) -> Text {
-        match self.stream.lines[at].id {
-            Some(id) => self.output.recording.text(id),
-            None => {
-                let stream = self.stream.agent.unwrap_or("main");
-                self.output.recording.text(&format!("{stream}:{}", at + 1))
-            }
+        if let Some(id) = self.stream.lines[at].id {
+            return self.output.recording.text(id);
         }
+        let stream = self.stream.agent.unwrap_or("main");
+        self.output.recording.text(&format!("{stream}:{}", at + 1))
     }
 
     fn parts(&mut self, line: &Line<'v>) -> Vec<Part<'v>> {
