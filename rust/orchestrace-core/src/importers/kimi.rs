@@ -15,6 +15,7 @@ use crate::error::Reject;
 use crate::json::Kind;
 use crate::json::tree::{Tree, Value};
 
+mod copies;
 mod delegations;
 mod describe;
 mod place;
@@ -92,9 +93,11 @@ impl SpreadImporter for Kimi {
         for long in [root.get("systemPrompt"), root.get("tools"), root.get("contextSummary")] {
             out.leave_out(long.raw());
         }
-        // Two lines may be equal and neither a copy: agent and line distinguish them.
+        // Two lines may be equal and neither a copy: agent and line distinguish them. Of copies of a session each file is
+        // needed in full, to see which lines it has in common with others.
         let agent = place.agent().or_else(|| root.get("agentId").some_str()).unwrap_or_default();
-        out.item(&key, record.text, &format!(" {agent} {}", out.line()));
+        let file = if place == Place::File { 0 } else { xxh3_64(record.path.as_bytes()) };
+        out.item(&key, record.text, &format!(" {agent} {file:x} {}", out.line()));
         Ok(())
     }
 

@@ -170,6 +170,9 @@ impl<'v> Session<'_, '_, 'v> {
             "subagent.started" => self.spawned(at, event),
             "subagent.completed" | "subagent.failed" => self.ended(at, event),
             "session.start" | "session.resume" | "session.model_change" => {
+                if event.kind == "session.resume" {
+                    self.ledger.resumes(self.recording);
+                }
                 let model = data.first(&["newModel", "selectedModel"]).some_str();
                 // What chooses a model is none.
                 self.model = model.map_or(self.model, |model| if model == "auto" { "" } else { model });

@@ -9,29 +9,71 @@ use crate::schema::MeasureKind;
 
 const UNREAD: &str = "what responses read is not recorded; the sums are a floor";
 
+/// What was billed by other units: requests, and billionths of another unit.
+type Units = [Option<f64>; 2];
+
 /// What runs of the program state of all that they did, and what their responses state.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
+    /// What all runs so far took, as their ends state it, and the end before.
     stated: Option<Usage>,
-    /// What the responses wrote, and took in all, until the last run ended.
-    written: i64,
-    tokens: i64,
-    n_runs: usize,
-    /// What was billed by other units; counted through all runs of a session.
-    pub premium_requests: Option<f64>,
-    pub nano_ai_units: Option<f64>,
+    before: Option<Usage>,
+    units: Units,
+    /// What responses state until the last end, and until the run began that is at work.
+    at_end: Sums,
+    at_start: Sums,
 }
 
-/// What responses wrote, and took in all, and how many state what they read.
-fn sums(recording: &Recording) -> (i64, i64, usize, usize) {
-    recording.usages(None).fold((0, 0, 0, 0), |(written, tokens, whole, all), usage| {
-        (
-            written.saturating_add(usage.tokens_out.unwrap_or(0).max(0)),
-            tokens.saturating_add(usage.total().unwrap_or(0).max(0)),
-            whole + usize::from(usage.tokens_in.is_some()),
-            all + 1,
-        )
-    })
+/// What responses state.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+struct Sums {
+    usage: Usage,
+    tokens: i64,
+    /// How many responses state what they read, and how many there are.
+    whole: usize,
+    all: usize,
+}
+
+impl Sums {
+    fn of(recording: &Recording) -> Self {
+        recording.usages(None).fold(Self::default(), |sums, usage| Self {
+            usage: plus(sums.usage, Usage { tokens_out: usage.tokens_out.filter(|n| *n > 0), ..usage }),
+            tokens: sums.tokens.saturating_add(usage.total().unwrap_or(0).max(0)),
+            whole: sums.whole + usize::from(usage.tokens_in.is_some()),
+            all: sums.all + 1,
+        })
+    }
+
+    /// What was stated since.
+    fn since(&self, before: &Self) -> Usage {
+        let less = |now: Option<i64>, before: Option<i64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or(0))).filter(|count| *count > 0)
+        };
+        Usage {
+            tokens_in: less(self.usage.tokens_in, before.usage.tokens_in),
+            tokens_out: less(self.usage.tokens_out, before.usage.tokens_out),
+            cached: less(self.usage.cached, before.usage.cached),
+            cache_write: less(self.usage.cache_write, before.usage.cache_write),
+            reasoning: less(self.usage.reasoning, before.usage.reasoning),
+            ..Usage::default()
+        }
+    }
+
+    fn written(&self) -> i64 {
+        self.usage.tokens_out.unwrap_or(0)
+    }
+}
+
+/// What an end states: all that the session took, or what its own run did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Session,
+    Run,
+}
+
+/// Whether a count is less than it was.
+fn fell<T: PartialOrd>(before: Option<T>, now: Option<T>) -> bool {
+    matches!((before, now), (Some(before), Some(now)) if now < before)
 }
 
 fn add(first: Option<i64>, second: Option<i64>) -> Option<i64> {
@@ -53,12 +95,15 @@ fn plus(first: Usage, second: Usage) -> Usage {
 }
 
 impl Ledger {
-    /// A run of the program ends. Each states what it did itself; some state what all did before, too.
+    /// The session goes on in another run of the program; the one before may have been killed before its end.
+    pub(super) fn resumes(&mut self, recording: &Recording) {
+        self.at_start = Sums::of(recording);
+    }
+
+    /// A run of the program ends.
     pub(super) fn ends(&mut self, data: Value<'_>, recording: &mut Recording) {
-        let units = [data.get("totalPremiumRequests").f64(), data.get("totalNanoAiu").f64()];
-        self.premium_requests = units[0].or(self.premium_requests);
-        self.nano_ai_units = units[1].or(self.nano_ai_units);
-        let (written, tokens, ..) = sums(recording);
+        let units = ["totalPremiumRequests", "totalNanoAiu"].map(|key| data.get(key).f64());
+        let now = Sums::of(recording);
         let (details, models) = (of_details(data, recording), of_models(data));
         if let (Some(one), Some(other)) = (details, models)
             && one.total() != other.total()
@@ -69,52 +114,100 @@ impl Ledger {
             );
             recording.finding(FindingCode::UsageConflict, None, message);
         }
-        if let Some(run) = details.or(models) {
-            let is_of_all = run.tokens_out == Some(written) && self.written > 0;
-            self.stated = Some(match self.stated {
-                Some(before) if !(is_of_all && self.n_runs > 0 && before.total() <= run.total()) => {
-                    plus(before, run)
-                }
-                _ => run,
-            });
-            self.n_runs += 1;
-            (self.written, self.tokens) = (written, tokens);
+        let Some(end) = details.or(models) else {
+            let is_of_run = self.units.into_iter().zip(units).any(|(before, now)| fell(before, now));
+            self.bill(units, is_of_run);
+            return;
+        };
+        let reach = self.reach(&end, units, &now, recording);
+        self.stated = Some(match reach {
+            Reach::Session => end,
+            Reach::Run => self.with_run(end),
+        });
+        self.bill(units, reach == Reach::Run);
+        self.before = Some(end);
+        (self.at_end, self.at_start) = (now, now);
+    }
+
+    fn bill(&mut self, units: Units, is_of_run: bool) {
+        for (sum, units) in self.units.iter_mut().zip(units) {
+            *sum = match (*sum, units) {
+                (Some(sum), Some(units)) if is_of_run => Some(sum + units),
+                (sum, units) => units.or(sum),
+            };
         }
+    }
+
+    /// What the session took if an end is of its own run: with the ends before, and with what was written in runs that
+    /// have none.
+    fn with_run(&self, end: Usage) -> Usage {
+        plus(plus(self.stated.unwrap_or_default(), self.at_start.since(&self.at_end)), end)
+    }
+
+    /// Whether a count is less than what the session took before.
+    fn fell(&self, end: &Usage, [_, nano]: Units) -> bool {
+        let counts = |usage: &Usage| {
+            [usage.tokens_in, usage.tokens_out, usage.cached, usage.cache_write, usage.reasoning]
+        };
+        let stated = self.stated.unwrap_or_default();
+        counts(&stated).into_iter().zip(counts(end)).any(|(before, now)| fell(before, now))
+            || fell(self.units[1], nano)
+    }
+
+    /// What an end is of. Some versions count through all runs of a session, others begin anew with each.
+    fn reach(&self, end: &Usage, units: Units, now: &Sums, recording: &mut Recording) -> Reach {
+        let own = now.since(&self.at_start).tokens_out.unwrap_or(0);
+        let (all, output) = (now.written(), end.tokens_out.unwrap_or(0));
+        let is_first = self.stated.is_none() && own == all;
+        // The same once more, with nothing in between, is no other run.
+        let is_again = self.before == Some(*end) && *now == self.at_end;
+        if is_first || is_again {
+            return if is_first { Reach::Run } else { Reach::Session };
+        }
+        if self.fell(end, units) {
+            return Reach::Run;
+        }
+        let is_of_session = output >= all || all - output < (output - own).abs();
+        // Nothing was written before as far as responses say, or less than all, and not just what the run wrote.
+        if own == all || (output < all && output != own) {
+            let [session, run] = [*end, self.with_run(*end)].map(|usage| usage.total().unwrap_or(0));
+            let used = if is_of_session { "first" } else { "second" };
+            let message = format!(
+                "an end states {} tokens, of all runs of the session or of the last one alone: the sum is {session} or {run} tokens; the {used} is used",
+                end.total().unwrap_or(0)
+            );
+            recording.finding(FindingCode::UsageConflict, None, message);
+        }
+        if is_of_session { Reach::Session } else { Reach::Run }
     }
 
     /// Costs of the session: what it states, and what its responses wrote after that.
     pub(super) fn write_costs(&self, recording: &mut Recording) {
-        for (name, units) in
-            [("premium_requests", self.premium_requests), ("nano_ai_units", self.nano_ai_units)]
-        {
+        for (name, units) in ["premium_requests", "nano_ai_units"].into_iter().zip(self.units) {
             if let Some(units) = units {
                 recording.measure(MeasureKind::Metric, name, units);
             }
         }
-        let (written, tokens, whole, all) = sums(recording);
+        let now = Sums::of(recording);
         let Some(stated) = self.stated else {
-            if tokens > 0 && whole < all {
+            if now.tokens > 0 && now.whole < now.all {
                 recording.finding(FindingCode::UsageIncomplete, None, UNREAD);
             }
             return;
         };
         let total = stated.total().unwrap_or(0);
-        if whole == all && all > 0 {
-            if total != self.tokens {
+        if now.whole == now.all && now.all > 0 {
+            if total != self.at_end.tokens {
                 recording.measure(MeasureKind::Metric, "reported_tokens", total as f64);
                 let words = ("the end of the session states", "its responses");
-                recording.other_total(None, None, total, self.tokens, words);
+                recording.other_total(None, None, total, self.at_end.tokens, words);
             }
             return;
         }
-        // What came after the last end is known by what it wrote.
-        let later = Usage {
-            tokens_out: (written > self.written).then_some(written - self.written),
-            ..Usage::default()
-        };
-        let costs = plus(stated, later);
+        // What came after the last end is known by what its responses state.
+        let costs = plus(stated, now.since(&self.at_end));
         let counts = [
-            ("tokens", Some(total.saturating_add(tokens - self.tokens))),
+            ("tokens", Some(total.saturating_add(now.tokens - self.at_end.tokens))),
             ("tokens_in", costs.tokens_in),
             ("tokens_out", costs.tokens_out),
             ("tokens_cached", costs.cached),
@@ -126,8 +219,9 @@ impl Ledger {
                 recording.measure(MeasureKind::Cost, name, count as f64);
             }
         }
-        if all > 0 {
-            let message = stated.tokens_in.map_or_else(
+        if now.all > 0 {
+            let tokens = now.tokens;
+            let message = costs.tokens_in.map_or_else(
                 || UNREAD.to_owned(),
                 |read| format!(
                     "what was read is stated for the session alone: {read} tokens; what events state, {tokens} tokens, is a floor"
@@ -135,11 +229,10 @@ impl Ledger {
             );
             recording.finding(FindingCode::UsageIncomplete, None, message);
         }
-        let of_session = stated.tokens_out.unwrap_or(0);
-        if self.written > of_session {
+        let (of_session, written) = (stated.tokens_out.unwrap_or(0), self.at_end.written());
+        if written > of_session {
             let message = format!(
-                "the end of the session states {of_session} tokens written, its responses {}; the first is used",
-                self.written
+                "the end of the session states {of_session} tokens written, its responses {written}; the first is used"
             );
             recording.finding(FindingCode::UsageConflict, None, message);
         }

@@ -681,7 +681,7 @@ impl<'a, 'v> Describing<'a, 'v> {
 }
 
 /// The kind that a line counts as which says nothing to anybody.
-fn counted_as(kind: &str) -> String {
+pub(super) fn counted_as(kind: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
     ["kimi.", if is_word { kind } else { "other" }].concat()

@@ -19,6 +19,9 @@ const KIMI: &str = "kimi";
 pub(super) fn describe<'v>(items: &TraceItems<'v>, parsed: &'v ParsedItems<'_>, recording: &mut Recording) {
     let wire = Wire::of(items, parsed);
     name(&wire, items, recording);
+    for (code, message) in &wire.conflicts {
+        recording.finding(*code, None, message);
+    }
     let mut ids: Vec<&'v str> = wire.agents.keys().copied().collect();
     ids.sort_by_key(|id| (wire.is_asked(id), id.len(), *id));
     let mut team = Team::default();

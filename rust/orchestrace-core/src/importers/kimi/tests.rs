@@ -22,6 +22,7 @@ const TEAMS: [&str; 6] = [
     "an_agent_that_is_asked_again_answers_twice",
     "a_fork_repeats_what_counts_in_the_other_session",
 ];
+const COPIES: [&str; 2] = ["copies_of_a_session_are_one_trace", "copies_that_went_on_in_different_ways"];
 
 #[test]
 fn any_prefix_gives_what_it_has() {
@@ -56,7 +57,7 @@ fn any_prefix_of_any_file_of_a_team_will_do() {
 
 #[test]
 fn no_order_of_files_and_no_threads_decide_what_a_session_is() {
-    for case in TEAMS.into_iter().chain(["copies_of_a_session_are_one_trace"]) {
+    for case in TEAMS.into_iter().chain(COPIES) {
         let files = inputs_of(&Kimi, case);
         let read = |files: &[(&str, &[u8])], threads: usize| {
             let format = Format::Spread(&Kimi);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use super::copies::join;
 use super::is_state;
 use super::place::{Place, parts};
+use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::importers::parsed::ParsedItems;
 use crate::json::time::parse_timestamp;
@@ -66,6 +68,8 @@ pub(super) struct Wire<'v> {
     pub home: &'v str,
     /// Whether its agents have files of their own.
     pub is_folder: bool,
+    /// What copies of it do not agree about.
+    pub conflicts: Vec<(FindingCode, String)>,
 }
 
 impl<'v> Wire<'v> {
@@ -104,8 +108,7 @@ impl<'v> Wire<'v> {
         }
         wire.state = states.first().map(|(_, state)| *state);
         for lines in wire.agents.values_mut() {
-            merge(items, lines);
-            take_back(lines);
+            join(items, lines, &mut wire.conflicts);
         }
         wire
     }
@@ -154,26 +157,8 @@ pub(super) fn session_of(state: Value<'_>) -> Option<&str> {
     state.get("id").some_str().or_else(|| homes().find_map(of_home))
 }
 
-/// Puts the lines of several files of one agent together: of two that stand at one place, since a newer version has
-/// rewritten the file, the one that says most is used. No order of files decides.
-fn merge(items: &TraceItems<'_>, lines: &mut Vec<Line<'_>>) {
-    lines.sort_by(|a, b| {
-        let length = |line: &Line<'_>| line.value.raw().len();
-        let by_text = length(b).cmp(&length(a)).then_with(|| b.value.raw().cmp(a.value.raw()));
-        a.at.cmp(&b.at).then(by_text)
-    });
-    let mut before = None;
-    lines.retain(|line| {
-        let again = before.replace(line.at) == Some(line.at);
-        if again {
-            items.duplicate(line.item as usize);
-        }
-        !again
-    });
-}
-
 /// Marks what the user took back: his last prompts, and all that followed.
-fn take_back(lines: &mut [Line<'_>]) {
+pub(super) fn take_back(lines: &mut [Line<'_>]) {
     let mut prompts: Vec<usize> = Vec::new();
     for at in 0..lines.len() {
         let line = &lines[at];

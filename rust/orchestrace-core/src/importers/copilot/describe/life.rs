@@ -39,6 +39,9 @@ impl<'v> Session<'_, '_, 'v> {
         if child.end != Some(at) {
             return;
         }
+        // What it took has no result of a call to be told with.
+        let is_untold = child.result.is_none() && child.tokens.is_some() && self.says_nothing(child.agent);
+        let usage = Usage { tokens: child.tokens.filter(|_| is_untold), ..Usage::default() };
         if event.kind == "subagent.failed" {
             let error = self.text_of(event.data.get("error"), "subagent.failed.error");
             let id = self.id(event);
@@ -49,7 +52,12 @@ impl<'v> Session<'_, '_, 'v> {
                 ok: Some(false),
                 ..Saying::default()
             };
-            self.recording.lone_saying(child.agent, saying);
+            let entry = self.recording.lone_saying(child.agent, saying);
+            if is_untold {
+                self.recording.unrecorded(entry, usage, Text::default());
+            }
+        } else if is_untold {
+            self.beside(child.agent, event, usage, (None, child.model.unwrap_or_default()));
         }
         if child.result.is_none()
             && let Some(parent) = self.recording.agent_info(child.agent).parent
@@ -60,10 +68,13 @@ impl<'v> Session<'_, '_, 'v> {
 
     /// What a sub-agent states for all that it did, where its responses state nothing.
     pub(super) fn states_for_all(&mut self, agent: Agent, tokens: Option<i64>, result: Entry) {
-        let says_nothing = self.recording.usages(Some(agent)).all(|usage| usage.total().unwrap_or(0) <= 0);
-        if says_nothing && tokens.is_some() {
+        if self.says_nothing(agent) && tokens.is_some() {
             self.recording.unrecorded(result, Usage { tokens, ..Usage::default() }, Text::default());
         }
+    }
+
+    fn says_nothing(&self, agent: Agent) -> bool {
+        self.recording.usages(Some(agent)).all(|usage| usage.total().unwrap_or(0) <= 0)
     }
 
     /// Compares what sub-agents state with what their responses sum to.
