@@ -4,6 +4,8 @@
 //! A line is an item. The transcripts of sub-agents lie in a folder `subagents` beside the one that asked them, and are of
 //! the same trace (`docs/formats/cursor.md`).
 
+use std::collections::HashSet;
+
 use super::items::{TraceItems, key_in_file};
 use super::parsed::ParsedItems;
 use super::recording::{Agent, AgentInfo, Recording};
@@ -14,6 +16,7 @@ use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
+use crate::json::identity::identity;
 use crate::json::tree::{Tree, Value};
 
 /// The importer.
@@ -52,11 +55,11 @@ impl SpreadImporter for Cursor {
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let (folder, _) = parts(record.path);
         let name = stem(record.path);
-        let key = match parts(folder) {
-            (above, SUB_AGENTS) if !parts(above).1.is_empty() => parts(above).1.to_owned(),
-            // The folder of a conversation has its name.
-            (_, above) if above == name => name.to_owned(),
-            _ => out.in_file(&format!("{FILE}{}", record.stem)),
+        let (key, place) = match parts(folder) {
+            (above, SUB_AGENTS) if !parts(above).1.is_empty() => (parts(above).1.to_owned(), name),
+            // The folder of a conversation has its name, which a copy in it may not have.
+            (_, above) if above == name || is_id(above) => (above.to_owned(), ""),
+            _ => (out.in_file(&format!("{FILE}{}", record.stem)), ""),
         };
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
@@ -69,7 +72,7 @@ impl SpreadImporter for Cursor {
             out.reject_in(&key, record.text, reject);
             return Ok(());
         }
-        out.item(&key, record.text, &format!(" {name} {}", out.line()));
+        out.item(&key, record.text, &format!(" {place} {}", out.line()));
         Ok(())
     }
 
@@ -85,6 +88,12 @@ impl SpreadImporter for Cursor {
         recording.beside(items);
         recording.write(out);
     }
+}
+
+/// Whether a folder is called as conversations are.
+fn is_id(name: &str) -> bool {
+    let is_dash = |(at, byte): (usize, u8)| (byte == b'-') == matches!(at, 8 | 13 | 18 | 23);
+    name.len() == 36 && name.bytes().enumerate().all(is_dash)
 }
 
 /// Rejects what is neither a message nor a line about the conversation.
@@ -116,7 +125,14 @@ fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Re
         items.lies_at(line.item as usize);
     }
     let mut unasked: Unasked<'_> = Vec::new();
+    let mut transcripts = HashSet::new();
     for (id, lines) in all {
+        // A file that says all that another one does is a copy of it.
+        let content: Vec<u64> = lines.iter().map(|line| identity(line.value.raw())).collect();
+        if !transcripts.insert(content) {
+            lines.iter().for_each(|line| items.duplicate(line.item as usize));
+            continue;
+        }
         let first = lines.iter().find(|line| line.value.get("role").str() == Some("user"));
         let prompt = first.map(|line| text_of(line.value.path(&["message", "content"])).into_owned());
         unasked.push((id, lines, prompt.unwrap_or_default()));

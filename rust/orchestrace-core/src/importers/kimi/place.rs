@@ -18,12 +18,15 @@ pub(super) enum Place<'p> {
 impl<'p> Place<'p> {
     pub(super) fn of(path: &'p str) -> Self {
         let (folder, name) = parts(path);
+        let (above, agent) = parts(folder);
+        let is_session = |folder: &str| parts(folder).1.starts_with(SESSION);
         match stem(name) {
             "state" => Self::Session(folder, None),
-            "wire" => match parts(folder) {
-                (above, agent) if parts(above).1 == "agents" => Self::Session(parts(above).0, Some(agent)),
-                _ => Self::File,
-            },
+            // A copy of a wire file that lies beside it may have any name, and so may one of the state.
+            stem if parts(above).1 == "agents" && (stem == "wire" || is_session(parts(above).0)) => {
+                Self::Session(parts(above).0, Some(agent))
+            }
+            _ if is_session(folder) && !name.contains(".jsonl") => Self::Session(folder, None),
             _ => Self::File,
         }
     }
