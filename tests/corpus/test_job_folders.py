@@ -350,3 +350,12 @@ def test_rewards_with_names_of_their_own_are_told_apart(job: Path) -> None:
     assert measures(corpus, "correct_unreliable") == {SECOND: 0.5}
     assert measures(corpus, "style_unreliable") == {SECOND: 1.0}
     assert "end in '_unreliable'" in messages(corpus, "reward.unreliable")[0]
+
+
+def test_a_reward_that_is_no_number_is_said(job: Path) -> None:
+    put(job / "b/result.json", result("b", (200, 10), verifier_result={"rewards": {"reward": "1.0"}}))
+    corpus = ot.read_traces(job)
+    assert measures(corpus, "team") == {FIRST: 1.0}
+    assert messages(corpus, "reward.unscored") == [
+        "the reward 'reward' of the run's result is \"1.0\", expected a number: it is not known"
+    ]

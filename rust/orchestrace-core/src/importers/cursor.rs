@@ -130,7 +130,9 @@ fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Re
         // A file that says all that another one does is a copy of it.
         let content: Vec<u64> = lines.iter().map(|line| identity(line.value.raw())).collect();
         if !transcripts.insert(content) {
-            lines.iter().for_each(|line| items.duplicate(line.item as usize));
+            for line in &lines {
+                items.duplicate(line.item as usize);
+            }
             continue;
         }
         let first = lines.iter().find(|line| line.value.get("role").str() == Some("user"));

@@ -18,6 +18,7 @@ use crate::json::tree::{Tree, Value};
 mod copies;
 mod delegations;
 mod describe;
+mod line;
 mod place;
 mod session;
 mod steps;
@@ -87,7 +88,7 @@ impl SpreadImporter for Kimi {
             return Ok(());
         }
         if let Some(identity) = paid_identity(root) {
-            out.claim(&key, (identity, 0), false, None, wire::time(root).unwrap_or(i64::MAX));
+            out.claim(&key, (identity, 0), false, None, line::time(root).unwrap_or(i64::MAX));
         }
         // Nobody reads them, and they are long.
         for long in [root.get("systemPrompt"), root.get("tools"), root.get("contextSummary")] {

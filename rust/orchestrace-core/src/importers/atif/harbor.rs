@@ -3,6 +3,7 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use crate::error::FindingCode;
 use crate::importers::items::{Items, Job, RunResult};
 use crate::json::identity::{identity, mixed};
 use crate::json::time::parse_timestamp;
@@ -78,14 +79,16 @@ fn of_trial(document: Value<'_>) -> RunResult {
     let count = |key: &str| agent.get(key).i64();
     // An endpoint that counts nothing gives 0.
     let written = count("n_output_tokens").filter(|n| *n > 0 || count("n_input_tokens") == Some(0));
-    let rewards = document.path(&["verifier_result", "rewards"]).members();
+    let rewards = document.path(&["verifier_result", "rewards"]);
+    let unscored = rewards.members().filter(|(_, value)| value.f64().is_none());
     let exception = document.path(&["exception_info", "exception_type"]).str().unwrap_or_default();
     let phases = ["environment_setup", "agent_setup", "verifier"];
     let phase = |name: &str| Some((format!("phase_{name}_s").into(), took_s(document.get(name))?));
     RunResult {
         task: document.get("task_name").str().unwrap_or_default().into(),
         group: group(document),
-        rewards: rewards.filter_map(|(name, value)| Some((name.into(), value.f64()?))).collect(),
+        rewards: rewards.members().filter_map(|(name, value)| Some((name.into(), value.f64()?))).collect(),
+        notes: unscored.map(|(name, value)| unscored_note(name, value)).collect(),
         unreliable: if Cause::of(exception).is_of_agent() { "".into() } else { exception.into() },
         metrics: phases.into_iter().filter_map(phase).collect(),
         cost_usd: agent.get("cost_usd").f64(),
@@ -94,6 +97,13 @@ fn of_trial(document: Value<'_>) -> RunResult {
         exception: exception.into(),
         ..RunResult::default()
     }
+}
+
+fn unscored_note(name: &str, value: Value<'_>) -> (FindingCode, String) {
+    let shown: String = value.raw().chars().take(40).collect();
+    let message =
+        format!("the reward '{name}' of the run's result is {shown}, expected a number: it is not known");
+    (FindingCode::RewardUnscored, message)
 }
 
 /// How long a phase took, in seconds.

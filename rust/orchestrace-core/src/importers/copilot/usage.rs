@@ -156,9 +156,9 @@ impl Ledger {
 
     /// What an end is of. Some versions count through all runs of a session, others begin anew with each.
     fn reach(&self, end: &Usage, units: Units, now: &Sums, recording: &mut Recording) -> Reach {
-        let own = now.since(&self.at_start).tokens_out.unwrap_or(0);
+        let of_run = now.since(&self.at_start).tokens_out.unwrap_or(0);
         let (all, output) = (now.written(), end.tokens_out.unwrap_or(0));
-        let is_first = self.stated.is_none() && own == all;
+        let is_first = self.stated.is_none() && of_run == all;
         // The same once more, with nothing in between, is no other run.
         let is_again = self.before == Some(*end) && *now == self.at_end;
         if is_first || is_again {
@@ -167,9 +167,9 @@ impl Ledger {
         if self.fell(end, units) {
             return Reach::Run;
         }
-        let is_of_session = output >= all || all - output < (output - own).abs();
+        let is_of_session = output >= all || all - output < (output - of_run).abs();
         // Nothing was written before as far as responses say, or less than all, and not just what the run wrote.
-        if own == all || (output < all && output != own) {
+        if of_run == all || (output < all && output != of_run) {
             let [session, run] = [*end, self.with_run(*end)].map(|usage| usage.total().unwrap_or(0));
             let used = if is_of_session { "first" } else { "second" };
             let message = format!(

@@ -4,9 +4,8 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::describe::counted_as;
+use super::line::{Line, counted_as, take_back};
 use super::usage::Read;
-use super::wire::{Line, take_back};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::line::{Line, counted_as, instant, is_of_user};
 use super::paid_identity;
 use super::steps::Steps;
 use super::team::{Delegate, Team};
 use super::usage::Read;
-use super::wire::{Line, instant, is_of_user};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::importers::items::key_in_file;
@@ -678,11 +678,4 @@ impl<'a, 'v> Describing<'a, 'v> {
         calls.remove(id);
         self.last = Last::Result(calls);
     }
-}
-
-/// The kind that a line counts as which says nothing to anybody.
-pub(super) fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
-    ["kimi.", if is_word { kind } else { "other" }].concat()
 }

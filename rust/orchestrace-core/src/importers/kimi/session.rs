@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::FILE;
 use super::describe::{Describing, Oddities};
+use super::line::{Line, instant};
 use super::place::parts;
 use super::team::Team;
-use super::wire::{Line, MAIN, Wire, instant};
+use super::wire::{MAIN, Wire};
 use crate::importers::TraceItems;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{Agent, AgentInfo, Recording};

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::wire::Line;
+use super::line::Line;
 use crate::json::tree::Value;
 
 /// A step.
