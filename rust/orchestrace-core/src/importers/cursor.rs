@@ -58,7 +58,7 @@ impl SpreadImporter for Cursor {
         let (key, place) = match parts(folder) {
             (above, SUB_AGENTS) if !parts(above).1.is_empty() => (parts(above).1.to_owned(), name),
             // The folder of a conversation has its name, which a copy in it may not have.
-            (_, above) if above == name || is_id(above) => (above.to_owned(), ""),
+            (_, above) if (above == name && !name.is_empty()) || is_id(above) => (above.to_owned(), ""),
             _ => (out.in_file(&format!("{FILE}{}", record.stem)), ""),
         };
         let tree = match Tree::parse(record.text, out.limits()) {
