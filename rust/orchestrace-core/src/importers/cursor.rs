@@ -111,6 +111,8 @@ type Unasked<'v> = Vec<(&'v str, Vec<Line<'v>>, String)>;
 
 fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
     let id = key_in_file(items.key()).0.trim_start_matches(FILE);
+    // A stream has no name.
+    let id = if id.is_empty() { NAME } else { id };
     let is_below = |path| parts(parts(path).0).1 == SUB_AGENTS;
     let mut all = conversations(items, parsed, |path, _| Some(if is_below(path) { stem(path) } else { "" }));
     recording.trace.trace_id = recording.text(id);

@@ -25,6 +25,8 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     let head = heads.first().map(|(_, head)| *head);
     let of_head = |key: &str| head.and_then(|head| head.get(key).some_str());
     let name = key_in_file(items.key()).0.trim_start_matches(FILE);
+    // A stream has no name.
+    let name = if name.is_empty() { NAME } else { name };
     recording.trace.trace_id = recording.text(of_head("sessionId").unwrap_or(name));
     recording.trace.system = recording.text(NAME);
     recording.trace.partial = items.is_partial();
