@@ -85,9 +85,11 @@ TOGETHER = {
     "importers/inspect/describe importers/inspect/sample_events importers/inspect/scores": (
         "parts of the one type that writes a sample"
     ),
-    "importers/items importers/mapping/counts importers/mapping/source importers/mapping/spec"
-    " importers/recording importers/recording/beside": (
-        "items carry counts of a mapping, whose sources hash as recordings do, which are made of items"
+    "importers/items importers/recording/beside": (
+        "what other recordings of a run state is given to the one that is used, as its items"
+    ),
+    "importers/mapping/counts importers/mapping/source importers/mapping/spec": (
+        "a mapping counts where its sources found something"
     ),
     "importers/recording/answers importers/recording/plan": "a plan of events has answers, found by the plan",
     "ingest/gather ingest/gather/rivals ingest/gather/spread ingest/parse": (

@@ -313,7 +313,7 @@ def test_a_document_made_of_a_run_may_call_it_otherwise(tmp_path: Path, with_ati
 def test_a_trial_without_a_recording_is_said(job: Path) -> None:
     shutil.rmtree(job / "b/agent")
     assert messages(ot.read_traces(job), "source.incomplete") == [
-        "runs of the job that have a result and no recording: 1; they are no traces, and in no mean"
+        "runs of the job with a result but no recording: 1; they are not traces, so means leave them out"
     ]
 
 
@@ -349,7 +349,7 @@ def test_rewards_with_names_of_their_own_are_told_apart(job: Path) -> None:
     corpus = ot.read_traces(job)
     assert measures(corpus, "correct_unreliable") == {SECOND: 0.5}
     assert measures(corpus, "style_unreliable") == {SECOND: 1.0}
-    assert "end in '_unreliable'" in messages(corpus, "reward.unreliable")[0]
+    assert "names end in '_unreliable'" in messages(corpus, "reward.unreliable")[0]
 
 
 def test_a_reward_that_is_no_number_is_said(job: Path) -> None:

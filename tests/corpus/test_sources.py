@@ -762,3 +762,24 @@ def test_a_warning_says_where_and_what_was_ignored(tmp_path: Path) -> None:
         ot.read_traces(tmp_path / "runs.jsonl", mapping=house)
     with pytest.warns(UserWarning, match=r"runs.jsonl:1: field.missing at /ve: found nothing"):
         ot.read_traces(tmp_path / "runs.jsonl", mapping=house | {"steps": "/steps", "step": {"kind": "/ve"}})
+
+
+AT = "2026-01-01T00:00:01.000Z"
+UNNAMED: dict[str, dict[str, Any]] = {
+    "copilot": {"type": "assistant.message", "id": "e", "timestamp": AT, "data": {"content": "x"}},
+    "cursor": {"role": "assistant", "message": {"content": "x"}},
+    "droid": {"type": "message", "id": "a", "message": {"role": "assistant", "content": "x"}},
+    "gemini_cli": {"type": "gemini", "id": "a", "timestamp": AT, "content": "x"},
+    "kimi": {"type": "turn.prompt", "time": 1767225601000, "input": [{"type": "text", "text": "x"}]},
+    "pi": {"type": "message", "id": "a", "timestamp": AT, "message": {"role": "user", "content": "x"}},
+    "qwen_code": {"type": "user", "uuid": "u", "message": {"role": "user", "parts": [{"text": "x"}]}},
+}
+"""Lines that name no session."""
+
+
+@pytest.mark.parametrize("format", UNNAMED)
+def test_a_stream_without_a_name_is_called_as_its_tool(format: str) -> None:
+    line = json.dumps(UNNAMED[format]).encode() + b"\n"
+    corpus = ot.read_traces(io.BytesIO(line), format=format)
+    assert corpus.traces.collect()["trace_id"].to_list() == [format]
+    assert corpus.records["quarantined"] == 0

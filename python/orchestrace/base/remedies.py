@@ -198,11 +198,11 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "reward.unreliable"): Remedy(
         "A trial of Harbor with the reward 0 that ended with SandboxBuildFailedError.",
-        "Leave the run out of means, or run it again: `with_rewards` takes what you decide.",
+        "Leave the run out of means, or repeat it. To count it anyway, give it a reward with `with_measures`.",
     ),
     ("finding", "source.retried"): Remedy(
         "A job of Harbor whose `stats.n_retries` is 3.",
-        "Say that means are of what was run to its end. Nothing can count what is deleted.",
+        "Report that your means cover only the attempts that Harbor kept.",
     ),
     ("finding", "source.surplus"): Remedy(
         "A trajectory of 12 steps whose `total_steps` is 10.",

@@ -90,8 +90,8 @@ codes!(
         TraceJoined = "trace.joined" => "Another id of the source leads to this trace, too.",
         TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; the message says which is used.",
         SourceIncomplete = "source.incomplete" => "The source states more of something than it holds; no number has what is missing.",
-        RewardUnreliable = "reward.unreliable" => "Infrastructure broke the run, so that its reward is no outcome; it is a metric.",
-        SourceRetried = "source.retried" => "The source ran again what broke and deleted the first attempts; what is left is no random sample.",
+        RewardUnreliable = "reward.unreliable" => "Infrastructure broke the run, so its reward says nothing about the agent; it is kept as a metric.",
+        SourceRetried = "source.retried" => "The source repeated attempts that broke and deleted them; what is left is not a random sample.",
         SourceSurplus = "source.surplus" => "The source holds more of something than it states.",
         TimeHarness = "time.harness" => "The source states time of its harness that no event has.",
     ]

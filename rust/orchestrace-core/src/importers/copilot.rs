@@ -3,10 +3,9 @@
 //! Lines do not name their session: those of a file belong together, and the first one names it. An item is a line. What
 //! becomes of them is told in `describe` (`docs/formats/copilot.md`).
 
-use super::parsed::ParsedItems;
-use super::recording::Recording;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
+use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
@@ -30,9 +29,6 @@ static INFO: ImporterInfo = ImporterInfo {
     suffixes: &[".jsonl"],
     lenient: true,
 };
-
-/// What the key of a file begins with, which no id does: the id of its session comes before it in the order of keys.
-const FILE: char = '~';
 
 /// The name of every file of events; the folder around it has the id of the session.
 const EVENTS: &str = "events";
@@ -86,7 +82,7 @@ impl SpreadImporter for Copilot {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let file = out.in_file(&[&FILE.to_string(), name_of_file(record)].concat());
+        let file = file_key::of_file(name_of_file(record), out);
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -116,16 +112,11 @@ impl SpreadImporter for Copilot {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe::describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe::describe);
     }
 }
 

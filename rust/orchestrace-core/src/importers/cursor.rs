@@ -6,12 +6,15 @@
 
 use std::collections::HashSet;
 
-use super::items::{TraceItems, key_in_file};
-use super::parsed::ParsedItems;
+use super::file_key;
+use super::items::TraceItems;
+use super::kind::counted_as;
+use super::parsed::{self, ParsedItems};
+use super::path::{parts, stem};
 use super::recording::{Agent, AgentInfo, Recording};
 use super::responses::text_of;
 use super::shape::{expect_member, expect_object};
-use super::talk::{Block, Line, Talk, blocks, conversations, counted_as, parts, stem};
+use super::talk::{Block, Line, Talk, blocks, conversations};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
@@ -32,9 +35,6 @@ static INFO: ImporterInfo = ImporterInfo {
 };
 
 const NAME: &str = "cursor";
-
-/// What the key of a file begins with that lies by itself.
-const FILE: char = '~';
 
 /// Where sub-agents' transcripts lie.
 const SUB_AGENTS: &str = "subagents";
@@ -59,7 +59,7 @@ impl SpreadImporter for Cursor {
             (above, SUB_AGENTS) if !parts(above).1.is_empty() => (parts(above).1.to_owned(), name),
             // The folder of a conversation has its name, which a copy in it may not have.
             (_, above) if (above == name && !name.is_empty()) || is_id(above) => (above.to_owned(), ""),
-            _ => (out.in_file(&format!("{FILE}{}", record.stem)), ""),
+            _ => (file_key::of_file(record.stem, out), ""),
         };
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
@@ -77,16 +77,11 @@ impl SpreadImporter for Cursor {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe);
     }
 }
 
@@ -110,9 +105,7 @@ fn expect_line(root: Value<'_>) -> Result<(), Reject> {
 type Unasked<'v> = Vec<(&'v str, Vec<Line<'v>>, String)>;
 
 fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
-    let id = key_in_file(items.key()).0.trim_start_matches(FILE);
-    // A stream has no name.
-    let id = if id.is_empty() { NAME } else { id };
+    let id = file_key::name(items.key(), NAME);
     let is_below = |path| parts(parts(path).0).1 == SUB_AGENTS;
     let mut all = conversations(items, parsed, |path, _| Some(if is_below(path) { stem(path) } else { "" }));
     recording.trace.trace_id = recording.text(id);

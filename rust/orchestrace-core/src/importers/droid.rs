@@ -5,15 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::items::{TraceItems, key_in_file};
-use super::parsed::ParsedItems;
+use super::file_key;
+use super::items::TraceItems;
+use super::kind::counted_as;
+use super::parsed::{self, ParsedItems};
+use super::path::stem;
 use super::recording::{Agent, AgentInfo, Recording};
 use super::shape::{expect_member, expect_object};
-use super::talk::{Block, Line, Talk, blocks, conversations, counted_as, instant, is_prompt, stem};
+use super::talk::{Block, Line, Talk, blocks, conversations, is_prompt};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject};
 use crate::json::Kind;
+use crate::json::time::instant;
 use crate::json::tree::{Tree, Value};
 use crate::schema::MeasureKind;
 
@@ -30,9 +34,6 @@ static INFO: ImporterInfo = ImporterInfo {
 };
 
 const NAME: &str = "droid";
-
-/// What the key of a file begins with, which no id does: the id of its session comes before it in the order of keys.
-const FILE: char = '~';
 
 impl SpreadImporter for Droid {
     fn info(&self) -> &'static ImporterInfo {
@@ -52,7 +53,7 @@ impl SpreadImporter for Droid {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let name = session_name(record.path);
-        let file = out.in_file(&format!("{FILE}{name}"));
+        let file = file_key::of_file(name, out);
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -82,16 +83,11 @@ impl SpreadImporter for Droid {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe);
     }
 }
 
@@ -161,7 +157,7 @@ fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Re
     // Who asked comes first.
     sessions.sort_by_key(|session| (session.caller.is_some(), session.id));
     let Some(root) = sessions.first() else { return };
-    let name = key_in_file(items.key()).0.trim_start_matches(FILE);
+    let name = file_key::name(items.key(), NAME);
     let trace_id = match root.caller {
         None => root.id,
         Some((caller, _)) => caller,

@@ -4,10 +4,9 @@
 //! written again whenever they change, and lines that change what is there. A message is an item, in a document and in a
 //! line, and so is the header. What becomes of them is told in `describe` (`docs/formats/gemini_cli.md`).
 
-use super::parsed::ParsedItems;
-use super::recording::Recording;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
+use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
@@ -29,9 +28,6 @@ static INFO: ImporterInfo = ImporterInfo {
     suffixes: &[".json", ".jsonl"],
     lenient: true,
 };
-
-/// What the key of a file begins with, which no id does: the id of its session comes before it in the order of keys.
-const FILE: char = '~';
 
 /// The member of a line that gives up what was said from a message on.
 const REWIND: &str = "$rewindTo";
@@ -55,7 +51,7 @@ impl SpreadImporter for GeminiCli {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let file = out.in_file(&[&FILE.to_string(), record.stem].concat());
+        let file = file_key::of_file(record.stem, out);
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -86,16 +82,11 @@ impl SpreadImporter for GeminiCli {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe::describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe::describe);
     }
 }
 

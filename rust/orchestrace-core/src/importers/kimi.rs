@@ -6,10 +6,9 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::parsed::ParsedItems;
-use super::recording::Recording;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
+use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
@@ -30,6 +29,9 @@ mod wire;
 
 use place::Place;
 
+/// Who records, and what the agent that the user talks to is called.
+const KIMI: &str = "kimi";
+
 /// The importer.
 #[derive(Debug)]
 pub struct Kimi;
@@ -41,9 +43,6 @@ static INFO: ImporterInfo = ImporterInfo {
     suffixes: &[".jsonl", ".json"],
     lenient: true,
 };
-
-/// What the key of a place begins with, which no id does: the id of its session comes before it in the order of keys.
-const FILE: char = '~';
 
 impl SpreadImporter for Kimi {
     fn info(&self) -> &'static ImporterInfo {
@@ -103,16 +102,11 @@ impl SpreadImporter for Kimi {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        session::describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, session::describe);
     }
 }
 

@@ -4,8 +4,8 @@
 //! messages and parts as they change, and `opencode run` prints parts. An item is what the store has a file for, wherever
 //! it stands. What becomes of them is told in `describe` (`docs/formats/opencode.md`).
 
-use super::parsed::ParsedItems;
-use super::recording::Recording;
+use super::kind::counted_as;
+use super::parsed;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
 use crate::columns::writer::TraceWriter;
@@ -19,6 +19,9 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod usage;
+
+/// Who records, and what the agent of a session is called that nobody asked.
+const NAME: &str = "opencode";
 
 /// The importer.
 #[derive(Debug)]
@@ -200,12 +203,7 @@ impl SpreadImporter for OpenCode {
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe::describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe::describe);
     }
 }
 
@@ -355,7 +353,7 @@ fn event(root: Value<'_>, path: &str, out: &mut Items<'_>) -> Result<(), Reject>
             part(properties.get("part"), path, out)
         }
         kind => {
-            out.ignored(&describe::counted_as(kind));
+            out.ignored(&counted_as(NAME, kind));
             Ok(())
         }
     }

@@ -3,6 +3,7 @@
 
 use super::TraceItems;
 use super::recording::Recording;
+use crate::columns::writer::TraceWriter;
 use crate::error::FindingCode;
 use crate::json::tree::{Tree, Value};
 
@@ -31,6 +32,20 @@ impl<'a> ParsedItems<'a> {
             tell_replaced(out);
         }
     }
+}
+
+/// Writes the trace that all items make, as `describe` tells it, with what is known beside them.
+pub(super) fn write(
+    items: &TraceItems<'_>,
+    out: &mut TraceWriter<'_>,
+    describe: impl FnOnce(&TraceItems<'_>, &ParsedItems<'_>, &mut Recording),
+) {
+    let mut recording = Recording::default();
+    let parsed = ParsedItems::of(items);
+    parsed.tell_replaced(&mut recording);
+    describe(items, &parsed, &mut recording);
+    recording.beside(items);
+    recording.write(out);
 }
 
 /// Tells that text was replaced.

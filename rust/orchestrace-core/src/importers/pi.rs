@@ -5,10 +5,9 @@
 //! are. Files of one session are put together in `merge`. Entries of newer versions form a tree, whose branches are found in
 //! `entry_tree`; what becomes of them is told in `describe` (`docs/formats/pi.md`).
 
-use super::parsed::ParsedItems;
-use super::recording::Recording;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
+use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Kind;
@@ -33,9 +32,6 @@ static INFO: ImporterInfo = ImporterInfo {
     lenient: true,
 };
 
-/// What the key of a file begins with, which no id does: the id of its session comes before it in the order of keys.
-const FILE: char = '~';
-
 impl SpreadImporter for Pi {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
@@ -55,7 +51,7 @@ impl SpreadImporter for Pi {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let key = out.in_file(&[&FILE.to_string(), record.stem].concat());
+        let key = file_key::of_file(record.stem, out);
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -89,16 +85,11 @@ impl SpreadImporter for Pi {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe::describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe::describe);
     }
 }
 

@@ -8,17 +8,18 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::gemini_parts::has_failed;
-use super::parsed::ParsedItems;
-use super::recording::Recording;
 use super::shape::{expect_member, expect_object};
 use super::{Confidence, ImporterInfo, Items, Record, Recorded, SpreadImporter, TraceItems};
+use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
+use crate::json::time::instant;
 use crate::json::tree::{Tree, Value};
 
 mod describe;
 mod line;
+mod pairing;
 mod session;
 mod team;
 mod telemetry;
@@ -41,9 +42,6 @@ static INFO: ImporterInfo = ImporterInfo {
 /// Who records.
 const NAME: &str = "qwen_code";
 
-/// What the key of a file begins with, which no id does.
-const FILE: char = '~';
-
 impl SpreadImporter for QwenCode {
     fn info(&self) -> &'static ImporterInfo {
         &INFO
@@ -64,7 +62,7 @@ impl SpreadImporter for QwenCode {
     }
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
-        let file = out.in_file(&[&FILE.to_string(), record.stem].concat());
+        let file = file_key::of_file(record.stem, out);
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -84,7 +82,7 @@ impl SpreadImporter for QwenCode {
             && let Some(id) = root.get("uuid").some_str()
         {
             let from = root.path(&["forkedFrom", "sessionId"]).some_str().map(dashed);
-            let time = line::instant(root.get("timestamp")).unwrap_or(i64::MAX);
+            let time = instant(root.get("timestamp")).unwrap_or(i64::MAX);
             out.claim(&key, (xxh3_64(id.as_bytes()), 0), from.is_some(), from.as_deref(), time);
         }
         leave_out(root, out);
@@ -96,16 +94,11 @@ impl SpreadImporter for QwenCode {
     }
 
     fn session<'k>(&self, key: &'k str) -> Option<(&'k str, Recorded)> {
-        (!key.starts_with(FILE)).then_some((key, Recorded::Itself))
+        file_key::session(key)
     }
 
     fn trace(&self, items: &TraceItems<'_>, out: &mut TraceWriter<'_>) {
-        let mut recording = Recording::default();
-        let parsed = ParsedItems::of(items);
-        parsed.tell_replaced(&mut recording);
-        describe::describe(items, &parsed, &mut recording);
-        recording.beside(items);
-        recording.write(out);
+        parsed::write(items, out, describe::describe);
     }
 }
 

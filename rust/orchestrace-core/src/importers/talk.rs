@@ -11,7 +11,7 @@ use super::recording::{
 };
 use super::responses::text_of;
 use crate::error::FindingCode;
-use crate::json::time::parse_timestamp;
+use crate::json::time::instant;
 use crate::json::tree::Value;
 use crate::json::{Kind, Limits};
 
@@ -58,28 +58,6 @@ pub(super) fn conversations<'v>(
         });
     }
     all
-}
-
-/// The folder of a path, and the name in it.
-pub(super) fn parts(path: &str) -> (&str, &str) {
-    path.rsplit_once(['/', '\\']).unwrap_or(("", path))
-}
-
-/// The name of a file without its endings.
-pub(super) fn stem(path: &str) -> &str {
-    let name = parts(path).1;
-    let name = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    [".jsonl", ".json"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
-}
-
-/// A time in nanoseconds since the epoch: a text, or a number of seconds or milliseconds.
-pub(super) fn instant(value: Value<'_>) -> Option<i64> {
-    const LEAST_MS: f64 = 1e11;
-    let number = || {
-        let number = value.f64().filter(|number| *number > 1e9)?;
-        Some((number * if number < LEAST_MS { 1e9 } else { 1e6 }) as i64)
-    };
-    value.str().and_then(parse_timestamp).or_else(number)
 }
 
 /// The last thing of a conversation.
@@ -411,11 +389,4 @@ pub(super) fn is_prompt(message: Value<'_>) -> bool {
     let content = blocks(message.get("content"));
     message.get("role").str() == Some("user")
         && !content.iter().any(|block| matches!(block, Block::Result(_)))
-}
-
-/// The kind that a line counts as which says nothing to anybody.
-pub(super) fn counted_as(format: &str, kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
-    [format, ".", if is_word { kind } else { "other" }].concat()
 }

@@ -20,21 +20,22 @@ use crate::columns::intern::Interner;
 use crate::columns::quarantine::QuarantineRow;
 use crate::columns::tally::{Tallies, Tally};
 use crate::columns::writer::{BlockWriter, RawChunk};
-use crate::error::{Error, FindingCode, Result};
-use crate::importers::items::{
-    Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, ResultOf, RunResult, Shared,
-};
+use crate::error::{Error, Result};
+use crate::importers::items::{Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, Shared};
 use crate::importers::mapping::Totals;
+use crate::importers::run_result::RunResult;
 use crate::importers::{IMPORTERS, SpreadImporter};
 use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
 
 mod copies;
+mod results;
 mod rivals;
 mod spread;
 mod unused;
 
 use copies::{FileSum, copies};
+use results::results_of;
 use rivals::Rival;
 use spread::{Scratch, Spread};
 use unused::HeldBack;
@@ -382,21 +383,7 @@ impl Gathered {
         // Of each trace the first one, as far as it is known, that it is gathered together with.
         let mut first: Vec<u32> = Vec::new();
         let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
-        let (mut results, mut jobs): (HashMap<Box<str>, RunResult>, Vec<RunResult>) = Default::default();
-        for block in blocks.iter_mut().map(|collected| &mut collected.block) {
-            for result in block.columns.results.drain(..) {
-                if result.job.is_some() {
-                    jobs.push(result);
-                    continue;
-                }
-                let before = results.remove(&result.folder);
-                let result = match before {
-                    Some(before) => before.with(result),
-                    None => result,
-                };
-                results.insert(result.folder.clone(), result);
-            }
-        }
+        let (results, jobs) = results_of(blocks);
         self.copies = copies(blocks, spill, &results, run)?;
         for collected in blocks.iter_mut() {
             let Collected { block, importer, path, bytes, .. } = collected;
@@ -493,94 +480,6 @@ impl Gathered {
             *number = first[*number as usize];
         }
         first
-    }
-
-    /// Gives the result of a run to the one trace that is recorded in its folder. `traces` are those of each folder.
-    fn settle_results(
-        &mut self,
-        results: &HashMap<Box<str>, RunResult>,
-        mut traces: BTreeMap<&str, BTreeSet<u32>>,
-    ) {
-        for traces in traces.values_mut() {
-            traces.retain(|trace| !self.set_aside.contains(trace));
-        }
-        let mut folders: BTreeMap<u32, BTreeSet<&str>> = BTreeMap::new();
-        for (folder, traces) in &traces {
-            for trace in traces {
-                folders.entry(*trace).or_default().insert(*folder);
-            }
-        }
-        for (trace, folders) in folders {
-            // Of results that say the same any is right.
-            let Some(first) = folders.first().map(|folder| &results[*folder]) else { continue };
-            let of = if folders.iter().any(|folder| results[*folder].said != first.said) {
-                ResultOf::OneOf(folders.iter().map(|folder| (*folder).into()).collect())
-            } else if folders.iter().any(|folder| traces[folder].len() > 1) {
-                ResultOf::SeveralRuns
-            } else {
-                ResultOf::OneRun
-            };
-            self.results.insert(trace, RunResult { of, ..first.clone() });
-        }
-    }
-
-    /// Compares what jobs say of their runs with the results and the recordings that are there, and tells it with the
-    /// first of the runs.
-    fn settle_jobs(&mut self, jobs: &[RunResult], results: &HashMap<Box<str>, RunResult>) {
-        let mut runs: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for result in results.values().filter(|result| !result.task.is_empty()) {
-            if let Some(job) = result.job_folder() {
-                runs.entry(job).or_default().insert(&result.folder);
-            }
-        }
-        let mut recorded: BTreeMap<&str, (BTreeSet<&str>, u32)> = BTreeMap::new();
-        for (trace, result) in &self.results {
-            let Some(job) = result.job_folder() else { continue };
-            let (folders, first) = recorded.entry(job).or_insert((BTreeSet::new(), *trace));
-            folders.insert(&result.folder);
-            let name = |trace: u32| self.key(self.planned[trace as usize].key);
-            if name(*trace) < name(*first) {
-                *first = *trace;
-            }
-        }
-        let mut notes_of: Vec<(u32, Vec<(FindingCode, String)>)> = Vec::new();
-        for (job, (folders, first)) in &recorded {
-            let held = runs.get(job).map_or(0, BTreeSet::len);
-            let silent = runs.get(job).map_or(0, |runs| runs.difference(folders).count());
-            let mut notes = Vec::new();
-            if silent > 0 {
-                let message = format!(
-                    "runs of the job that have a result and no recording: {silent}; they are no traces, and in no mean"
-                );
-                notes.push((FindingCode::SourceIncomplete, message));
-            }
-            for stated in jobs.iter().filter(|stated| &*stated.folder == *job).filter_map(|stated| stated.job)
-            {
-                notes.extend(stated.differs(i64::try_from(held).unwrap_or(i64::MAX)));
-            }
-            notes_of.push((*first, notes));
-        }
-        for (first, notes) in notes_of {
-            if let Some(result) = self.results.get_mut(&first) {
-                result.notes.extend(notes);
-            }
-        }
-    }
-
-    /// The traces that are recorded in the folder of each result.
-    fn in_folders<'r, 'b>(
-        &self,
-        results: &'r HashMap<Box<str>, RunResult>,
-        blocks: impl Iterator<Item = (&'b str, &'b Codes)>,
-    ) -> BTreeMap<&'r str, BTreeSet<u32>> {
-        let mut traces: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-        for (path, map) in blocks {
-            if let Some(result) = RunResult::of_path(results, path) {
-                let used = |trace: &u32| self.planned[*trace as usize].bytes > 0;
-                traces.entry(&result.folder).or_default().extend(map.traces.iter().copied().filter(used));
-            }
-        }
-        traces
     }
 
     /// First traces of buckets that hold at most so many bytes, or one trace.

@@ -2,6 +2,8 @@
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat};
 
+use super::tree::Value;
+
 /// Nanoseconds since the epoch; a text without an offset means UTC (docs/reference/importer-rules.md, R3).
 #[must_use]
 pub fn parse_timestamp(text: &str) -> Option<i64> {
@@ -10,6 +12,23 @@ pub fn parse_timestamp(text: &str) -> Option<i64> {
         .or_else(|_| NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f").map(|t| t.and_utc()))
         .ok()
         .and_then(|t| t.timestamp_nanos_opt())
+}
+
+/// A time as programs write it that do not agree, in nanoseconds since the epoch: an RFC 3339 text, or a number of
+/// milliseconds, or of seconds where it is too small for those. A number too small for seconds is no time.
+#[must_use]
+pub fn instant(value: Value<'_>) -> Option<i64> {
+    const LEAST_SECONDS: f64 = 1e9;
+    const LEAST_MILLISECONDS: f64 = 1e11;
+    let number = || {
+        let number = value.f64().filter(|number| *number >= LEAST_SECONDS)?;
+        let unit = if number < LEAST_MILLISECONDS { 1_000_000_000 } else { 1_000_000 };
+        match value.i64() {
+            Some(integer) => integer.checked_mul(unit),
+            None => Some((number * unit as f64) as i64),
+        }
+    };
+    value.str().and_then(parse_timestamp).or_else(number)
 }
 
 /// Nanoseconds of an ISO 8601 duration of days and less: `PT1M48.75533S`, `P1DT2H`. Months and years have no length.

@@ -4,7 +4,8 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::FindingCode;
-use crate::importers::items::{Items, Job, RunResult};
+use crate::importers::items::Items;
+use crate::importers::run_result::{Job, RunResult};
 use crate::json::identity::{identity, mixed};
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;

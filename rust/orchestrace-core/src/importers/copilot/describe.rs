@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use super::record::prompt_of_hook;
 use super::record::{self, Event, events};
 use super::team::Team;
 use super::usage::{Ledger, of_request};
-use super::{FILE, record::prompt_of_hook};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
-use crate::importers::items::key_in_file;
+use crate::importers::file_key;
+use crate::importers::kind::counted_as;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{Agent, AgentInfo, Entry, Recording, Text};
 use crate::json::Kind;
@@ -26,7 +27,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     let all = events(items, parsed);
     let starts: Vec<&Event<'_>> = all.iter().filter(|event| event.kind == record::START).collect();
     let id = starts.iter().find_map(|start| start.data.get("sessionId").some_str());
-    let name = key_in_file(items.key()).0.trim_start_matches(FILE);
+    let name = file_key::name(items.key(), NAME);
     recording.trace.trace_id = recording.text(id.unwrap_or(name));
     recording.trace.system = recording.text(NAME);
     recording.trace.partial = items.is_partial();
@@ -146,7 +147,7 @@ impl<'v> Session<'_, '_, 'v> {
                 }
             }
             if !self.takes(at, event) {
-                self.items.ignored(event.item as usize, &counted_as(event.kind));
+                self.items.ignored(event.item as usize, &counted_as(NAME, event.kind));
             }
         }
         self.finish(all.len());
@@ -290,11 +291,4 @@ impl<'v> Session<'_, '_, 'v> {
             self.recording.finding(FindingCode::FieldIgnored, None, message);
         }
     }
-}
-
-/// The kind that an event counts as which says nothing to anybody.
-fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_word = !kind.is_empty() && kind.len() <= 60 && kind.chars().all(is_plain);
-    ["copilot.", if is_word { kind } else { "other" }].concat()
 }

@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::FILE;
-use super::message::{Message, Read, instant, time_of};
+use super::message::{Message, Read, time_of};
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::importers::file_key;
 use crate::importers::gemini_parts::{Counts, Part, has_failed, parts, response_hash};
-use crate::importers::items::key_in_file;
+use crate::importers::kind::counted_as;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Incoming, Party, Recording, Response, Saying, Text, call_hash,
     hash,
 };
 use crate::json::Kind;
+use crate::json::time::instant;
 use crate::json::tree::Value;
 
 /// Who records.
@@ -24,9 +25,7 @@ pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recordi
     let Read { heads, messages, lost_rewinds, .. } = Read::of(items, parsed);
     let head = heads.first().map(|(_, head)| *head);
     let of_head = |key: &str| head.and_then(|head| head.get(key).some_str());
-    let name = key_in_file(items.key()).0.trim_start_matches(FILE);
-    // A stream has no name.
-    let name = if name.is_empty() { NAME } else { name };
+    let name = file_key::name(items.key(), NAME);
     recording.trace.trace_id = recording.text(of_head("sessionId").unwrap_or(name));
     recording.trace.system = recording.text(NAME);
     recording.trace.partial = items.is_partial();
@@ -107,7 +106,7 @@ impl<'v> Session<'_, '_, 'v> {
                 "user" => self.user(message),
                 "gemini" | "model" => self.response(message),
                 kind => {
-                    self.items.ignored(message.item as usize, &counted_as(kind));
+                    self.items.ignored(message.item as usize, &counted_as(NAME, kind));
                     if kind == "error" || says_cancelled(message) {
                         self.last = Last::Stopped;
                     }
@@ -345,11 +344,4 @@ impl<'v> Session<'_, '_, 'v> {
 fn says_cancelled(message: &Message<'_>) -> bool {
     let text = message.value.get("content").str();
     message.kind == "info" && text.is_some_and(|text| text.starts_with("Request cancelled"))
-}
-
-/// The kind that a message counts as which says nothing to anybody.
-fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
-    ["gemini_cli.", if is_word { kind } else { "other" }].concat()
 }

@@ -8,11 +8,8 @@ use hashbrown::hash_map::Entry as Slot;
 use super::{REWIND, is_header};
 use crate::importers::TraceItems;
 use crate::importers::parsed::ParsedItems;
-use crate::json::time::parse_timestamp;
+use crate::json::time::instant;
 use crate::json::tree::Value;
-
-/// From this number on a time is in milliseconds.
-const LEAST_MS: f64 = 1e11;
 
 /// A message.
 #[derive(Debug, Clone, Copy)]
@@ -144,17 +141,4 @@ impl<'v> Read<'v> {
 
 pub(super) fn time_of(message: Value<'_>) -> Value<'_> {
     message.first(&["timestamp", "ts"])
-}
-
-/// A time in nanoseconds since the epoch: a text, or a number of seconds or milliseconds.
-pub(super) fn instant(value: Value<'_>) -> Option<i64> {
-    let number = || {
-        let number = value.f64().filter(|number| *number > 0.0)?;
-        let scale = if number < LEAST_MS { 1e9 } else { 1e6 };
-        value.i64().map_or_else(
-            || Some((number * scale) as i64),
-            |whole| whole.checked_mul(if number < LEAST_MS { 1_000_000_000 } else { 1_000_000 }),
-        )
-    };
-    value.str().and_then(parse_timestamp).or_else(number)
 }

@@ -4,10 +4,12 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::line::{Line, counted_as, take_back};
+use super::KIMI;
+use super::line::{Line, take_back};
 use super::usage::Read;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::importers::kind::counted_as;
 
 /// What two lines have in common that say the same in other words: their kind, the ids in them, and their time.
 type Name<'v> = (&'v str, &'v str, String, i64);
@@ -72,7 +74,7 @@ fn add<'v>(items: &TraceItems<'v>, lines: &mut Vec<Line<'v>>, other: &[Line<'v>]
         }
         let end = end_of_unit(other, at, |line| same[line].is_none());
         if end == at + 1 && !says(&other[at]) {
-            items.ignored(other[at].item as usize, &counted_as(other[at].kind()));
+            items.ignored(other[at].item as usize, &counted_as(KIMI, other[at].kind()));
             at = end;
             continue;
         }

@@ -1,10 +1,7 @@
 //! A line of a wire file, and what can be said of it alone.
 
-use crate::json::time::parse_timestamp;
+use crate::json::time::instant;
 use crate::json::tree::Value;
-
-/// Milliseconds of the first year in which a number can be a time; less are seconds or no time at all.
-const LEAST_MS: i64 = 100_000_000_000;
 
 /// A line of a wire file.
 #[derive(Debug, Clone, Copy)]
@@ -52,12 +49,6 @@ pub(super) fn time(line: Value<'_>) -> Option<i64> {
     instant(line.get("time")).or_else(|| instant(line.get("created_at")))
 }
 
-/// A time in nanoseconds since the epoch: milliseconds, or a text.
-pub(super) fn instant(value: Value<'_>) -> Option<i64> {
-    let milliseconds = value.i64().filter(|ms| *ms >= LEAST_MS).and_then(|ms| ms.checked_mul(1_000_000));
-    milliseconds.or_else(|| value.str().and_then(parse_timestamp))
-}
-
 /// Marks what the user took back: his last prompts, and all that followed.
 pub(super) fn take_back(lines: &mut [Line<'_>]) {
     let mut prompts: Vec<usize> = Vec::new();
@@ -90,11 +81,4 @@ pub(super) fn take_back(lines: &mut [Line<'_>]) {
 /// Whether a user wrote it, whatever the program made of it.
 pub(super) fn is_of_user(origin: &str) -> bool {
     matches!(origin, "user" | "skill_activation" | "plugin_command" | "shell_command")
-}
-
-/// The kind that a line counts as which says nothing to anybody.
-pub(super) fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
-    ["kimi.", if is_word { kind } else { "other" }].concat()
 }

@@ -1,7 +1,9 @@
 //! Which session and agent a record is of: records do not say, but their place does.
 
-use super::FILE;
+use crate::importers::file_key;
 use crate::importers::items::Items;
+use crate::importers::path::parts;
+use crate::importers::path::stem;
 
 /// What the folders of sessions are called, which is their id.
 const SESSION: &str = "session_";
@@ -50,21 +52,10 @@ impl<'p> Place<'p> {
     pub(super) fn key(self, stem: &str, out: &Items<'_>) -> String {
         match (self.id(), self) {
             (Some(id), _) => id.to_owned(),
-            (None, Self::Session(folder, _)) => format!("{FILE}{folder}"),
-            (None, Self::File) => out.in_file(&format!("{FILE}{stem}")),
+            (None, Self::Session(folder, _)) => file_key::of_folder(folder),
+            (None, Self::File) => file_key::of_file(stem, out),
         }
     }
-}
-
-/// The folder of a path, and the name in it.
-pub(super) fn parts(path: &str) -> (&str, &str) {
-    path.rsplit_once(['/', '\\']).unwrap_or(("", path))
-}
-
-/// A name without its endings.
-fn stem(name: &str) -> &str {
-    let name = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    [".jsonl", ".json"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 #[cfg(test)]

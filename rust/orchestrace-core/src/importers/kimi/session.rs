@@ -2,28 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::FILE;
+use super::KIMI;
 use super::describe::{Describing, Oddities};
-use super::line::{Line, instant};
-use super::place::parts;
+use super::line::Line;
 use super::team::Team;
 use super::wire::{MAIN, Wire};
 use crate::importers::TraceItems;
+use crate::importers::file_key;
 use crate::importers::parsed::ParsedItems;
+use crate::importers::path::parts;
 use crate::importers::recording::{Agent, AgentInfo, Recording};
 use crate::importers::responses::text_of;
-
-/// Who records, and what the agent is called that a user talks to.
-const KIMI: &str = "kimi";
+use crate::json::time::instant;
 
 /// Describes a session.
-pub(super) fn describe<'v>(items: &TraceItems<'v>, parsed: &'v ParsedItems<'_>, recording: &mut Recording) {
+pub(super) fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Recording) {
     let wire = Wire::of(items, parsed);
     name(&wire, items, recording);
     for (code, message) in &wire.conflicts {
         recording.finding(*code, None, message);
     }
-    let mut ids: Vec<&'v str> = wire.agents.keys().copied().collect();
+    let mut ids: Vec<&str> = wire.agents.keys().copied().collect();
     ids.sort_by_key(|id| (wire.is_asked(id), id.len(), *id));
     let mut team = Team::default();
     for id in &ids {
@@ -90,8 +89,8 @@ fn profile<'v>(lines: &[Line<'v>]) -> Option<&'v str> {
 }
 
 fn name(wire: &Wire<'_>, items: &TraceItems<'_>, recording: &mut Recording) {
-    let of_place = parts(items.key().trim_start_matches(FILE)).1;
-    let id = wire.id().unwrap_or(if of_place.is_empty() { KIMI } else { of_place });
+    let of_place = parts(file_key::name(items.key(), KIMI)).1;
+    let id = wire.id().unwrap_or(of_place);
     recording.trace.trace_id = recording.text(id);
     recording.trace.system = recording.text(KIMI);
     recording.trace.partial = items.is_partial();

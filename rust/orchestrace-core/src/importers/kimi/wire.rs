@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use super::copies::join;
 use super::is_state;
 use super::line::{Line, time};
-use super::place::{Place, parts};
+use super::place::Place;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::importers::parsed::ParsedItems;
+use crate::importers::path::parts;
 use crate::json::tree::Value;
 
 /// The agent that a user talks to.

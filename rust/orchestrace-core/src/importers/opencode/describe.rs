@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::NAME;
 use super::session::{Message, Part, Session, sessions};
 use super::usage::Stated;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
+use crate::importers::kind::counted_as;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{
     Agent, AgentInfo, Entry, Hash, Incoming, Party, Recording, Text, Usage, hash,
@@ -17,9 +19,6 @@ mod answer;
 mod tasks;
 
 use tasks::Tasks;
-
-/// Who records, and what the agent of a session is called that nobody asked.
-const NAME: &str = "opencode";
 
 /// What is read of the metadata of tools.
 pub(super) const READ_OF_TOOLS: [&str; 3] = ["exit", "sessionId", "sessionID"];
@@ -209,7 +208,7 @@ impl<'v> Telling<'_, '_, 'v> {
             self.items.ignored(item as usize, "opencode.message");
         }
         for part in &message.parts {
-            self.items.ignored(part.item as usize, &counted_as(part.kind));
+            self.items.ignored(part.item as usize, &counted_as(NAME, part.kind));
         }
     }
 
@@ -257,7 +256,7 @@ impl<'v> Telling<'_, '_, 'v> {
                 }
                 "subtask" => asks_tool = true,
                 "compaction" => compacts = true,
-                kind => self.items.ignored(part.item as usize, &counted_as(kind)),
+                kind => self.items.ignored(part.item as usize, &counted_as(NAME, kind)),
             }
         }
         let is_of_program = asks_tool || (has_added && !has_said);
@@ -377,13 +376,6 @@ fn is_set(part: &Part<'_>, flag: &str) -> bool {
 fn instant(value: Value<'_>) -> Option<i64> {
     let from_integer = value.i64().and_then(|ms| ms.checked_mul(1_000_000));
     from_integer.or_else(|| value.f64().map(|ms| (ms * 1e6) as i64)).filter(|time| *time > 0)
-}
-
-/// The kind that a part or an event counts as which says nothing to anybody.
-pub(super) fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    let is_word = !kind.is_empty() && kind.len() <= 60 && kind.chars().all(is_plain);
-    ["opencode.", if is_word { kind } else { "other" }].concat()
 }
 
 /// Hashes of prompts, by the number of the session that they are for.

@@ -1,6 +1,8 @@
 //! Which conversation a record belongs to: records of V1 do not say, but their place does.
 
 use crate::importers::items::Items;
+use crate::importers::path::parts;
+use crate::importers::path::stem;
 use crate::json::identity::identity;
 
 /// What the key of a folder begins with whose name is no id of a conversation.
@@ -75,17 +77,6 @@ impl<'p> Place<'p> {
         let hash = format!("{:016x}", identity(first));
         [self.name(), &hash].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
     }
-}
-
-/// The folder of a path, and the name in it.
-fn parts(path: &str) -> (&str, &str) {
-    path.rsplit_once('/').unwrap_or(("", path))
-}
-
-/// A name without its endings.
-fn stem(name: &str) -> &str {
-    let name = [".gz", ".zst"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
-    [".json", ".jsonl", ".ndjson"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 /// A uuid as traces spell it, without dashes.

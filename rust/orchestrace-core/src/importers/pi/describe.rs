@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::FILE;
-use super::entry::{Entry, entries, instant, response_identity};
+use super::entry::{Entry, entries, response_identity};
 use super::merge;
 use super::usage::Read;
 use crate::error::FindingCode;
 use crate::importers::TraceItems;
 use crate::importers::entry_tree::Branches;
-use crate::importers::items::key_in_file;
+use crate::importers::file_key;
+use crate::importers::kind::counted_as;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Incoming, Mark, Party, Recording, Response, Saying, Text, Usage,
@@ -17,6 +17,7 @@ use crate::importers::recording::{
 };
 use crate::importers::responses::text_of;
 use crate::json::Kind;
+use crate::json::time::instant;
 use crate::json::tree::Value;
 use crate::schema::EventType;
 
@@ -158,13 +159,13 @@ impl<'a, 'v> Session<'a, '_, 'v> {
                 // What extensions say, of which nobody knows where they have it from.
                 "custom" | "hookMessage" => self.user(entry, message.get("content"), None),
                 // They repeat the summary of an entry.
-                role => return Some(counted_as(role)),
+                role => return Some(counted_as(PI, role)),
             },
             "custom_message" => self.user(entry, entry.value.get("content"), None),
             "compaction" | "branch_summary" => {
                 self.recording.compaction(self.agent);
             }
-            kind => return Some(counted_as(kind)),
+            kind => return Some(counted_as(PI, kind)),
         }
         None
     }
@@ -406,12 +407,5 @@ impl<'a, 'v> Session<'a, '_, 'v> {
 
 /// The name of the trace of a key.
 fn name_of(key: &str) -> &str {
-    key_in_file(key).0.trim_start_matches(FILE)
-}
-
-/// The kind that an entry or a message counts as which says nothing to anybody.
-fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
-    ["pi.", if is_word { kind } else { "other" }].concat()
+    file_key::name(key, PI)
 }

@@ -5,11 +5,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::importers::TraceItems;
 use crate::importers::entry_tree::{Link, Parent};
 use crate::importers::parsed::ParsedItems;
-use crate::json::time::parse_timestamp;
+use crate::json::time::instant;
 use crate::json::tree::Value;
-
-/// Milliseconds of the first year in which a number can be a time; less are seconds or no time at all.
-const LEAST_MS: i64 = 100_000_000_000;
 
 /// An entry.
 #[derive(Debug, Clone, Copy)]
@@ -77,12 +74,6 @@ pub(super) fn entries<'v>(
 /// When an entry was written: where it does not say so, when its message was.
 pub(super) fn time(entry: Value<'_>) -> Option<i64> {
     instant(entry.get("timestamp")).or_else(|| instant(entry.path(&["message", "timestamp"])))
-}
-
-/// A time in nanoseconds since the epoch: a text, or milliseconds.
-pub(super) fn instant(value: Value<'_>) -> Option<i64> {
-    let milliseconds = || value.i64().filter(|ms| *ms >= LEAST_MS)?.checked_mul(1_000_000);
-    value.str().and_then(parse_timestamp).or_else(milliseconds)
 }
 
 /// The id of the session that a session was forked from: both versions name its file, which ends in its id.

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::NAME;
 use crate::importers::TraceItems;
 use crate::importers::entry_tree::{Branches, Link, Parent};
 use crate::importers::gemini_parts::{Part, parts};
+use crate::importers::kind::counted_as;
 use crate::importers::recording::Recording;
-use crate::json::time::parse_timestamp;
+use crate::json::time::instant;
 use crate::json::tree::Value;
 
 /// What telemetry is called.
@@ -85,11 +87,6 @@ fn run_of<'v>(line: &Line<'v>) -> Option<&'v str> {
 pub(super) fn agent_of(line: Value<'_>) -> Option<&str> {
     let is_aside = line.get("isSidechain").bool() == Some(true);
     line.get("agentId").some_str().or(is_aside.then_some(""))
-}
-
-/// When a line was written, in nanoseconds since the epoch.
-pub(super) fn instant(value: Value<'_>) -> Option<i64> {
-    value.str().and_then(parse_timestamp)
 }
 
 /// What follows in a stream.
@@ -198,7 +195,7 @@ impl<'v> Stream<'v> {
                 "system" if line.subtype == TELEMETRY => {}
                 kind => {
                     let kind = if kind == "system" { line.subtype } else { kind };
-                    items.ignored(line.item as usize, &counted_as(kind));
+                    items.ignored(line.item as usize, &counted_as(NAME, kind));
                 }
             }
         }
@@ -209,11 +206,4 @@ fn link<'v>(line: &Line<'v>) -> Link<'v> {
     // Artifacts stand beside the conversation.
     let may_end = !line.subtype.starts_with("session_artifact");
     Link { id: line.id, parent: line.parent, may_end }
-}
-
-/// The kind that a line counts as which says nothing to anybody.
-pub(super) fn counted_as(kind: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    let is_word = !kind.is_empty() && kind.len() <= 40 && kind.chars().all(is_plain);
-    ["qwen_code.", if is_word { kind } else { "other" }].concat()
 }

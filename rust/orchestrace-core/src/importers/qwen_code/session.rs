@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::NAME;
 use super::is_meta;
-use super::line::{Line, Stream, TELEMETRY, agent_of, counted_as};
+use super::line::{Line, Stream, TELEMETRY, agent_of};
 use super::telemetry::{Event, Request, Requests, ToolRun};
 use crate::importers::TraceItems;
+use crate::importers::kind::counted_as;
 use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::Recording;
 use crate::json::tree::Value;
@@ -49,7 +51,7 @@ impl<'v> Session<'v> {
                         requests.push(Request { agent: request.agent.or(agent), ..request });
                     }
                     Event::ToolRun(run) => tool_runs.push(run),
-                    Event::Other => items.ignored(line.item as usize, &counted_as(TELEMETRY)),
+                    Event::Other => items.ignored(line.item as usize, &counted_as(NAME, TELEMETRY)),
                 }
             }
             streams.push(stream);

@@ -15,7 +15,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{Collected, ItemBlock};
 use crate::error::{Reject, Result};
-use crate::importers::items::{ItemColumns, NO_CONTEXT, Piece, RunResult, WHERE, key_in_file};
+use crate::importers::items::{ItemColumns, NO_CONTEXT, Piece, WHERE, key_in_file};
+use crate::importers::run_result::RunResult;
 use crate::ingest::spill::{Place, Spill};
 use crate::ingest::stem;
 use crate::json::identity::{identity, mixed};

@@ -1,10 +1,12 @@
 //! Messages of the model: each of their steps is a response, with the calls and results that stand in it.
 
+use super::super::NAME;
 use super::super::session::{Message, Part};
 use super::super::usage::Stated;
 use super::tasks::has_ended;
-use super::{Last, Telling, counted_as, instant, is_set};
+use super::{Last, Telling, instant, is_set};
 use crate::error::FindingCode;
+use crate::importers::kind::counted_as;
 use crate::importers::recording::{
     Call, CallResult, Does, Entry, Response, Saying, Text, Usage, call_hash, hash,
 };
@@ -196,7 +198,7 @@ impl<'v> Telling<'_, '_, 'v> {
                 "tool" => self.calls(part, &mut step, part_extras),
                 "step-start" | "step-finish" | "retry" => {}
                 "compaction" => compacts = true,
-                kind => self.items.ignored(part.item as usize, &counted_as(kind)),
+                kind => self.items.ignored(part.item as usize, &counted_as(NAME, kind)),
             }
         }
         self.come_back(&mut step, None, part_extras);
