@@ -198,7 +198,7 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
     ),
     ("finding", "reward.unreliable"): Remedy(
         "A trial of Harbor with the reward 0 that ended with SandboxBuildFailedError.",
-        "Leave the run out of means, or repeat it. To count it anyway, give it a reward with `with_measures`.",
+        "Leave the run out of means, or repeat it. To count it, give it a reward with `with_measures`.",
     ),
     ("finding", "source.retried"): Remedy(
         "A job of Harbor whose `stats.n_retries` is 3.",

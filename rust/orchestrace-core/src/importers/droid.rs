@@ -53,7 +53,8 @@ impl SpreadImporter for Droid {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let name = session_name(record.path);
-        let file = file_key::of_file(name, out);
+        // A stream has no name of its own.
+        let file = file_key::of_file(if record.stem.is_empty() { "" } else { name }, out);
         let tree = match Tree::parse(record.text, out.limits()) {
             Ok(tree) => tree,
             Err(fault) => {
@@ -125,6 +126,8 @@ fn expect_line(root: Value<'_>) -> Result<(), Reject> {
 #[derive(Debug, Default)]
 struct Session<'v> {
     id: &'v str,
+    /// Whether its first line has that id; else its file is called so.
+    is_named: bool,
     /// The session and the call that asked it.
     caller: Option<(&'v str, &'v str)>,
     lines: Vec<Line<'v>>,
@@ -152,17 +155,18 @@ fn describe(items: &TraceItems<'_>, parsed: &ParsedItems<'_>, recording: &mut Re
         let head = lines.iter().find(|line| line.value.get("type").str() == Some("session_start"));
         let of_head = |key: &str| head.and_then(|head| head.value.get(key).some_str());
         let caller = of_head("callingSessionId").zip(of_head("callingToolUseId").or(Some("")));
-        sessions.push(Session { id: of_head("id").unwrap_or(name), caller, lines });
+        let (id, is_named) = of_head("id").map_or((name, false), |id| (id, true));
+        sessions.push(Session { id, is_named, caller, lines });
     }
     // Who asked comes first.
     sessions.sort_by_key(|session| (session.caller.is_some(), session.id));
     let Some(root) = sessions.first() else { return };
-    let name = file_key::name(items.key(), NAME);
     let trace_id = match root.caller {
-        None => root.id,
         Some((caller, _)) => caller,
+        None if root.is_named => root.id,
+        None => file_key::name(items.key(), NAME),
     };
-    recording.trace.trace_id = recording.text(if trace_id.is_empty() { name } else { trace_id });
+    recording.trace.trace_id = recording.text(trace_id);
     recording.trace.system = recording.text(NAME);
     recording.trace.partial = items.is_partial();
     if let Some(line) = root.lines.first() {
