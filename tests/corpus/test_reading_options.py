@@ -104,9 +104,63 @@ def test_scores_are_rewards_where_their_owner_says_so():
     assert ot.credit(corpus, method="uniform", unit="team", reward="success")["credit"].sum() == 1.0
 
 
+def test_numbers_that_say_unknown_become_no_value(tmp_path):
+    """Of a column of outcomes, of a metric, and of a reward of a native trace; other numbers stay."""
+    talk = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    path = tmp_path / "rows.jsonl"
+    lines = [
+        {"task_id": "t", "run_id": f"r{run}", "messages": talk, "score": score, "loss": loss}
+        for run, (score, loss) in enumerate([(-1, 0.5), (0, -100.0), (-1.5, 7)])
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    unknown = {"score": [-1, -100.0], "loss": [-100]}
+
+    def judged(corpus):
+        kept = corpus.measures.filter(pl.col("kind") != "cost").sort("trace", "kind")
+        return [(row["trace"], row["name"], row["value"]) for row in kept.collect().iter_rows(named=True)]
+
+    assert judged(ot.read_traces(path)) == [
+        *((0, "team", -1.0), (0, "loss", 0.5), (1, "team", 0.0), (1, "loss", -100.0)),
+        *((2, "team", -1.5), (2, "loss", 7.0)),
+    ]
+    corpus = ot.read_traces(path, null_values=unknown)
+    known = [(0, "loss", 0.5), (1, "team", 0.0), (2, "team", -1.5), (2, "loss", 7.0)]
+    assert judged(corpus) == known
+    said = corpus.findings.filter(pl.col("code") == "reward.unscored").select("trace", "message").collect()
+    assert said.rows() == [
+        (0, "'score' is -1, one of the null_values of this name: the outcome is not known")
+    ]
+    # A corpus on disk keeps them for what comes later, and refuses others.
+    ot.ingest(path, tmp_path / "corpus", null_values=unknown)
+    (tmp_path / "more.jsonl").write_text(json.dumps(lines[0] | {"run_id": "r3", "loss": -100}) + "\n")
+    ot.ingest(tmp_path / "more.jsonl", tmp_path / "corpus")
+    corpus = ot.read_corpus(tmp_path / "corpus")
+    assert judged(corpus) == known
+    assert corpus.findings.filter(pl.col("code") == "reward.unscored").select("trace").collect().height == 2
+    with pytest.raises(ot.ParameterError, match=r"null_values is {'score': \[-2.0\]}, but .* made with"):
+        ot.ingest(path, tmp_path / "corpus", null_values={"score": [-2]})
+    native = {
+        "trace_id": "a",
+        "task_id": "t",
+        "edges": [],
+        "costs": {"tokens": 0, "wall_clock_s": 0},
+        "rewards": {"team": -1, "judge": -1},
+        "events": [{"id": "1", "type": "message", "agent": "m", "t": 0}],
+    }
+    corpus = ot.read_traces(io.BytesIO(json.dumps(native).encode()), null_values={"team": [-1]})
+    assert judged(corpus) == [(0, "judge", -1.0)]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (
+            {"null_values": {"score": -1}},
+            "null_values has 'score': -1, expected a name and a list of numbers",
+        ),
+        ({"null_values": {"score": [True]}}, "null_values has 'score': \\[True\\], expected a name"),
+        ({"null_values": {"score": [float("nan")]}}, "null_values has 'score': \\[nan\\], expected a name"),
+        ({"null_values": [-1]}, "null_values is \\[-1\\], expected numbers by name"),
         ({"reward_scores": "success"}, "reward_scores is 'success', expected a list of names"),
         ({"reward_scores": [1]}, "reward_scores is \\[1\\], expected a list of names"),
         ({"trace_by": "turn"}, "trace_by is 'turn', expected"),

@@ -113,7 +113,8 @@ class _Verbs(typer.core.TyperGroup):
             (parameter.name, parameter.opts) for parameter in getattr(command, "params", []) if parameter.opts
         ]
         flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
-        other = {"overwrite": "force", "reward_scores": "reward_score", "trace_id": "trace"}
+        other = {"overwrite": "force", "trace_id": "trace"}
+        other |= {"reward_scores": "reward_score", "null_values": "null_value"}
         other |= {f"{trust}_tools": trust for trust in ("untrusted", "trusted", "privileged")}
         other |= {"at": "truncated", "factor": "faster", "rule": "aggregate"}
         return {name: flags[option] for name, option in other.items() if option in flags} | flags

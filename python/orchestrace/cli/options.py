@@ -94,6 +94,11 @@ Scores = Annotated[
     typer.Option("--reward-score", help="Recorded score to read as a reward; repeatable."),
 ]
 
+NullValues = Annotated[
+    list[str] | None,
+    typer.Option("--null-value", help="NAME=NUMBER that means unknown, as score=-1; repeatable."),
+]
+
 
 @dataclass(frozen=True)
 class RecordingOptions:
@@ -134,6 +139,7 @@ class RewardOptions:
         ),
     ] = None
     reward_score: Scores = None
+    null_value: NullValues = None
 
 
 @dataclass(frozen=True)

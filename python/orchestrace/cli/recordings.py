@@ -16,6 +16,7 @@ from ..corpus.reading import nothing_used
 from ..corpus.remote_inputs import is_remote_corpus
 from .options import RecordingOptions, RewardOptions
 from .output import QUARANTINED
+from .values import null_values
 
 
 def opened(
@@ -23,10 +24,12 @@ def opened(
 ) -> Corpus:
     """The recordings that a command names, even if no record could be used."""
     scores = (rewards and rewards.reward_score) or ()
+    unknown = null_values((rewards and rewards.null_value) or ())
     place = expanded(recordings.paths[0])
     if len(recordings.paths) == 1 and (is_corpus(place) or is_remote_corpus(place)):
         settled = {
             "--reward-score": scores,
+            "--null-value": unknown,
             "--format": recordings.format != "auto",
             "--mapping": recordings.mapping,
         }
@@ -44,6 +47,7 @@ def opened(
                 mapping=recordings.mapping,
                 threads=recordings.threads,
                 reward_scores=scores,
+                null_values=unknown,
                 progress=True,
                 extras=extras,
             )

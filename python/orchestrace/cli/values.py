@@ -43,6 +43,20 @@ def weights(items: list[str]) -> str | dict[str, float]:
     return weights
 
 
+def null_values(items: Sequence[str]) -> dict[str, list[float]]:
+    """NAME=NUMBER of several as the numbers of each name."""
+    values: dict[str, list[float]] = {}
+    for item in items:
+        name, _, number = item.rpartition("=")
+        try:
+            values.setdefault(name, []).append(float(number))
+        except ValueError:
+            name = ""
+        if not name:
+            raise ParameterError(f"--null-value '{item}', expected NAME=NUMBER, as in 'score=-1'")
+    return values
+
+
 def credit_options(unit: str, reward: list[str] | None, seed: int, param: list[str] | None) -> dict[str, Any]:
     """What `credit` is asked for, the parameters of its method included."""
     options: dict[str, Any] = {"unit": unit, "reward": weights(reward or ["team"]), "seed": seed}

@@ -2,12 +2,14 @@
 
 import glob
 import itertools
+import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, BinaryIO, Literal, TypedDict
 
 import polars as pl
@@ -60,6 +62,7 @@ def read_traces(
     time_basis: TimeBasis | None = None,
     trace_by: TraceBy = "trace",
     reward_scores: Sequence[str] = (),
+    null_values: Mapping[str, Sequence[float]] | None = None,
     max_record: Count | None = None,
     max_depth: Count | None = None,
     max_string: Count | None = None,
@@ -110,6 +113,11 @@ def read_traces(
     reward_scores
         Names of scores of the whole trace to read as rewards. By default scores are metrics, because only you
         know whether more "toxicity" is good. Native traces have rewards of their own and take no names.
+    null_values
+        Numbers that say that a value is not known, by the name of a reward, cost or metric, or of the column
+        of a data set that has the outcome: ``{"score": [-1]}``. They become no row of `Corpus.measures`;
+        where they stand for a reward, the trace has the finding ``reward.unscored``. Columns of verdicts
+        (``resolved``, ``success``, ``solved``, ``target``) need none: there, only yes and no are outcomes.
     max_record
         Bytes of one record (512 MiB, at most 2 GB); a longer one is rejected as ``record.too_large`` and
         never held in memory. If the first MiB does not show the format, detection reads on up to this limit.
@@ -172,6 +180,7 @@ def read_traces(
             "time_basis": time_basis,
             "trace_by": trace_by,
             "reward_scores": reward_scores,
+            "null_values": null_values,
             "max_record": max_record,
             "max_depth": max_depth,
             "max_string": max_string,
@@ -255,6 +264,7 @@ class ReadOptions(TypedDict, total=False):
     time_basis: TimeBasis | None
     trace_by: TraceBy | None
     reward_scores: Sequence[str]
+    null_values: Mapping[str, Sequence[float]] | None
     max_record: Count | None
     max_depth: Count | None
     max_string: Count | None
@@ -272,6 +282,7 @@ def checked_options(arguments: ReadOptions) -> dict[str, Any]:
         **arguments,
         "fields": _kinds(arguments.get("fields") or {}),
         "reward_scores": _names("reward_scores", arguments.get("reward_scores", ())),
+        "null_values": _numbers("null_values", arguments.get("null_values") or {}),
     }
     if (mapping := arguments.get("mapping")) is not None:
         if (named := arguments.get("format", "auto")) not in ("auto", "mapping"):
@@ -286,6 +297,23 @@ def _names(option: str, value: object) -> list[str]:
     if names is None or not all(isinstance(name, str) for name in names):
         raise ParameterError(f"{option} is {value!r}, expected a list of names")
     return sorted(set(names))
+
+
+def _numbers(option: str, value: object) -> dict[str, list[float]]:
+    """Numbers by name, in order. What is no finite number equals none that is recorded, and is refused."""
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{option} is {value!r}, expected numbers by name, as in {{'score': [-1]}}")
+    named: dict[str, list[float]] = {}
+    for name, numbers in sorted(value.items(), key=lambda item: str(item[0])):
+        listed = list(numbers) if isinstance(numbers, Iterable) and not isinstance(numbers, str) else None
+        if not isinstance(name, str) or listed is None or not all(map(_is_number, listed)):
+            raise ParameterError(f"{option} has {name!r}: {numbers!r}, expected a name and a list of numbers")
+        named[name] = sorted({float(number) for number in listed})
+    return named
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 class ErrorBudget:

@@ -50,8 +50,8 @@ def scan_events(
         As in `read_traces`, decided when all of the input has been read. Rejected records are left out, and a
         warning counts them; `read_traces` and ``orchestrace validate`` say why.
     **options
-        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
-        max_string max_expansion`` as in `read_traces`.
+        ``format mapping extras excerpt fields time_basis trace_by reward_scores null_values max_record
+        max_depth max_string max_expansion`` as in `read_traces`.
 
     Raises
     ------

@@ -114,10 +114,11 @@ def ingest(
         Stop if more records than this number, and also more than this share, were rejected. If only one of
         the two is given, it decides alone.
     **options
-        ``format mapping extras excerpt fields time_basis trace_by reward_scores max_record max_depth
-        max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most a quarter
-        of the budget, ``max_string`` a tenth; 16 and 8 MiB are always allowed. The first call decides about
-        ``fields``, ``trace_by``, ``reward_scores`` and the mapping, whose text the corpus keeps.
+        ``format mapping extras excerpt fields time_basis trace_by reward_scores null_values max_record
+        max_depth max_string max_expansion max_decompressed`` as in `read_traces`. ``max_record`` is at most a
+        quarter of the budget, ``max_string`` a tenth; 16 and 8 MiB are always allowed. The first call decides
+        about ``fields``, ``trace_by``, ``reward_scores``, ``null_values`` and the mapping, whose text the
+        corpus keeps.
 
     Returns
     -------
@@ -315,6 +316,7 @@ def begin(
         fields=dict(fields),
         trace_by=options.get("trace_by") or "trace",
         reward_scores=options["reward_scores"],
+        null_values=options["null_values"],
         inputs=list(inputs),
     )
     manifest.home = home
@@ -363,17 +365,14 @@ def _check_settled(
         ("fields", fields or None, manifest.fields),
         ("trace_by", options.get("trace_by"), manifest.trace_by),
         ("reward_scores", options["reward_scores"] or None, manifest.reward_scores),
+        ("null_values", options["null_values"] or None, manifest.null_values),
     ):
         if value is not None and value != settled:
             raise ParameterError(
                 f"{name} is {value!r}, but the corpus in '{place}' was made with {settled!r}"
             )
     # What is not given is as before.
-    options |= {
-        "fields": manifest.fields,
-        "trace_by": manifest.trace_by,
-        "reward_scores": manifest.reward_scores,
-    }
+    options |= manifest.reading()
     _settle_mapping(folder, manifest, options)
 
 

@@ -193,6 +193,8 @@ class Manifest:
     """What became one trace."""
     reward_scores: list[str] = field(default_factory=list)
     """Scores that became rewards."""
+    null_values: dict[str, list[float]] = field(default_factory=dict)
+    """Numbers of measures and of columns that say that the value is not known."""
 
     def __post_init__(self) -> None:
         # These belong to the process that opened it, not to the folder: they are neither saved nor compared.
@@ -228,6 +230,15 @@ class Manifest:
     def is_exported(self) -> bool:
         """Whether `export` wrote it, so that no ingest can add to it."""
         return any(entry.name == EXPORTED for entry in self.inputs)
+
+    def reading(self) -> dict[str, Any]:
+        """The options of reading that its first ingest settled, as the core takes them."""
+        return {
+            "fields": self.fields,
+            "trace_by": self.trace_by,
+            "reward_scores": self.reward_scores,
+            "null_values": self.null_values,
+        }
 
     def restart(self) -> None:
         """Drop all rows, and mark all inputs unread; names of files are not used again."""

@@ -171,7 +171,7 @@ class PartitionedCorpus(Corpus):
 
     def _read_options(self) -> dict[str, Any]:
         manifest = self._manifest
-        options: dict[str, Any] = {"trace_by": manifest.trace_by, "reward_scores": manifest.reward_scores}
+        options = {name: value for name, value in manifest.reading().items() if name != "fields"}
         if manifest.mapping is not None:
             options["mapping"] = (
                 manifest.mapping,

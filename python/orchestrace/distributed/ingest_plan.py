@@ -187,7 +187,7 @@ def planned_ingest(
     checked = checked_options(cast(ReadOptions, reading))
     mapping = checked.get("mapping")
     plain = {name: value for name, value in reading.items() if name not in ("mapping", "fields")}
-    plain |= {"fields": checked["fields"], "reward_scores": checked["reward_scores"]}
+    plain |= {name: checked[name] for name in ("fields", "reward_scores", "null_values")}
     plain = arguments_of(text_of(Arguments((), plain))).named  # values that a file can hold
     named, _ = named_files(source, out, None)
     names = [file for file in named if isinstance(file, str)]

@@ -74,12 +74,7 @@ def read_inputs(
 ) -> None:
     """Read inputs of a corpus as `ingest` does on one machine."""
     budget = ErrorBudget("quarantine", None, None)
-    options = settings.reading(folder)
-    options |= {
-        "fields": manifest.fields,
-        "trace_by": manifest.trace_by,
-        "reward_scores": manifest.reward_scores,
-    }
+    options = settings.reading(folder) | manifest.reading()
     with opened_inputs([]) as files:
         IngestWork(folder, manifest, settings.memory, threads, options, budget, None, files, False).run(paths)
 

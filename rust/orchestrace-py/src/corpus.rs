@@ -1,6 +1,6 @@
 //! Reading, and the store that Python's `Corpus` holds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -79,6 +79,10 @@ pub(crate) fn read_options(py: Python<'_>, given: Option<&Bound<'_, PyDict>>) ->
                 })?;
             }
             "reward_scores" => options.records.reward_scores = value.extract()?,
+            "null_values" => {
+                let values = value.extract::<BTreeMap<String, Vec<f64>>>()?;
+                options.records.null_values = values.into_iter().collect();
+            }
             "unread_fields" => options.unread_fields = value.extract()?,
             other => return Err(bad_parameter(py, format!("unknown option '{other}'"))),
         }

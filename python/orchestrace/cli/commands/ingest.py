@@ -9,11 +9,12 @@ from ... import ingest, read_corpus
 from ...base.errors import InputError
 from ...base.schema import TraceBy
 from ...base.text import counted, plain
-from ..options import Format, Json, MappingFile, RecordingOptions, Scores, Strict, Threads
+from ..options import Format, Json, MappingFile, NullValues, RecordingOptions, Scores, Strict, Threads
 from ..output import STOPPED
 from ..recordings import refuse_unused, report_quarantined
 from ..registry import command
 from ..tables import Columns, show
+from ..values import null_values
 
 EXAMPLES: Final = ("ingest runs.jsonl -o recordings",)
 COLUMNS: Final = Columns("input importer status records used quarantined ignored duplicate", "size")
@@ -43,6 +44,7 @@ def run(
         TraceBy | None, typer.Option("--trace-by", help="What becomes one trace: trace or conversation.")
     ] = None,
     reward_score: Scores = None,
+    null_value: NullValues = None,
     format: Format = "auto",
     mapping: MappingFile = None,
     threads: Threads = None,
@@ -61,6 +63,7 @@ def run(
             max_error_ratio=max_error_ratio,
             trace_by=trace_by,
             reward_scores=reward_score or (),
+            null_values=null_values(null_value or ()),
             format=format,
             mapping=mapping,
             threads=threads,

@@ -19,6 +19,8 @@ pub struct RecordOptions {
     pub time_basis: Option<TimeBasis>,
     /// Names of scores that are rewards: whether a high one is good, only its owner knows.
     pub reward_scores: Vec<String>,
+    /// Numbers of rewards, costs, metrics and columns of outcomes, by their names, that say that the value is not known.
+    pub null_values: Vec<(String, Vec<f64>)>,
     /// Tables and columns that are kept.
     pub projection: Projection,
     /// Whether is noted which item an event was made of.
@@ -34,8 +36,17 @@ impl Default for RecordOptions {
             fields: Vec::new(),
             time_basis: None,
             reward_scores: Vec::new(),
+            null_values: Vec::new(),
             projection: Projection::ALL,
             items: false,
         }
+    }
+}
+
+impl RecordOptions {
+    /// Whether a number of this name says that the value is not known.
+    #[must_use]
+    pub fn is_null(&self, name: &str, value: f64) -> bool {
+        self.null_values.iter().any(|(named, values)| named == name && values.contains(&value))
     }
 }

@@ -323,8 +323,14 @@ impl TraceWriter<'_> {
     }
 
     /// Adds a reward, cost or metric, each name once a kind. A value that the store does not hold is left out, with a
-    /// finding.
+    /// finding; so is one that `null_values` names, where it would be a reward.
     pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
+        if self.options.is_null(name, value) {
+            if kind == MeasureKind::Reward {
+                self.unscored(name, value);
+            }
+            return;
+        }
         let bound = Bound::of_measure(kind);
         if !bound.holds(value) {
             let subject = format!("the {} '{name}'", kind.as_str());
@@ -334,6 +340,14 @@ impl TraceWriter<'_> {
         self.block.measure_kinds.push(kind as u8);
         self.block.measure_names.push(code);
         self.block.measure_values.push(value);
+    }
+
+    /// Says that the outcome of the trace is not known, since its source has a number that stands for that.
+    pub(crate) fn unscored(&mut self, name: &str, value: f64) {
+        self.finding(FindingCode::RewardUnscored, None, || {
+            let name = crate::error::printable(name);
+            format!("'{name}' is {value}, one of the null_values of this name: the outcome is not known")
+        });
     }
 
     /// Removes the costs that an exporter had to write as zero although they were unknown.

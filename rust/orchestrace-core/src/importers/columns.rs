@@ -100,7 +100,7 @@ pub(super) fn outcome(row: Value<'_>, recording: &mut Recording) {
     }
     match number(value) {
         Some(number) if !VERDICTS.contains(&name) || number == 0.0 || number == 1.0 => {
-            recording.measure(MeasureKind::Reward, "team", number);
+            recording.outcome(name, number);
         }
         _ => {
             let expected =

@@ -436,6 +436,8 @@ pub struct Recording {
     /// Usage of work whose responses are not recorded, by the result or the text that stands for it, and the model.
     unrecorded: Vec<(Entry, Usage, Text)>,
     measures: Vec<(MeasureKind, Text, f64)>,
+    /// The column that the reward `team` is of.
+    outcome_column: Option<Text>,
     labels: Vec<Label>,
     findings: Vec<(FindingCode, Option<Entry>, String)>,
     wall_clock_s: Option<f64>,
@@ -706,6 +708,12 @@ impl Recording {
     pub fn measure(&mut self, kind: MeasureKind, name: &str, value: f64) {
         let name = self.text(name);
         self.measures.push((kind, name, value));
+    }
+
+    /// The outcome of the run, by the column that has it.
+    pub fn outcome(&mut self, column: &str, value: f64) {
+        self.outcome_column = Some(self.text(column));
+        self.measure(MeasureKind::Reward, "team", value);
     }
 
     /// Duration of the whole, where the times of the entries do not show it.

@@ -123,7 +123,11 @@ impl Emission<'_, '_, '_> {
             }
             for measure in recording.measures.iter().filter(|measure| kind_of(measure) == *wanted) {
                 let name = recording.read(measure.1);
-                if reported.insert((*wanted as u8, name)) {
+                let is_outcome = *wanted == MeasureKind::Reward && name == "team";
+                let column = recording.outcome_column.filter(|_| is_outcome).map(|at| recording.read(at));
+                if let Some(column) = column.filter(|column| self.out.options.is_null(column, measure.2)) {
+                    self.out.unscored(column, measure.2);
+                } else if reported.insert((*wanted as u8, name)) {
                     self.out.measure(*wanted, name, measure.2);
                 } else {
                     self.out.finding(FindingCode::FieldIgnored, None, || {
