@@ -24,7 +24,7 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("metrics empty", 1, "no recording (.eval, .json, .jsonl"),
     ("metrics notes", 1, "it has 1 file of other kinds, 'notes/a.txt' for one"),
     ("taint runs.jsonl --format natif", 2, "unknown format 'natif'; did you mean 'atif'?"),
-    ("credit runs.jsonl --null-value score", 2, "--null-value 'score', expected NAME=NUMBER, as in 'score=-1'"),
+    ("credit runs.jsonl --null-value score", 2, "--null-value 'score', expected NAME=NUMBER, as in"),
     ("credit runs.jsonl --null-value =1", 2, "--null-value '=1', expected NAME=NUMBER, as in 'score=-1'"),
     (
         "credit corpus --null-value score=-1",

@@ -1,6 +1,5 @@
 """Data sets of hubs are read without a line of the user's own, and no sentinel becomes a reward."""
 
-import random
 from pathlib import Path
 
 import polars as pl
@@ -8,13 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import orchestrace as ot
-from samples.hub_replicas import REPLICAS
+from samples.hub_replicas import REPLICAS, Texts
 
 
 @pytest.mark.parametrize("name", REPLICAS)
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_a_data_set_is_read_as_its_card_says(name: str, on_disk: bool, tmp_path: Path) -> None:
-    replica = REPLICAS[name](random.Random(3), 60)
+    replica = REPLICAS[name](Texts(3), range(60))
     data = tmp_path / "data"
     data.mkdir()
     for part in range(3):

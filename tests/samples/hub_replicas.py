@@ -22,16 +22,31 @@ class Replica(NamedTuple):
     """How many records of its format a row is."""
 
 
-_WORDS = ("open", "fix", "test", "file", "line", "é", "{x}", "done")
+class Texts(random.Random):
+    """Texts of seeded words.
+
+    Parameters
+    ----------
+    seed
+        The same texts for the same seed.
+    words
+        The words of a text, where nothing else is asked.
+    vocabulary
+        How many words there are: with few, texts are compressed to nearly nothing.
+    """
+
+    def __init__(self, seed: int, *, words: int = 12, vocabulary: int = 8) -> None:
+        super().__init__(seed)
+        self._words = words
+        self._vocabulary = ["open", "fix", "test", "file", "line", "é", "{x}", "done"]
+        self._vocabulary += [f"w{number}" for number in range(8, vocabulary)]
+
+    def text(self, words: int | None = None) -> str:
+        """A text of so many words."""
+        return " ".join(self.choices(self._vocabulary, k=words or self._words))
 
 
-def _texts(rng: random.Random, words: int = 12) -> str:
-    return " ".join(
-        rng.choice(("open", "fix", "test", "file", "line", "é", "{x}", "done")) for _ in range(words)
-    )
-
-
-def _chat(rng: random.Random, task: int) -> list[Record]:
+def _chat(rng: Texts, task: int) -> list[Record]:
     """A task, two calls of a tool, an answer."""
     messages: list[Record] = [
         {"role": "system", "content": "You repair code.", "tool_calls": None, "tool_call_id": None},
@@ -41,26 +56,26 @@ def _chat(rng: random.Random, task: int) -> list[Record]:
         call = {
             "id": f"c{number}",
             "type": "function",
-            "function": {"name": "bash", "arguments": json.dumps({"command": _texts(rng)})},
+            "function": {"name": "bash", "arguments": json.dumps({"command": rng.text()})},
         }
         messages += [
             {"role": "assistant", "content": "", "tool_calls": [call], "tool_call_id": None},
             {
                 "role": "tool",
-                "content": _texts(rng),
+                "content": rng.text(),
                 "tool_calls": None,
                 "tool_call_id": f"c{number}",
             },
         ]
     return [
         *messages,
-        {"role": "assistant", "content": _texts(rng), "tool_calls": None, "tool_call_id": None},
+        {"role": "assistant", "content": rng.text(), "tool_calls": None, "tool_call_id": None},
     ]
 
 
-def open_swe_traces(rng: random.Random, rows: int) -> Replica:
+def open_swe_traces(rng: Texts, numbers: range) -> Replica:
     """`resolved` is -1 where the tests did not run; definitions of tools are texts."""
-    resolved = [rng.choice((-1, 0, 1)) for _ in range(rows)]
+    resolved = {number: rng.choice((-1, 0, 1)) for number in numbers}
     tool = json.dumps({"type": "function", "function": {"name": "bash"}})
     records = [
         {
@@ -72,18 +87,18 @@ def open_swe_traces(rng: random.Random, rows: int) -> Replica:
             "resolved": resolved[number],
             "metadata": {"teacher_model": "m-1", "turns": 3},
         }
-        for number in range(rows)
+        for number in numbers
     ]
     table = pa.Table.from_pylist(records)
     at = table.column_names.index("resolved")
     table = table.set_column(at, "resolved", table["resolved"].cast(pa.int32()))
-    rewards = [None if value < 0 else float(value) for value in resolved]
-    return Replica(table, rewards, [f"repo__{number // 4}" for number in range(rows)])
+    rewards = [None if value < 0 else float(value) for value in resolved.values()]
+    return Replica(table, rewards, [f"repo__{number // 4}" for number in numbers])
 
 
-def swe_rebench_openhands(rng: random.Random, rows: int) -> Replica:
+def swe_rebench_openhands(rng: Texts, numbers: range) -> Replica:
     """Several verdicts beside the one that counts."""
-    resolved = [rng.choice((0, 1)) for _ in range(rows)]
+    resolved = {number: rng.choice((0, 1)) for number in numbers}
     records = [
         {
             "trajectory_id": f"chatcmpl-{number}",
@@ -91,24 +106,24 @@ def swe_rebench_openhands(rng: random.Random, rows: int) -> Replica:
             "repo": "o/r",
             "trajectory": _chat(rng, number // 4),
             "tools": [{"type": "function", "function": {"name": "bash", "description": "d"}}],
-            "model_patch": _texts(rng),
+            "model_patch": rng.text(),
             "exit_status": "submit",
             "resolved": resolved[number],
             "gen_tests_correct": rng.choice((None, 0, 1)),
             "pred_passes_gen_tests": rng.choice((None, 0, 1)),
         }
-        for number in range(rows)
+        for number in numbers
     ]
     return Replica(
         pa.Table.from_pylist(records),
-        [float(value) for value in resolved],
-        [f"i-{number // 4}" for number in range(rows)],
+        [float(value) for value in resolved.values()],
+        [f"i-{number // 4}" for number in numbers],
     )
 
 
-def swe_agent(rng: random.Random, rows: int) -> Replica:
+def swe_agent(rng: Texts, numbers: range) -> Replica:
     """Turns of `system`, `user` and `ai` whose texts are called `text`, and `target`."""
-    target = [rng.random() < 0.5 for _ in range(rows)]
+    target = {number: rng.random() < 0.5 for number in numbers}
 
     def turn(role: str, text: str | None, system: str | None = None) -> Record:
         return {
@@ -127,23 +142,23 @@ def swe_agent(rng: random.Random, rows: int) -> Replica:
             "trajectory": [
                 turn("system", None, "You repair code."),
                 turn("user", f"Issue {number // 4}"),
-                turn("ai", _texts(rng)),
-                turn("user", _texts(rng)),
-                turn("ai", _texts(rng)),
+                turn("ai", rng.text()),
+                turn("user", rng.text()),
+                turn("ai", rng.text()),
             ],
             "exit_status": "submitted",
-            "generated_patch": _texts(rng),
-            "eval_logs": _texts(rng, 80),
+            "generated_patch": rng.text(),
+            "eval_logs": rng.text(80),
         }
-        for number in range(rows)
+        for number in numbers
     ]
-    groups = [f"i-{number // 4}/swe-agent-{number % 2}" for number in range(rows)]
-    return Replica(pa.Table.from_pylist(records), [float(value) for value in target], groups)
+    groups = [f"i-{number // 4}/swe-agent-{number % 2}" for number in numbers]
+    return Replica(pa.Table.from_pylist(records), [float(value) for value in target.values()], groups)
 
 
-def swe_smith(rng: random.Random, rows: int) -> Replica:
+def swe_smith(rng: Texts, numbers: range) -> Replica:
     """The messages are one JSON text, their contents lists of parts."""
-    resolved = [rng.random() < 0.5 for _ in range(rows)]
+    resolved = {number: rng.random() < 0.5 for number in numbers}
 
     def parts(message: Record) -> Record:
         return {**message, "content": [{"type": "text", "text": message["content"]}]}
@@ -155,15 +170,15 @@ def swe_smith(rng: random.Random, rows: int) -> Replica:
             "resolved": resolved[number],
             "model": "m-1",
             "traj_id": f"i-{number // 4}.{number}",
-            "patch": _texts(rng),
+            "patch": rng.text(),
         }
-        for number in range(rows)
+        for number in numbers
     ]
-    groups = [f"i-{number // 4}/m-1" for number in range(rows)]
-    return Replica(pa.Table.from_pylist(records), [float(value) for value in resolved], groups)
+    groups = [f"i-{number // 4}/m-1" for number in numbers]
+    return Replica(pa.Table.from_pylist(records), [float(value) for value in resolved.values()], groups)
 
 
-def coderforge(rng: random.Random, rows: int) -> Replica:
+def coderforge(rng: Texts, numbers: range) -> Replica:
     """Messages and tools as texts; no outcome."""
     records = [
         {
@@ -174,23 +189,23 @@ def coderforge(rng: random.Random, rows: int) -> Replica:
             "tools": json.dumps([{"type": "function", "function": {"name": "bash"}}]),
             "license": "mit",
         }
-        for number in range(rows)
+        for number in numbers
     ]
-    groups = [f"Issue {number // 4}" for number in range(rows)]
-    return Replica(pa.Table.from_pylist(records), [None] * rows, groups)
+    groups = [f"Issue {number // 4}" for number in numbers]
+    return Replica(pa.Table.from_pylist(records), [None] * len(numbers), groups)
 
 
-def wild_trajectory(rng: random.Random, rows: int) -> Replica:
+def wild_trajectory(rng: Texts, numbers: range) -> Replica:
     """One ATIF document in a column of texts; `score_norm` is null where nobody scored the run."""
-    scores = [rng.choice((None, 0.0, 0.25, 1.0)) for _ in range(rows)]
+    scores = {number: rng.choice((None, 0.0, 0.25, 1.0)) for number in numbers}
 
     def document(number: int) -> str:
-        call = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": _texts(rng)}}
-        result = {"results": [{"source_call_id": "c", "content": _texts(rng)}]}
+        call = {"tool_call_id": "c", "function_name": "bash", "arguments": {"command": rng.text()}}
+        result = {"results": [{"source_call_id": "c", "content": rng.text()}]}
         steps = [
             {"step_id": 1, "source": "user", "message": f"Issue {number // 4}"},
             {"step_id": 2, "source": "agent", "message": "", "tool_calls": [call], "observation": result},
-            {"step_id": 3, "source": "agent", "message": _texts(rng)},
+            {"step_id": 3, "source": "agent", "message": rng.text()},
         ]
         agent = {"name": "worker", "version": "1", "model_name": "m-1"}
         return json.dumps(
@@ -212,13 +227,13 @@ def wild_trajectory(rng: random.Random, rows: int) -> Replica:
             "score_norm": scores[number],
             "trajectory": document(number),
         }
-        for number in range(rows)
+        for number in numbers
     ]
-    groups = [f"n-{number // 4}/m-1/h-{number % 2}" for number in range(rows)]
-    return Replica(pa.Table.from_pylist(records), list(scores), groups, records=3)
+    groups = [f"n-{number // 4}/m-1/h-{number % 2}" for number in numbers]
+    return Replica(pa.Table.from_pylist(records), list(scores.values()), groups, records=3)
 
 
-def open_thoughts(rng: random.Random, rows: int) -> Replica:
+def open_thoughts(rng: Texts, numbers: range) -> Replica:
     """`conversations` of role and content, what a run was, and no outcome."""
     records = [
         {
@@ -234,15 +249,15 @@ def open_thoughts(rng: random.Random, rows: int) -> Replica:
             "task_id": f"t-{number // 4}",
             "run_id": f"r-{number}",
         }
-        for number in range(rows)
+        for number in numbers
     ]
-    groups = [f"t-{number // 4}/m-1/terminus-2" for number in range(rows)]
-    return Replica(pa.Table.from_pylist(records), [None] * rows, groups)
+    groups = [f"t-{number // 4}/m-1/terminus-2" for number in numbers]
+    return Replica(pa.Table.from_pylist(records), [None] * len(numbers), groups)
 
 
-def agent_traj_l(rng: random.Random, rows: int) -> Replica:
+def agent_traj_l(rng: Texts, numbers: range) -> Replica:
     """Turns `from` and `value` of ShareGPT, and a reward on a scale of its own."""
-    rewards = [rng.choice((0.0, 37.5, 100.0)) for _ in range(rows)]
+    rewards = {number: rng.choice((0.0, 37.5, 100.0)) for number in numbers}
     names = {"user": "human", "assistant": "gpt", "tool": "human"}
     records = [
         {
@@ -254,13 +269,13 @@ def agent_traj_l(rng: random.Random, rows: int) -> Replica:
             ],
             "reward": rewards[number],
         }
-        for number in range(rows)
+        for number in numbers
     ]
-    groups = [f"Issue {number // 4}" for number in range(rows)]
-    return Replica(pa.Table.from_pylist(records), list(rewards), groups)
+    groups = [f"Issue {number // 4}" for number in numbers]
+    return Replica(pa.Table.from_pylist(records), list(rewards.values()), groups)
 
 
-REPLICAS: dict[str, Callable[[random.Random, int], Replica]] = {
+REPLICAS: dict[str, Callable[[Texts, range], Replica]] = {
     made.__name__: made
     for made in (
         open_swe_traces,
@@ -273,4 +288,4 @@ REPLICAS: dict[str, Callable[[random.Random, int], Replica]] = {
         agent_traj_l,
     )
 }
-"""Every replica, by its name: of a generator and a number of rows."""
+"""Every replica, by its name: of texts, and of the numbers of its rows."""
