@@ -1,0 +1,340 @@
+"""A batch of a trainer as a corpus: the credit of the offline engine, for each token that is trained.
+
+Plug-ins of trainers hand their arrays to `token_advantages`. It makes a trace of each rollout and an event of
+each turn, asks `credit`, and lays the answers over the tokens. So every method of `list_methods` can be
+trained with, and its numbers are those that the recording of the same run gives.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ..base.errors import ParameterError
+from ..base.schema import unknown_name
+from ..corpus.corpus import Corpus
+from ..credit.verb import credit, list_methods
+
+Floats = NDArray[np.floating[Any]]
+Places = NDArray[np.int64]
+
+TurnsOf = Literal["row", "mask"]
+OutcomeOf = Literal["last", "sum"]
+RewardsOf = Literal["rollout", "turn"]
+Nulls = Literal["error", "mask"]
+
+_WORDS: Final = {
+    "turns": ("row", "mask"),
+    "outcome": ("last", "sum"),
+    "rewards": ("rollout", "turn"),
+    "null": ("error", "mask"),
+}
+COLUMNS: Final = {
+    "episode_id": "rollouts",
+    "turn_id": "order",
+    "agent": "agents",
+    "trainable": "trainable",
+}
+"""What plug-ins read of the columns that a trainer carries along, and which field of `Batch` it is."""
+PREFIX: Final = "orchestrace_"
+"""Estimators of a trainer are called by the method, after this."""
+_FROZEN: Final = "agent.frozen"
+"""The reason of rows of agents that are not trained: that they get nothing is what was asked for."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows of a trainer: each a response, or a whole rollout.
+
+    Parameters
+    ----------
+    rewards
+        (rows, tokens), what each token earned. Most trainers put the reward of a row on its last token.
+    mask
+        (rows, tokens), 1 where a token is trained.
+    groups
+        (rows,), what is compared: the prompt.
+    rollouts
+        (rows,), which rollout a row is of; None: each row is one.
+    order
+        (rows,), numbers in the order of time within a rollout; None: as the rows stand.
+    agents
+        (rows,), who acted. With ``turns="mask"`` it may be a list for each row, of who acted in each turn.
+    trainable
+        (rows,), whether the row's agent is trained; None: all are.
+    """
+
+    rewards: Floats
+    mask: NDArray[Any]
+    groups: Sequence[object] | NDArray[Any]
+    rollouts: Sequence[object] | NDArray[Any] | None = None
+    order: Sequence[float] | NDArray[Any] | None = None
+    agents: Sequence[object] | NDArray[Any] | None = None
+    trainable: Sequence[bool] | NDArray[Any] | None = None
+
+    @classmethod
+    def with_columns(
+        cls,
+        rewards: Floats,
+        mask: NDArray[Any],
+        groups: Sequence[object] | NDArray[Any],
+        columns: Mapping[str, Any] | None,
+    ) -> "Batch":
+        """A batch, and what a trainer carries along of its rows: the columns of `COLUMNS` that are there."""
+        found = {field: (columns or {}).get(name) for name, field in COLUMNS.items()}
+        return cls(rewards, mask, groups, **found)
+
+
+class Assigned(NamedTuple):
+    """Advantages of tokens, and which of them are known.
+
+    Parameters
+    ----------
+    advantages
+        (rows, tokens), Float32; 0 outside of the mask, and where nothing is known.
+    known
+        (rows, tokens), False where the row has no advantage: such tokens have no part in the loss.
+    """
+
+    advantages: NDArray[np.float32]
+    known: NDArray[np.bool_]
+
+
+def token_advantages(
+    batch: Batch,
+    method: str,
+    *,
+    turns: TurnsOf = "row",
+    outcome: OutcomeOf = "last",
+    rewards: RewardsOf = "rollout",
+    null: Nulls = "error",
+    **params: Any,
+) -> Assigned:
+    """The credit of a method for each token of a batch.
+
+    Parameters
+    ----------
+    batch
+        What the trainer holds.
+    method
+        One of `list_methods`.
+    turns
+        ``"row"``: a row is one turn. ``"mask"``: each run of trained tokens in a row is a turn.
+    outcome
+        Of a rollout with several rows: ``"last"`` is the reward of its last row, as trainers do that repeat
+        it or put it there alone; ``"sum"`` is what all rows earned.
+    rewards
+        ``"rollout"``: methods divide the outcome. ``"turn"``: each turn has earned what stands on its tokens,
+        for methods that read rewards of turns, as ``return_to_go``.
+    null
+        What is done where a method has no answer. ``"error"`` raises; ``"mask"`` leaves the row out of the
+        loss.
+    **params
+        Parameters of the method, as of `credit`.
+
+    Returns
+    -------
+    Assigned
+        In the order of the batch.
+
+    Raises
+    ------
+    ParameterError
+        Shapes differ, the rows of a rollout are of several groups, an option or parameter is unknown, or rows
+        have no advantage and `null` is ``"error"``.
+
+    Notes
+    -----
+    O(rows · tokens), and the cost of the method. Sums are in 64-bit floats, and rounded to 32 bits at the
+    end.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from orchestrace.trainers.batches import Batch, token_advantages
+    >>> rewards = np.array([[0, 0, 1.0], [0, 0.0, 0]])
+    >>> batch = Batch(rewards, mask=[[1, 1, 1], [1, 1, 0]], groups=["a", "a"])
+    >>> token_advantages(batch, "dr_grpo").advantages.tolist()
+    [[0.5, 0.5, 0.5], [-0.5, -0.5, 0.0]]
+    """
+    chosen = {"turns": turns, "outcome": outcome, "rewards": rewards, "null": null}
+    for name, value in chosen.items():
+        if value not in _WORDS[name]:
+            raise ParameterError(unknown_name(name, str(value), list(_WORDS[name])))
+    layout = _Layout(batch, turns)
+    corpus = layout.corpus(batch, outcome, rewards)
+    over: Literal["all", "trainable"] = "all" if batch.trainable is None else "trainable"
+    table = credit(corpus, method=method, unit="event", over=over, **params)
+    place = layout.place(table)
+    values = np.full(layout.rows.size, np.nan)
+    values[place] = table["credit"].to_numpy()
+    unknown = table.filter(pl.col("credit").is_null() & (pl.col("reason").cast(pl.String) != _FROZEN))
+    if null == "error" and unknown.height:
+        raise ParameterError(_without(method, layout.rows[layout.place(unknown)], unknown))
+    of_token = values[layout.turn_of_token]
+    known = ~np.isnan(of_token)
+    return Assigned(np.where(layout.mask & known, of_token, 0.0).astype(np.float32), known)
+
+
+def _without(method: str, rows: Places, unknown: pl.DataFrame) -> str:
+    reasons = ", ".join(sorted(set(unknown["reason"].cast(pl.String))))
+    count = np.unique(rows).size
+    return (
+        f"{method} has no advantage for {count:,} of the rows, the first is row {rows.min()}: {reasons}. "
+        "null='mask' leaves them out of the loss"
+    )
+
+
+def estimators() -> list[str]:
+    """The names of the methods that answer for a turn, and so for its tokens.
+
+    Examples
+    --------
+    >>> from orchestrace.trainers.batches import estimators
+    >>> "dr_mas" in estimators(), "shapley" in estimators()
+    (True, True)
+    """
+    methods = list_methods()
+    names: list[str] = methods.filter(pl.col("units").list.contains("event"))["name"].to_list()
+    return names
+
+
+def array(tensor: Any) -> NDArray[Any]:
+    """A tensor as an array, wherever it lies, in a type that NumPy has.
+
+    Examples
+    --------
+    >>> from orchestrace.trainers.batches import array
+    >>> array([[1, 0]]).shape
+    (1, 2)
+    """
+    return np.asarray(tensor.detach().cpu().double().numpy() if hasattr(tensor, "detach") else tensor)
+
+
+def installed(module: str, package: str) -> ModuleType:
+    """A module of a trainer, imported now.
+
+    Raises
+    ------
+    ParameterError
+        The trainer is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if not module.startswith(str(error.name)):
+            raise
+        raise ParameterError(f"{package} is not installed here: pip install {package}") from None
+
+
+class _Layout:
+    """Which turn each token is of. A row without trained tokens is one turn of no tokens."""
+
+    def __init__(self, batch: Batch, turns: TurnsOf) -> None:
+        self.mask = np.asarray(batch.mask) > 0
+        if self.mask.ndim != 2 or np.shape(batch.rewards) != self.mask.shape:
+            raise ParameterError(
+                f"rewards has shape {np.shape(batch.rewards)}, mask {self.mask.shape}: "
+                "expected (rows, tokens) of both"
+            )
+        n = len(self.mask)
+        for name in ("groups", "rollouts", "order", "agents", "trainable"):
+            if (value := getattr(batch, name)) is not None and len(value) != n:
+                raise ParameterError(f"{name} has {len(value):,} values, expected one for each of {n:,} rows")
+        begins = self.mask.copy()
+        if turns == "mask":
+            begins[:, 1:] &= ~self.mask[:, :-1]
+            counts = np.maximum(begins.sum(axis=1), 1)
+        else:
+            begins[:] = False
+            counts = np.ones(n, np.int64)
+        firsts = np.concatenate([[0], np.cumsum(counts)])
+        self.turn_of_token: Places = firsts[:-1, None] + np.maximum(begins.cumsum(axis=1) - 1, 0)
+        self.rows: Places = np.repeat(np.arange(n), counts)
+        self._turns = int(firsts[-1])
+
+    def corpus(self, batch: Batch, outcome: OutcomeOf, rewards: RewardsOf) -> Corpus:
+        """A trace for each rollout, an event for each turn."""
+        n = len(self.mask)
+        names = _texts(np.arange(n) if batch.rollouts is None else batch.rollouts)
+        rollout = np.arange(n) if batch.rollouts is None else _codes(names)
+        order = np.zeros(n) if batch.order is None else np.asarray(batch.order, dtype=float)
+        by_time = np.lexsort((np.arange(n), order, rollout))
+        place_of_row = np.empty(n, np.int64)
+        place_of_row[by_time] = np.arange(n)
+        self._order = np.argsort(place_of_row[self.rows], kind="stable")
+        trace = rollout[self.rows][self._order]
+        self._firsts = np.searchsorted(trace, np.arange(trace[-1] + 2 if trace.size else 1))
+        seq = np.arange(trace.size) - self._firsts[trace]
+        last_row = by_time[np.searchsorted(rollout[by_time], np.arange(len(self._firsts) - 1), "right") - 1]
+        group = _texts(batch.groups)
+        if batch.rollouts is not None and (group != group[last_row[rollout]]).any():
+            raise ParameterError("groups differs within a rollout: the rows of a rollout are of one group")
+        earned = np.asarray(batch.rewards, dtype=float)
+        of_row = earned.sum(axis=1)
+        total = of_row[last_row] if outcome == "last" else np.bincount(rollout, of_row)
+        events = {
+            "trace": trace.astype(np.uint32),
+            "id": pl.Series(seq).cast(pl.String),
+            "t": seq.astype(float),
+            "type": pl.repeat("message", trace.size, eager=True),
+            "agent": self._agents(batch)[self._order],
+            "turn": seq.astype(np.uint32),
+            "tokens_out": np.bincount(self.turn_of_token[self.mask], minlength=self._turns)[self._order],
+        }
+        if rewards == "turn":
+            of_turn = np.bincount(self.turn_of_token.ravel(), earned.ravel(), minlength=self._turns)
+            events["reward"] = of_turn[self._order]
+            total = np.zeros_like(total)
+        if batch.trainable is not None:
+            events["trainable"] = np.asarray(batch.trainable, dtype=bool)[self.rows][self._order]
+        traces = {
+            "trace": np.arange(len(last_row), dtype=np.uint32),
+            "trace_id": names[last_row],
+            "task_id": group[last_row],
+        }
+        judged = np.flatnonzero(np.isfinite(total))
+        measures = pl.DataFrame({"trace": judged.astype(np.uint32), "value": total[judged]})
+        return Corpus.from_arrow(
+            traces=pl.DataFrame(traces),
+            events=pl.DataFrame(events),
+            measures=measures.with_columns(kind=pl.lit("reward"), name=pl.lit("team")),
+        )
+
+    def place(self, table: pl.DataFrame) -> Places:
+        """The turn of each row of a table of credits."""
+        place: Places = self._order[self._firsts[table["trace"].to_numpy()] + table["seq"].to_numpy()]
+        return place
+
+    def _agents(self, batch: Batch) -> pl.Series:
+        """Who acted in each turn, in the order of rows."""
+        if batch.agents is None:
+            return pl.repeat("policy", self._turns, eager=True)
+        if all(isinstance(agent, str) for agent in batch.agents):
+            return _texts(batch.agents)[self.rows]
+        acted = [list(agent) if isinstance(agent, list | tuple) else [agent] for agent in batch.agents]
+        for row, (named, turns) in enumerate(zip(acted, np.bincount(self.rows), strict=True)):
+            if len(named) != turns:
+                raise ParameterError(f"agents names {len(named)} turns of row {row}, its mask has {turns}")
+        return _texts([agent for named in acted for agent in named])
+
+
+def _texts(values: Sequence[object] | NDArray[Any]) -> pl.Series:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return pl.Series(values).cast(pl.String)
+    try:
+        return pl.Series(values, dtype=pl.String)
+    except TypeError:  # names that are no texts
+        return pl.Series([str(value) for value in values], dtype=pl.String)
+
+
+def _codes(names: pl.Series) -> Places:
+    """Codes of equal names from 0 on, in the order in which they come."""
+    distinct = names.unique(maintain_order=True)
+    codes: Places = names.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64).to_numpy()
+    return codes
