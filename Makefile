@@ -38,7 +38,7 @@ STARTED := $(shell date +%s)
 TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo develop test test-rust test-python check style lint lint-rust lint-python gate gate-record site crates floors golden fuzz nightly
+.PHONY: help demo develop test test-rust test-python check style lint lint-rust lint-python gate gate-record site crates floors conformance golden fuzz nightly
 .PHONY: bench timings wheel wheels wheel-check sdist sdist-check sbom audit checksums clean
 
 help: ## List the targets
@@ -113,6 +113,9 @@ crates: $(ENVIRONMENT) ## After a change of Cargo.lock: write licences of all cr
 
 floors: $(ENVIRONMENT) ## Try the package with the lowest versions that pyproject.toml allows (nightly; needs an index of packages)
 	$(PYTHON) .ci/floors.py run
+
+conformance: ## Run the plug-ins inside the trainers, TRAINERS (all); needs an index of packages and some gigabytes
+	$(PYTHON) .ci/conformance.py $(TRAINERS)
 
 golden: ## Rewrite the expected tables of data/importers and data/cases; read the diff before you commit it
 	ORCHESTRACE_GOLDEN=write $(CARGO) test --locked -p orchestrace-core --lib -- inputs_give_the_expected inputs_of_cases_become

@@ -86,8 +86,8 @@ class Batch:
         columns: Mapping[str, Any] | None,
     ) -> "Batch":
         """A batch, and what a trainer carries along of its rows: the columns of `COLUMNS` that are there."""
-        found = {field: (columns or {}).get(name) for name, field in COLUMNS.items()}
-        return cls(rewards, mask, groups, **found)
+        fields = {field: (columns or {}).get(name) for name, field in COLUMNS.items()}
+        return cls(rewards, mask, groups, **fields)
 
 
 class Assigned(NamedTuple):
@@ -97,12 +97,12 @@ class Assigned(NamedTuple):
     ----------
     advantages
         (rows, tokens), Float32; 0 outside of the mask, and where nothing is known.
-    known
+    credited
         (rows, tokens), False where the row has no advantage: such tokens have no part in the loss.
     """
 
     advantages: NDArray[np.float32]
-    known: NDArray[np.bool_]
+    credited: NDArray[np.bool_]
 
 
 def token_advantages(
@@ -177,8 +177,8 @@ def token_advantages(
     if null == "error" and unknown.height:
         raise ParameterError(_without(method, layout.rows[layout.place(unknown)], unknown))
     of_token = values[layout.turn_of_token]
-    known = ~np.isnan(of_token)
-    return Assigned(np.where(layout.mask & known, of_token, 0.0).astype(np.float32), known)
+    credited = ~np.isnan(of_token)
+    return Assigned(np.where(layout.mask & credited, of_token, 0.0).astype(np.float32), credited)
 
 
 def _without(method: str, rows: Places, unknown: pl.DataFrame) -> str:
@@ -314,7 +314,10 @@ class _Layout:
     def _agents(self, batch: Batch) -> pl.Series:
         """Who acted in each turn, in the order of rows."""
         if batch.agents is None:
-            return pl.repeat("policy", self._turns, eager=True)
+            if batch.trainable is None:
+                return pl.repeat("policy", self._turns, eager=True)
+            # whether an agent is trained is one answer: those that are not are another agent
+            return _texts(["policy" if is_trained else "frozen" for is_trained in batch.trainable])[self.rows]
         if all(isinstance(agent, str) for agent in batch.agents):
             return _texts(batch.agents)[self.rows]
         acted = [list(agent) if isinstance(agent, list | tuple) else [agent] for agent in batch.agents]

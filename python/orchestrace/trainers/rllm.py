@@ -73,13 +73,13 @@ def assign(
         agents=[str(path.name) for _, path, _ in rows],
     )
     assigned = token_advantages(batch, method, **options)
-    given = 0
+    count = 0
     for (_, _, step), value, is_known in zip(
-        rows, assigned.advantages[:, 0], assigned.known[:, 0], strict=True
+        rows, assigned.advantages[:, 0], assigned.credited[:, 0], strict=True
     ):
         step.advantage = float(value) if is_known else None
-        given += bool(is_known)
-    return given
+        count += bool(is_known)
+    return count
 
 
 def estimator(method: str, **options: Any) -> Callable[..., tuple[list[Any], list[Any]]]:

@@ -53,8 +53,8 @@ def estimator(method: str, **options: Any) -> Callable[..., tuple[Any, Any]]:
             return of_last_steps, of_last_steps
         batch = Batch(array(token_level_rewards), array(response_mask), index)
         assigned = token_advantages(batch, method, **options)
-        if not assigned.known.all():
-            response_mask.mul_(response_mask.new_tensor(assigned.known))
+        if not assigned.credited.all():
+            response_mask.mul_(response_mask.new_tensor(assigned.credited))
         advantages = token_level_rewards.new_tensor(assigned.advantages)
         return advantages, advantages
 
@@ -84,10 +84,10 @@ def register(**options: Mapping[str, Any]) -> list[str]:
     if unknown := sorted(options.keys() - set(methods)):
         raise ParameterError(unknown_name("method", unknown[0], methods))
     registry = installed(_REGISTRY, "skyrl").AdvantageEstimatorRegistry
-    known = set(registry.list_available())
+    registered = set(registry.list_available())
     _options.update(options)
     for method in methods:
-        if PREFIX + method not in known:
+        if PREFIX + method not in registered:
             registry.register(PREFIX + method, estimator(method, **options.get(method, {})))
     return [PREFIX + method for method in methods]
 

@@ -50,7 +50,7 @@ class WithCredit:
         self._rewards = super()._calculate_rewards(inputs, *args, **kwargs)  # type: ignore[misc]
         names = ("agents", "turn_rewards")
         self._columns = {
-            name: [one[name] for one in inputs] for name in names if all(name in one for one in inputs)
+            name: [row[name] for row in inputs] for name in names if all(name in row for row in inputs)
         }
         return self._rewards
 
@@ -61,8 +61,8 @@ class WithCredit:
             mask = mask * output["tool_mask"]
         assigned = self._advantages(mask)
         output["advantages"] = output["advantages"].new_tensor(assigned.advantages)
-        if not assigned.known.all():
-            output["completion_mask"] = output["completion_mask"] * mask.new_tensor(assigned.known)
+        if not assigned.credited.all():
+            output["completion_mask"] = output["completion_mask"] * mask.new_tensor(assigned.credited)
         return output
 
     def _advantages(self, mask: Any) -> Assigned:
@@ -77,8 +77,8 @@ class WithCredit:
             gather = installed("accelerate.utils", "accelerate").gather_object
             masks = gather(masks)
             columns = {name: gather(values) for name, values in columns.items()}
-        width = max(one.shape[1] for one in masks)
-        trained = np.concatenate([np.pad(one, ((0, 0), (0, width - one.shape[1]))) for one in masks])
+        width = max(part.shape[1] for part in masks)
+        trained = np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in masks])
         method, options = self._credit
         batch = Batch(
             rewards_on(trained, total, columns.get("turn_rewards")),
@@ -86,10 +86,10 @@ class WithCredit:
             np.arange(len(trained)) // size,
             agents=columns.get("agents"),
         )
-        whole = token_advantages(batch, method, **options)
+        answer = token_advantages(batch, method, **options)
         rows, tokens = mask.shape
         mine = slice(accelerator.process_index * rows, (accelerator.process_index + 1) * rows)
-        return Assigned(whole.advantages[mine, :tokens], whole.known[mine, :tokens])
+        return Assigned(answer.advantages[mine, :tokens], answer.credited[mine, :tokens])
 
 
 def rewards_on(

@@ -36,10 +36,13 @@ def assign(episodes: Sequence[Any], method: str, **params: Any) -> int:
     Raises
     ------
     ParameterError
-        An episode could not be read, or as of `credit`.
+        Two episodes have one id, one could not be read, or as of `credit`.
     """
     if not episodes:
         return 0
+    names = [episode.id for episode in episodes]
+    if len(set(names)) < len(names):
+        raise ParameterError("two episodes have one id, so that nobody knows whose advantages are whose")
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "traces.jsonl", Path(folder) / "stamped.jsonl"
         path.write_text("".join(episode.model_dump_json() + "\n" for episode in episodes), encoding="utf-8")
@@ -52,10 +55,13 @@ def assign(episodes: Sequence[Any], method: str, **params: Any) -> int:
             stamp(corpus, sink, credits)
         with out.open(encoding="utf-8") as lines:
             stamped = {record["id"]: record for record in map(json.loads, lines)}
-    given = 0
+    count = 0
     for episode in episodes:
-        for live, written in zip(episode.traces, stamped[episode.id]["traces"], strict=True):
-            for node, record in zip(live.nodes, written["nodes"], strict=True):
-                node.advantages = record.get("advantages")
-                given += node.advantages is not None
-    return given
+        record = stamped.get(episode.id)
+        for place, live in enumerate(episode.traces):
+            # an episode that nobody acted in is no trace of the corpus
+            nodes = [{}] * len(live.nodes) if record is None else record["traces"][place]["nodes"]
+            for node, written in zip(live.nodes, nodes, strict=True):
+                node.advantages = written.get("advantages")
+                count += node.advantages is not None
+    return count

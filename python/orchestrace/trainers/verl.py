@@ -58,8 +58,8 @@ def estimator(method: str) -> Callable[..., tuple[Any, Any]]:
         columns = {**(_columns.get() or {}), **(non_tensor_batch or {})}
         batch = Batch.with_columns(array(token_level_rewards), array(response_mask), index, columns)
         assigned = token_advantages(batch, method, **settings(config))
-        if not assigned.known.all():
-            response_mask.mul_(response_mask.new_tensor(assigned.known))
+        if not assigned.credited.all():
+            response_mask.mul_(response_mask.new_tensor(assigned.credited))
         advantages = token_level_rewards.new_tensor(assigned.advantages)
         return advantages, advantages
 
@@ -76,8 +76,8 @@ def settings(config: Any) -> dict[str, Any]:
     >>> verl.settings({"gamma": 1.0, "orchestrace": {"ddof": 0}}), verl.settings(None)
     ({'ddof': 0}, {})
     """
-    given = config.get("orchestrace", None) if config is not None else None
-    return {str(name): value for name, value in given.items()} if given else {}
+    chosen = config.get("orchestrace", None) if config is not None else None
+    return {str(name): value for name, value in chosen.items()} if chosen else {}
 
 
 def register() -> list[str]:
@@ -159,10 +159,10 @@ class WithSessions:
 
     def _compute_advantage(self, batch: Any, metrics: dict[str, Any]) -> Any:
         queue = installed("transfer_queue", "verl")
-        found = queue.kv_batch_get(
+        fields = queue.kv_batch_get(
             keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"]
         )
-        with rows_of(sessions(list(batch.keys), list(found["extra_fields"]))):
+        with rows_of(sessions(list(batch.keys), list(fields["extra_fields"]))):
             return super()._compute_advantage(batch, metrics)  # type: ignore[misc]
 
 

@@ -1,0 +1,70 @@
+"""Run the plug-ins inside the trainers themselves, one environment each, and say what held.
+
+    python .ci/conformance.py [verl trl verifiers skyrl]   all, where none is named
+
+Needs an index of packages, some 4 GB on disk for each trainer that brings torch, and this package built in
+`python/` (`make develop`). It is not a part of `.ci/run`: trainers change without us. Environments stay in
+`target/conformance` and are used again.
+"""
+
+import os
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+TRAINERS: Final = {
+    "verl": ["verl==0.9.1", "torch", "pillow", "cachetools", "uvicorn", "fastapi"],
+    "trl": ["trl==1.16.0"],
+    "verifiers": ["verifiers==0.4.0"],
+    "skyrl": ["skyrl==0.3.0"],
+}
+"""What is installed of each; verl says less than it imports."""
+ALONE: Final = {"verl": ["TransferQueue"]}
+"""What is installed without what it depends on."""
+TESTS: Final = ["pytest", "hypothesis"]
+
+
+def python_of(trainer: str) -> Path:
+    """The interpreter of an environment that has the trainer, made where it is not there."""
+    folder = ROOT / "target" / "conformance" / trainer
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        ours = tomllib.load(file)["project"]["dependencies"]
+    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*install, *TRAINERS[trainer], *ours, *TESTS], check=True)
+    if trainer in ALONE:
+        subprocess.run([*install, "--no-deps", *ALONE[trainer]], check=True)
+    return python
+
+
+def main() -> int:
+    """Run the tests of each trainer that is named; 1 where one fails or could not be installed."""
+    named = sys.argv[1:] or list(TRAINERS)
+    if unknown := sorted(set(named) - set(TRAINERS)):
+        print(f"no trainer is called '{unknown[0]}', expected {', '.join(TRAINERS)}", file=sys.stderr)
+        return 2
+    failed = []
+    for trainer in named:
+        try:
+            python = python_of(trainer)
+        except subprocess.CalledProcessError as error:
+            print(f"{trainer}: could not be installed: {error}", file=sys.stderr)
+            failed.append(trainer)
+            continue
+        test = ROOT / "tests" / "conformance" / f"test_{trainer}.py"
+        command = [str(python), "-m", "pytest", "-o", "addopts=", "-W", "ignore", "-q", "-rs", str(test)]
+        place = os.pathsep.join(map(str, (ROOT / "python", ROOT / "tests")))
+        if subprocess.run(command, env={**os.environ, "PYTHONPATH": place}, cwd=ROOT, check=False).returncode:
+            failed.append(trainer)
+    print(f"conformance: {len(named) - len(failed)} of {len(named)} trainers hold")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

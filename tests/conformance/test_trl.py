@@ -1,0 +1,183 @@
+"""Credit inside the GRPO of TRL: a tiny model of random weights is trained, and the loss gets ours."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import orchestrace as ot
+
+trl = pytest.importorskip("trl", reason="TRL is not installed: make conformance")
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+datasets = pytest.importorskip("datasets")
+
+from orchestrace.trainers.trl import WithCredit  # noqa: E402
+
+STEPS = 20
+SIZE = 4
+WORDS = ["<pad>", "<eos>", *"abcdefgh"]
+
+
+class Recorder(WithCredit, trl.GRPOTrainer):
+    """Keeps what goes into the loss, and what the rollouts were."""
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        output = super()._generate_and_score_completions(inputs)
+        self.seen.append(
+            {
+                "advantages": output["advantages"].clone(),
+                "mask": output["completion_mask"].clone(),
+                "rewards": self._rewards[:, 0].tolist(),
+                "turns": self._columns.get("turn_rewards"),
+                "prompts": [one["prompt"] for one in inputs],
+            }
+        )
+        return output
+
+
+def reward(completions: list[str], **_: Any) -> list[float]:
+    """How often the answer says "a", which a model can learn, and a part by its length."""
+    return [text.count("a") + 0.01 * len(text) for text in completions]
+
+
+def team(prompts: list[str], made: Recorder) -> dict[str, Any]:
+    """A solver answers, the environment says "h", a checker answers."""
+    start = made.processing_class(prompts, return_tensors="pt")["input_ids"]
+    drawn = {"do_sample": True, "min_new_tokens": 2, "max_new_tokens": 2, "pad_token_id": 0}
+    solved = made.model.generate(start, **drawn)
+    told = torch.full((len(prompts), 1), WORDS.index("h"))
+    checked = made.model.generate(torch.cat([solved, told], dim=1), **drawn)
+    completions = checked[:, start.shape[1] :].tolist()
+    a = WORDS.index("a")
+    return {
+        "prompt_ids": start.tolist(),
+        "completion_ids": completions,
+        "logprobs": None,
+        "env_mask": [[1, 1, 0, 1, 1] for _ in prompts],
+        "agents": [["solver", "checker"] for _ in prompts],
+        "turn_rewards": [[float(one[:2].count(a)), float(one[3:].count(a))] for one in completions],
+    }
+
+
+def paid(completions: list[str], turn_rewards: list[list[float]], **_: Any) -> list[float]:
+    return [sum(turns) for turns in turn_rewards]
+
+
+def trainer(folder: Path, method: str, rollouts: Any = None, **options: Any) -> Recorder:
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    model = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="a"))
+    model.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=model, pad_token="<pad>", eos_token="<eos>"
+    )
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=len(WORDS),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=None,
+    )
+    arguments = trl.GRPOConfig(
+        output_dir=str(folder),
+        per_device_train_batch_size=2 * SIZE,
+        num_generations=SIZE,
+        max_completion_length=6,
+        max_steps=STEPS,
+        learning_rate=3e-2,
+        beta=0.0,
+        report_to=[],
+        use_cpu=True,
+        bf16=False,
+        logging_steps=1,
+        save_strategy="no",
+        seed=0,
+    )
+    made = Recorder(
+        transformers.LlamaForCausalLM(config),
+        reward_funcs=reward if rollouts is None else paid,
+        rollout_func=rollouts,
+        args=arguments,
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["b", "c", "d", "e"] * STEPS}),
+        processing_class=tokenizer,
+        credit_method=method,
+        credit_options=options,
+    )
+    made.seen = []
+    return made
+
+
+def offline(step: dict[str, Any], method: str, **params: Any) -> list[float]:
+    """The advantage of each rollout, from a recording of the step as a stranger would write it."""
+    lines = []
+    for row, (prompt, outcome) in enumerate(zip(step["prompts"], step["rewards"], strict=True)):
+        event = {"id": "answer", "t": 0, "type": "message", "agent": "policy"}
+        event["tokens_out"] = int(step["mask"][row].sum())
+        lines.append(
+            {
+                "trace_id": f"r{row:02}",
+                "task_id": f"{prompt}{row // SIZE}",
+                "events": [event],
+                "edges": [],
+                "rewards": {"team": outcome},
+                "costs": {"tokens": 0, "wall_clock_s": 0},
+            }
+        )
+    corpus = ot.read_traces(io.BytesIO("\n".join(map(json.dumps, lines)).encode()))
+    table = ot.credit(corpus, method=method, unit="event", **params)
+    return table.sort("trace")["credit"].to_list()
+
+
+@pytest.mark.parametrize("method", ["dr_grpo", "opo"])
+def test_the_loss_gets_what_the_recording_says(method: str, tmp_path: Path) -> None:
+    made = trainer(tmp_path, method)
+    made.train()
+    assert len(made.seen) == STEPS
+    for step in made.seen:
+        rows = np.array(offline(step, method), dtype=np.float32)
+        wanted = np.where(step["mask"].numpy() > 0, rows[:, None], np.float32(0))
+        assert np.array_equal(step["advantages"].numpy(), wanted), "bit for bit"
+    history = [entry["reward"] for entry in made.state.log_history if "reward" in entry]
+    assert np.mean(history[-5:]) > np.mean(history[:5]), "the model learns what is paid"
+
+
+def test_ours_is_theirs_where_the_rule_is_the_same(tmp_path: Path) -> None:
+    """GRPO with TRL's own epsilon: the numbers that TRL would have used."""
+    made = trainer(tmp_path, "grpo", epsilon=1e-4)
+    made.train()
+    logged = list(made._logs["advantages"])  # those of the last step, by TRL
+    last = made.seen[-1]
+    ours = [float(row[0]) for row in last["advantages"]]
+    assert np.allclose(ours, logged[-len(ours) :], atol=1e-5)
+
+
+def test_each_turn_gets_its_own(tmp_path: Path) -> None:
+    """What a turn and those after it earned, for two agents; the environment between them gets nothing."""
+    made = trainer(tmp_path, "return_to_go", team, turns="mask", rewards="turn", gamma=1.0)
+    made.train()
+    for step in made.seen:
+        for row, (first, second) in enumerate(step["turns"]):
+            wanted = [first + second, first + second, 0.0, second, second]
+            assert step["advantages"][row].tolist() == wanted
+
+
+def test_agents_are_compared_with_themselves(tmp_path: Path) -> None:
+    """A method across agents: the outcome, relative to the turns of the same agent in the group."""
+    made = trainer(tmp_path, "dr_mas", team, turns="mask")
+    made.train()
+    for step in made.seen:
+        for group in range(len(step["rewards"]) // SIZE):
+            mine = slice(group * SIZE, (group + 1) * SIZE)
+            outcomes = np.array(step["rewards"][mine])
+            spread = outcomes.std(ddof=1)
+            rows = (outcomes - outcomes.mean()) / (spread + 1e-6) if spread else np.zeros(SIZE)
+            found = step["advantages"][mine].numpy()
+            assert np.allclose(found, rows[:, None] * np.array([1, 1, 0, 1, 1]), atol=1e-6)
