@@ -17,7 +17,17 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TRAINERS: Final = {
-    "verl": ["verl==0.9.1", "torch", "pillow", "cachetools", "uvicorn", "fastapi", "pyzmq"],
+    "verl": [
+        "verl==0.9.1",
+        "torch",
+        "pillow",
+        "cachetools",
+        "uvicorn",
+        "fastapi",
+        "pyzmq",
+        "msgspec",
+        "aiohttp",
+    ],
     "trl": ["trl==1.16.0"],
     "verifiers": ["verifiers==0.4.0"],
     "skyrl": ["skyrl==0.3.0"],

@@ -23,7 +23,7 @@ SIZE = 4
 WORDS = ["<pad>", "<eos>", *"abcdefgh"]
 
 
-class Recorder(WithCredit, trl.GRPOTrainer):
+class Recorder(WithCredit, trl.GRPOTrainer):  # type: ignore[misc,name-defined]
     """Keeps what goes into the loss, and what the rollouts were."""
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -133,7 +133,8 @@ def offline(step: dict[str, Any], method: str, **params: Any) -> list[float]:
         )
     corpus = ot.read_traces(io.BytesIO("\n".join(map(json.dumps, lines)).encode()))
     table = ot.credit(corpus, method=method, unit="event", **params)
-    return table.sort("trace")["credit"].to_list()
+    credits: list[float] = table.sort("trace")["credit"].to_list()
+    return credits
 
 
 @pytest.mark.parametrize("method", ["dr_grpo", "opo"])
