@@ -46,7 +46,7 @@ def python_of(trainer: str) -> Path:
         venv.create(folder, with_pip=True)
     with (ROOT / "pyproject.toml").open("rb") as file:
         ours = tomllib.load(file)["project"]["dependencies"]
-    install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    install = [str(python), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*install, *TRAINERS[trainer], *ours, *TESTS], check=True)
     if trainer in ALONE:
         subprocess.run([*install, "--no-deps", *ALONE[trainer]], check=True)
@@ -68,7 +68,19 @@ def main() -> int:
             failed.append(trainer)
             continue
         test = ROOT / "tests" / "conformance" / f"test_{trainer}.py"
-        command = [str(python), "-m", "pytest", "-o", "addopts=", "-W", "ignore", "-q", "-rs", str(test)]
+        command = [
+            str(python),
+            "-P",
+            "-m",
+            "pytest",
+            "-o",
+            "addopts=",
+            "-W",
+            "ignore",
+            "-q",
+            "-rs",
+            str(test),
+        ]
         place = os.pathsep.join(map(str, (ROOT / "python", ROOT / "tests")))
         if subprocess.run(command, env={**os.environ, "PYTHONPATH": place}, cwd=ROOT, check=False).returncode:
             failed.append(trainer)
