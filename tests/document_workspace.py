@@ -95,6 +95,10 @@ def laid_out(home: Path, name: str) -> Path:
     _copy(sorted((IMPORTERS / "cursor" / "input").iterdir()), home / ".cursor" / "projects")
     _copy(sorted((IMPORTERS / "droid" / "input").iterdir()), home / ".factory" / "sessions")
     _copy(sorted((IMPORTERS / "kimi" / "input").iterdir()), home / ".kimi-code" / "sessions" / "wd_project")
+    _copy([IMPORTERS / "hermes" / "input.jsonl"], here / "hermes")
+    shutil.copy(IMPORTERS / "hermes" / "input.jsonl", here / "sessions.jsonl")
+    letta = IMPORTERS / "letta_code" / "input"
+    shutil.copytree(letta, home / ".letta" / "transcripts", dirs_exist_ok=True)
     _copy([IMPORTERS / "opencode" / "input" / "storage"], home / ".local" / "share" / "opencode" / "storage")
     _copy([IMPORTERS / "openhands" / "input.jsonl"], here / "evaluation_outputs")
     _copy([IMPORTERS / "openhands" / "input"], here / "conversations")

@@ -771,6 +771,7 @@ UNNAMED: dict[str, dict[str, Any]] = {
     "droid": {"type": "message", "id": "a", "message": {"role": "assistant", "content": "x"}},
     "gemini_cli": {"type": "gemini", "id": "a", "timestamp": AT, "content": "x"},
     "kimi": {"type": "turn.prompt", "time": 1767225601000, "input": [{"type": "text", "text": "x"}]},
+    "letta_code": {"kind": "user", "text": "x", "captured_at": AT, "source_line_id": "l"},
     "pi": {"type": "message", "id": "a", "timestamp": AT, "message": {"role": "user", "content": "x"}},
     "qwen_code": {"type": "user", "uuid": "u", "message": {"role": "user", "parts": [{"text": "x"}]}},
 }

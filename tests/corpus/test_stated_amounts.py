@@ -37,6 +37,8 @@ WITHOUT_EFFECT = {
     "langsmith": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 2},
     # How full the context was, and a duration, which is no amount of tokens.
     "kimi": {"tokensBefore": 1, "tokensAfter": 1, "event.llmFirstTokenLatencyMs": 1},
+    # A part of what was put out.
+    "hermes": {"reasoning_tokens": 1},
     # A record that is rejected for another reason.
     "native": {"costs": 2},
     # What Opik says in its own words of what the provider said, and totals beside their parts.

@@ -284,8 +284,7 @@ mod tests {
         let episode: &[u8] = br#"{"id":"e","env":{"id":"v"},"task":{"key":"k"},"traces":[]}"#;
         let bare: &[u8] = br#"{"version":1,"id":"t","task":{"key":"k"},"agent":{"config":{}},"nodes":[]}"#;
         let row: &[u8] = br#"{"id":1,"messages":[{"role":"user","content":"q"}],"resolved":-1}"#;
-        let other: &[u8] =
-            br#"{"session":{"id":"s","source":"t"},"messages":[{"role":"user","content":"q"}]}"#;
+        let other: &[u8] = br#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#;
         assert_eq!(name(&[row]), Some("messages"));
         assert_eq!(name(&[other]), None, "a session of a tool that is not read");
         assert_eq!(name(&[labeled]), Some("who_and_when"));
@@ -344,6 +343,15 @@ mod tests {
         assert_eq!(name(&[br#"{"role":"user","message":{"content":"x"}}"#]), Some("cursor"));
         let start: &[u8] = br#"{"type":"session_start","id":"s","title":"t","cwd":"/w"}"#;
         assert_eq!(name(&[start]), Some("droid"));
+        for record in [
+            r#"{"id":"s","source":"cli","started_at":1767225600.5,"messages":[]}"#,
+            r#"{"session":{"id":"s","source":"tui"},"messages":[]}"#,
+            r#"{"id":1,"session_id":"s","role":"user","content":"x","timestamp":1.5}"#,
+        ] {
+            assert_eq!(name(&[record.as_bytes()]), Some("hermes"), "{record}");
+        }
+        let said = r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#;
+        assert_eq!(name(&[said.as_bytes()]), Some("letta_code"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

@@ -47,13 +47,6 @@ static FOREIGN: &[Unread] = &[
             && record.get("sessionId").is_absent()
             && has(record.get("message"), &["role", "content"])
     }),
-    tool("a session of Hermes", |record| {
-        let messages = record.get("messages");
-        (has(record.get("session"), &["id", "source"]) && !messages.is_absent())
-            || (has(record, &["session_id", "role", "content", "timestamp"])
-                && record.get("id").i64().is_some())
-    }),
-    tool("a session of Letta Code", |record| has(record, &["kind", "text", "captured_at", "source_line_id"])),
     tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "category"])),
 ];
 
@@ -76,17 +69,6 @@ mod tests {
             }
         };
         of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
-        of(
-            "Hermes",
-            &[
-                r#"{"session":{"id":"s","source":"tui"},"messages":[]}"#,
-                r#"{"id":1,"session_id":"s","role":"user","content":"x","timestamp":1.5}"#,
-            ],
-        );
-        of(
-            "Letta",
-            &[r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#],
-        );
         of("Relay", &[r#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#]);
     }
 

@@ -21,6 +21,7 @@ mod file_key;
 mod foreign;
 mod gemini_cli;
 mod gemini_parts;
+mod hermes;
 pub(crate) mod hex;
 mod inspect;
 pub(crate) mod items;
@@ -28,6 +29,7 @@ mod kimi;
 mod kind;
 mod langfuse;
 mod langsmith;
+mod letta_code;
 pub mod mapping;
 mod messages;
 mod native;
@@ -72,12 +74,14 @@ pub use detect::{UNKNOWN, detect, unknown};
 pub(crate) use detect::{detect_sure, outer_keys};
 pub use droid::Droid;
 pub use gemini_cli::GeminiCli;
+pub use hermes::Hermes;
 pub use inspect::Inspect;
 pub(crate) use items::LeftOut;
 pub use items::{Items, TraceItem, TraceItems};
 pub use kimi::Kimi;
 pub use langfuse::Langfuse;
 pub use langsmith::LangSmith;
+pub use letta_code::LettaCode;
 pub use mapping::Mapping;
 pub use messages::Messages;
 pub use native::Native;
@@ -118,6 +122,8 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&OpenCode),
     Format::Spread(&Cursor),
     Format::Spread(&Droid),
+    Format::Spread(&Hermes),
+    Format::Spread(&LettaCode),
     Format::Spread(&Inspect),
     Format::Spread(&AgentDojo),
     Format::Whole(&WhoAndWhen),

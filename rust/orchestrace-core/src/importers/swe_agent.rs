@@ -17,6 +17,7 @@ use crate::importers::recording::{
     Agent, AgentInfo, Call, CallResult, Entry, Incoming, Label, Party, Recording, Response, Saying, Text,
     Usage, call_hash, call_hash_of_text, hash,
 };
+use crate::json::time::nanoseconds;
 use crate::json::tree::{Tree, Value};
 use crate::json::{Fault, Limits};
 use crate::schema::{MeasureKind, TimeBasis};
@@ -284,7 +285,7 @@ impl<'r> Run<'r> {
         {
             self.out.made_of(*item);
             let extra = message.get("extra");
-            let time = nanoseconds(extra.get("timestamp"));
+            let time = nanoseconds(extra.get("timestamp"), 9).filter(|time| *time > 0);
             let id = format!("m{at}");
             match message.get("role").str() {
                 Some("system" | "developer") => {}
@@ -509,15 +510,4 @@ fn usage(usage: Value<'_>, cost: Value<'_>) -> Usage {
         cost_usd: cost.f64(),
         ..counts
     }
-}
-
-/// Seconds since the epoch as nanoseconds: taken from the digits, of which a float has not enough.
-fn nanoseconds(seconds: Value<'_>) -> Option<i64> {
-    let as_float = seconds.f64()?;
-    let exact = |text: &str| {
-        let (integer, part) = text.split_once('.').unwrap_or((text, ""));
-        let nanos: i64 = format!("{part:0<9}").get(..9)?.parse().ok()?;
-        integer.parse::<i64>().ok()?.checked_mul(1_000_000_000)?.checked_add(nanos)
-    };
-    exact(seconds.raw()).or(Some((as_float * 1e9) as i64)).filter(|t| *t > 0)
 }

@@ -219,6 +219,18 @@ impl<'a> Talk<'a> {
         self.recording.call(response, Call { does, ..call })
     }
 
+    /// A call of no response that is recorded.
+    pub(super) fn calls_alone(&mut self, (id, tool): (&str, &str), arguments: Value<'_>) {
+        let call = self.call((id, tool), arguments, Text::default());
+        self.recording.lone_call(self.agent, Call { time: self.time, ..call });
+        let mut calls = match std::mem::take(&mut self.last) {
+            Last::Response(calls, _) | Last::Result(calls) => calls,
+            _ => BTreeSet::new(),
+        };
+        calls.insert(id.to_owned());
+        self.last = Last::Response(calls, false);
+    }
+
     fn call(&mut self, (id, tool): (&str, &str), arguments: Value<'_>, extras: Text) -> Call {
         const LENIENT: Limits = Limits { depth: 512, string: usize::MAX, lenient: true };
         let content = match arguments.str() {

@@ -22,13 +22,23 @@ pub fn instant(value: Value<'_>) -> Option<i64> {
     const LEAST_MILLISECONDS: f64 = 1e11;
     let number = || {
         let number = value.f64().filter(|number| *number >= LEAST_SECONDS)?;
-        let unit = if number < LEAST_MILLISECONDS { 1_000_000_000 } else { 1_000_000 };
-        match value.i64() {
-            Some(integer) => integer.checked_mul(unit),
-            None => Some((number * unit as f64) as i64),
-        }
+        nanoseconds(value, if number < LEAST_MILLISECONDS { 9 } else { 6 })
     };
     value.str().and_then(parse_timestamp).or_else(number)
+}
+
+/// A number of a unit that has so many digits of nanoseconds, 9 for seconds and 6 for milliseconds: taken from the digits
+/// as they are written, of which a float has not enough.
+#[must_use]
+pub fn nanoseconds(value: Value<'_>, digits: usize) -> Option<i64> {
+    let number = value.f64()?;
+    let unit = 10_i64.pow(digits as u32);
+    let exact = |text: &str| {
+        let (integer, part) = text.split_once('.').unwrap_or((text, ""));
+        let part: i64 = format!("{part:0<digits$}").get(..digits)?.parse().ok()?;
+        integer.parse::<i64>().ok()?.checked_mul(unit)?.checked_add(part)
+    };
+    exact(value.raw()).or(Some((number * unit as f64) as i64))
 }
 
 /// Nanoseconds of an ISO 8601 duration of days and less: `PT1M48.75533S`, `P1DT2H`. Months and years have no length.
@@ -96,6 +106,25 @@ mod tests {
         }
         assert_eq!(parse_timestamp("2026-01-01T00:00:00-04:00"), parse_timestamp("2026-01-01T04:00:00"));
         assert_eq!(parse_timestamp("yesterday"), None);
+    }
+
+    #[test]
+    fn numbers_are_times_to_their_last_digit() {
+        let limits = crate::json::Limits { depth: 8, string: 64, lenient: true };
+        for (text, nanos) in [
+            ("1783000008.75", Some(1_783_000_008_750_000_000)),
+            ("1783000001.1", Some(1_783_000_001_100_000_000)),
+            ("1783000001", Some(1_783_000_001_000_000_000)),
+            ("1767225600123", Some(1_767_225_600_123_000_000)),
+            ("1767225600123.25", Some(1_767_225_600_123_250_000)),
+            ("1.5e9", Some(1_500_000_000_000_000_000)),
+            ("12", None),
+            ("-1783000001", None),
+            ("\"2026-01-01T00:00:00Z\"", Some(1_767_225_600_000_000_000)),
+        ] {
+            let tree = crate::json::tree::Tree::parse(text, limits).unwrap();
+            assert_eq!(instant(tree.root()), nanos, "{text}");
+        }
     }
 
     #[test]

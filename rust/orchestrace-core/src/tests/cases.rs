@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
-    AgentDojo, AgentLightning, Atif, Copilot, Cursor, Droid, Format, GeminiCli, IMPORTERS, Inspect, Kimi,
-    LangSmith, Langfuse, NemoGym, OpenAiAgents, OpenCode, OpenHands, Opik, Pi, QwenCode, SpreadImporter,
-    SweAgent, TauBench, Verifiers,
+    AgentDojo, AgentLightning, Atif, Copilot, Cursor, Droid, Format, GeminiCli, Hermes, IMPORTERS, Inspect,
+    Kimi, LangSmith, Langfuse, LettaCode, NemoGym, OpenAiAgents, OpenCode, OpenHands, Opik, Pi, QwenCode,
+    SpreadImporter, SweAgent, TauBench, Verifiers,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -269,6 +269,8 @@ const KIMI: (&dyn SpreadImporter, &str) = (&Kimi, "a_session_becomes_a_trace");
 const OPENCODE: (&dyn SpreadImporter, &str) = (&OpenCode, "a_session_in_one_document_becomes_a_trace");
 const CURSOR: (&dyn SpreadImporter, &str) = (&Cursor, "a_transcript_becomes_a_trace");
 const DROID: (&dyn SpreadImporter, &str) = (&Droid, "a_session_becomes_a_trace");
+const HERMES: (&dyn SpreadImporter, &str) = (&Hermes, "a_session_becomes_a_trace");
+const LETTA: (&dyn SpreadImporter, &str) = (&LettaCode, "a_transcript_becomes_a_trace");
 const PI: (&dyn SpreadImporter, &str) = (&Pi, "a_session_becomes_a_trace");
 const QWEN: (&dyn SpreadImporter, &str) = (&QwenCode, "a_session_becomes_a_trace");
 
@@ -344,11 +346,12 @@ fn any_prefix_of_events_will_do_and_their_numbers_are_their_order() {
 }
 
 /// Formats of small tools, each with a case of several files.
-const TALKS: [(&dyn SpreadImporter, &str); 4] = [
+const TALKS: [(&dyn SpreadImporter, &str); 5] = [
     (&Cursor, "sub_agents_lie_beside_who_asked_them"),
     (&Cursor, "calls_with_ids_and_results_in_any_order"),
     (&Droid, "sub_agents_name_the_call_that_asked_them"),
     (&Droid, "agents_of_agents"),
+    (&LettaCode, "calls_that_failed_or_have_not_ended"),
 ];
 
 #[test]
@@ -418,6 +421,8 @@ fn bytes_that_are_no_text_are_replaced() {
         (OPENCODE, "It is"),
         (CURSOR, "It is"),
         (DROID, "It is"),
+        (HERMES, "It is"),
+        (LETTA, "It is"),
     ];
     for (run, word) in runs {
         let mut bytes = first_input(run.0, run.1).into_bytes();
@@ -453,6 +458,8 @@ fn a_line_of_five_megabytes() {
         (OPENCODE, "It is 3.", "a2"),
         (CURSOR, "It is 3.", "main:3"),
         (DROID, "It is 3.", "m4"),
+        (HERMES, "It is 3.", "4"),
+        (LETTA, "It is 3.", "l4"),
     ];
     let spans = SPANS.map(|(importer, _)| ((importer, "times_that_are_missing"), "three", "b3"));
     for ((importer, case), word, id) in runs.into_iter().chain(spans) {

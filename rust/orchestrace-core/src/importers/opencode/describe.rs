@@ -12,6 +12,7 @@ use crate::importers::parsed::ParsedItems;
 use crate::importers::recording::{
     Agent, AgentInfo, Entry, Hash, Incoming, Party, Recording, Text, Usage, hash,
 };
+use crate::json::time::nanoseconds;
 use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
@@ -374,8 +375,7 @@ fn is_set(part: &Part<'_>, flag: &str) -> bool {
 
 /// A time in nanoseconds since the epoch, from milliseconds.
 fn instant(value: Value<'_>) -> Option<i64> {
-    let from_integer = value.i64().and_then(|ms| ms.checked_mul(1_000_000));
-    from_integer.or_else(|| value.f64().map(|ms| (ms * 1e6) as i64)).filter(|time| *time > 0)
+    nanoseconds(value, 6).filter(|time| *time > 0)
 }
 
 /// Hashes of prompts, by the number of the session that they are for.
