@@ -350,8 +350,8 @@ mod tests {
         ] {
             assert_eq!(name(&[record.as_bytes()]), Some("hermes"), "{record}");
         }
-        let said = r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#;
-        assert_eq!(name(&[said.as_bytes()]), Some("letta_code"));
+        let line = r#"{"kind":"user","text":"x","captured_at":"2026-01-01T00:00:00Z","source_line_id":"l"}"#;
+        assert_eq!(name(&[line.as_bytes()]), Some("letta_code"));
         assert_eq!(name(&[b"noise".as_slice(), native]), Some("native"));
         assert_eq!(name(&[b"noise"]), None);
         assert_eq!(unknown().info().name, "unknown");

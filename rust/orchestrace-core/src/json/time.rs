@@ -33,8 +33,11 @@ pub fn instant(value: Value<'_>) -> Option<i64> {
 pub fn nanoseconds(value: Value<'_>, digits: usize) -> Option<i64> {
     let number = value.f64()?;
     let unit = 10_i64.pow(digits as u32);
+    if let Some(integer) = value.i64() {
+        return integer.checked_mul(unit);
+    }
     let exact = |text: &str| {
-        let (integer, part) = text.split_once('.').unwrap_or((text, ""));
+        let (integer, part) = text.split_once('.')?;
         let part: i64 = format!("{part:0<digits$}").get(..digits)?.parse().ok()?;
         integer.parse::<i64>().ok()?.checked_mul(unit)?.checked_add(part)
     };
