@@ -36,6 +36,11 @@ TRAINERS: Final = {
 ALONE: Final = {"verl": ["TransferQueue"]}
 """What is installed without what it depends on."""
 TESTS: Final = ["pytest", "hypothesis"]
+BESIDE: Final = {
+    "verl": ["tests/trainers/test_verl_estimators.py", "tests/trainers/test_trainer_table.py"],
+    "trl": ["tests/trainers/test_trainer_table.py"],
+}
+"""Other tests that a trainer has to be installed for."""
 
 
 def python_of(trainer: str) -> Path:

@@ -145,6 +145,18 @@ def test_a_row_without_an_advantage_is_an_error_or_left_out() -> None:
     assert found.advantages[:, 0].tolist() == [0.0, 0.5, -0.5]
 
 
+def test_columns_may_be_arrays_of_objects() -> None:
+    """As verl carries them along."""
+    rows = team(np.random.default_rng(7))
+    batch = as_batch(rows)
+    columns = {"rollouts": batch.rollouts, "order": batch.order, "agents": batch.agents}
+    objects = {name: np.array(values, dtype=object) for name, values in columns.items()}
+    objects["trainable"] = np.array([True] * len(rows), dtype=object)
+    groups = np.array([int(str(group)[-1]) for group in batch.groups], dtype=object)
+    found = token_advantages(Batch(batch.rewards, batch.mask, groups, **objects), "dr_mas")
+    assert np.array_equal(found.advantages, token_advantages(batch, "dr_mas").advantages)
+
+
 def test_an_empty_batch_and_rows_without_tokens() -> None:
     empty = Batch(np.zeros((0, 3)), np.zeros((0, 3)), [])
     assert token_advantages(empty, "grpo").advantages.shape == (0, 3)
@@ -165,6 +177,11 @@ ONE = {"rewards": np.ones((2, 2)), "mask": np.ones((2, 2)), "groups": ["g", "g"]
         ),
         ({"groups": ["g"]}, {}, "groups has 1 values, expected one for each of 2 rows"),
         ({"groups": ["g", "h"], "rollouts": ["x", "x"]}, {}, "groups differs within a rollout"),
+        ({"groups": ["g", None]}, {}, "groups has no value in row 1: expected one of each row"),
+        ({"rollouts": np.array(["x", None])}, {}, "rollouts has no value in row 1"),
+        ({"agents": [None, "a"]}, {}, "agents has no value in row 0"),
+        ({"order": [0, float("nan")]}, {}, "order has no value in row 1"),
+        ({"trainable": np.array([True, None])}, {}, "trainable has no value in row 1"),
         ({"agents": [["a"], ["a", "b"]]}, {"turns": "mask"}, "agents names 2 turns of row 1, its mask has 1"),
         ({}, {"turns": "word"}, "unknown turns 'word'"),
         ({}, {"null": "zero"}, "unknown null 'zero'"),

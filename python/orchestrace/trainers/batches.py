@@ -246,6 +246,9 @@ class _Layout:
         for name in ("groups", "rollouts", "order", "agents", "trainable"):
             if (value := getattr(batch, name)) is not None and len(value) != n:
                 raise ParameterError(f"{name} has {len(value):,} values, expected one for each of {n:,} rows")
+        for name in ("order", "trainable"):
+            if (value := getattr(batch, name)) is not None and (unknown := _unknown(value)) is not None:
+                raise ParameterError(f"{name} has no value in row {unknown}: expected one of each row")
         begins = self.mask.copy()
         if turns == "mask":
             begins[:, 1:] &= ~self.mask[:, :-1]
@@ -261,7 +264,7 @@ class _Layout:
     def corpus(self, batch: Batch, outcome: OutcomeOf, rewards: RewardsOf) -> Corpus:
         """A trace for each rollout, an event for each turn."""
         n = len(self.mask)
-        names = _texts(np.arange(n) if batch.rollouts is None else batch.rollouts)
+        names = _texts("rollouts", np.arange(n) if batch.rollouts is None else batch.rollouts)
         rollout = np.arange(n) if batch.rollouts is None else _codes(names)
         order = np.zeros(n) if batch.order is None else np.asarray(batch.order, dtype=float)
         by_time = np.lexsort((np.arange(n), order, rollout))
@@ -272,7 +275,7 @@ class _Layout:
         self._firsts = np.searchsorted(trace, np.arange(trace[-1] + 2 if trace.size else 1))
         seq = np.arange(trace.size) - self._firsts[trace]
         last_row = by_time[np.searchsorted(rollout[by_time], np.arange(len(self._firsts) - 1), "right") - 1]
-        group = _texts(batch.groups)
+        group = _texts("groups", batch.groups)
         if batch.rollouts is not None and (group != group[last_row[rollout]]).any():
             raise ParameterError("groups differs within a rollout: the rows of a rollout are of one group")
         earned = np.asarray(batch.rewards, dtype=float)
@@ -317,23 +320,38 @@ class _Layout:
             if batch.trainable is None:
                 return pl.repeat("policy", self._turns, eager=True)
             # whether an agent is trained is one answer: those that are not are another agent
-            return _texts(["policy" if is_trained else "frozen" for is_trained in batch.trainable])[self.rows]
+            names = ["policy" if is_trained else "frozen" for is_trained in batch.trainable]
+            return _texts("agents", names)[self.rows]
         if all(isinstance(agent, str) for agent in batch.agents):
-            return _texts(batch.agents)[self.rows]
+            return _texts("agents", batch.agents)[self.rows]
         acted = [list(agent) if isinstance(agent, list | tuple) else [agent] for agent in batch.agents]
         for row, (named, turns) in enumerate(zip(acted, np.bincount(self.rows), strict=True)):
             if len(named) != turns:
                 raise ParameterError(f"agents names {len(named)} turns of row {row}, its mask has {turns}")
-        return _texts([agent for named in acted for agent in named])
+        return _texts("agents", [agent for named in acted for agent in named])
 
 
-def _texts(values: Sequence[object] | NDArray[Any]) -> pl.Series:
+def _texts(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
+    """Names, one for each row."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return pl.Series(values).cast(pl.String)
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
     try:
-        return pl.Series(values, dtype=pl.String)
+        names = pl.Series(listed, dtype=pl.String)
     except TypeError:  # names that are no texts
-        return pl.Series([str(value) for value in values], dtype=pl.String)
+        names = pl.Series([None if value is None else str(value) for value in listed], dtype=pl.String)
+    if names.null_count():
+        raise ParameterError(
+            f"{name} has no value in row {names.is_null().arg_max()}: expected one of each row"
+        )
+    return names
+
+
+def _unknown(values: Sequence[object] | NDArray[Any]) -> int | None:
+    """The first place without a number or a flag."""
+    numbers = np.array([np.nan if value is None else float(value) for value in values])  # type: ignore[arg-type]
+    places = np.flatnonzero(np.isnan(numbers))
+    return int(places[0]) if places.size else None
 
 
 def _codes(names: pl.Series) -> Places:
