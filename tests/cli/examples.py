@@ -84,6 +84,7 @@ def lay_out(folder: Path, runs: str = "recordings") -> None:
     (folder / "survey" / "papers.csv").write_text(pool_text())
     (folder / "survey" / "excluded.csv").write_text(log_text())
     (folder / "study.toml").write_text(STUDY)
+    (folder / "dump.csv").write_text("step,prompt,reward,adv\n1,a,1,0.5\n1,a,0,-0.5\n")
     ot.study.run(folder / "study.toml", folder / "study", workers=0)
     house = {"trace": {"id": "/run"}, "steps": "/steps", "step": {"id": "/id", "kind": "/k"}}
     (folder / "house.json").write_text(json.dumps(house))

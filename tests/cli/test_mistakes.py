@@ -105,6 +105,10 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("replay runs.jsonl --drop agent=nobody", 2, "unknown agent 'nobody' (known: lead, w)"),
     ("replay runs.jsonl --aggregate meen", 2, "'confidence'; did you mean 'mean'?"),
     ("replay runs.jsonl --drop agent=w --mode tree", 2, "--mode is 'tree', expected 'subtree' or 'node'"),
+    ("audit dump.csv --group prompt", 2, "advantage: unknown column 'advantage'"),
+    ("audit dump.csv --group prompt --advantage adv --reward prompt", 2, "column 'prompt' has type String"),
+    ("audit none.csv", 1, "none.csv: No such file or directory"),
+    ("audit runs.txt", 2, "expected a file of advantages: .csv, .parquet, .jsonl, .ndjson"),
     ("taint runs.jsonl --carry everything", 2, "--carry is 'everything', expected 'all',"),
     ("taint runs.jsonl --untrusted-tool wbe", 2, "--untrusted-tool: unknown tool 'wbe'; did you mean 'web'?"),
     ("stopping abort stops.jsonl --source drft", 2, "--source is 'drft', expected 'draft', 'score',"),
@@ -176,6 +180,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "bad.toml").write_text("[trace\n")
     (folder / "bad.csv").write_text("a,b\n1,2\n")
     (folder / "study.toml").write_text("x = 1\n")
+    (folder / "dump.csv").write_text("prompt,reward,adv\na,1,0.5\na,0,-0.5\n")
     return folder
 
 

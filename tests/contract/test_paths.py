@@ -68,6 +68,11 @@ def measured(home: Path, corpus: ot.Corpus) -> object:
     return own == ot.read_corpus(home / "corpus").with_measures("~/scores.csv").reward_channels()
 
 
+def audited(home: Path, _corpus: ot.Corpus) -> object:
+    (home / "dump.csv").write_text("group,reward,advantage\na,1,0.5\na,0,-0.5\n")
+    return ot.trainers.audit("~/dump.csv").height == 1
+
+
 def on_disk(home: Path, corpus: ot.Corpus) -> Path:
     ingested(home, corpus)
     ot.read_corpus(home / "corpus").write_jsonl("~/disk.jsonl")
@@ -131,6 +136,7 @@ TAKEN: dict[tuple[str, str], Callable[[Path, ot.Corpus], object]] = {
     ("costs.spawns", "prices"): priced,
     ("costs.table", "prices"): priced,
     ("summary", "prices"): priced,
+    ("trainers.audit", "dump"): audited,
     ("view", "prices"): priced,
     ("Corpus.with_measures", "frame"): measured,
     ("Corpus.write_jsonl", "target"): on_disk,
@@ -220,6 +226,7 @@ def test_devices_without_an_end_are_refused(tmp_path: Path) -> None:
         "ingest": lambda: ot.ingest("/dev/zero", tmp_path / "corpus"),
         "a mapping": lambda: ot.read_traces(runs, mapping=tmp_path / "endless.toml"),
         "measures": lambda: corpus.with_measures(tmp_path / "endless.csv"),
+        "a dump": lambda: ot.trainers.audit(tmp_path / "endless.csv"),
         "a study": lambda: ot.study.read_config(tmp_path / "endless.toml"),
         "prices": lambda: ot.costs.read_prices(tmp_path / "endless.csv"),
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.trainers.batches import Batch, token_advantages
@@ -27,6 +27,7 @@ def batches(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return rewards, mask, groups
 
 
+@settings(deadline=None)
 @given(batches())
 @pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo"])
 def test_a_row_gets_the_advantage_of_its_rollout(

@@ -40,7 +40,7 @@ _BROKEN: Final = (
 _QUICK: Final = (bool, str, type(None), pl.DataFrame, pl.LazyFrame, pl.Expr)
 """Types that are judged before a verb runs, beside concepts, words and our classes."""
 _OF_POLARS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-_PATHS: Final = frozenset({"config", "folder", "mapping", "out", "path", "sink", "source", "target"})
+_PATHS: Final = frozenset({"config", "dump", "folder", "mapping", "out", "path", "sink", "source", "target"})
 
 
 class UnknownArgument(TypeError):

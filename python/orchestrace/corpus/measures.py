@@ -1,17 +1,16 @@
 """Measures of callers: read from files, matched to traces, validated."""
 
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from ..base.errors import InputError, ParameterError, SchemaError
-from ..base.paths import expect_an_end, path_of
+from ..base.errors import ParameterError, SchemaError
+from ..base.paths import path_of
 from ..base.schema import SCHEMAS, cast_exactly, unknown_name
 from ..base.text import plain
 from .assemble import Table, frame_of
+from .table_files import read_table
 
 if TYPE_CHECKING:
     from .corpus import Corpus
@@ -19,15 +18,6 @@ if TYPE_CHECKING:
 Measures = Table | str | os.PathLike[str]
 
 _KEY: Final = ["trace", "kind", "name"]
-_IDS: Final = {"trace_id": pl.String()}
-"""Ids are texts, even those of digits alone."""
-
-_READERS: Final[dict[str, Callable[[BinaryIO], pl.DataFrame]]] = {
-    ".csv": lambda file: pl.read_csv(file, schema_overrides=_IDS, infer_schema_length=None),
-    ".parquet": pl.read_parquet,
-    ".jsonl": lambda file: pl.read_ndjson(file, schema_overrides=_IDS, infer_schema_length=None),
-    ".ndjson": lambda file: pl.read_ndjson(file, schema_overrides=_IDS, infer_schema_length=None),
-}
 
 
 def measures_of(corpus: "Corpus", source: Measures) -> pl.DataFrame:
@@ -45,7 +35,7 @@ def measures_of(corpus: "Corpus", source: Measures) -> pl.DataFrame:
     label = "measures"
     if isinstance(source, str | os.PathLike):
         path = path_of(source)
-        label, frame = plain(str(path)), _read(path)
+        label, frame = plain(str(path)), read_table(path, "measures")
     else:
         frame = frame_of(source, label)
     new = _checked(corpus._located(frame, label), label)
@@ -57,22 +47,6 @@ def measures_of(corpus: "Corpus", source: Measures) -> pl.DataFrame:
             plain(f"{label}: '{twice['name'][0]}' is given twice for {', '.join(map(repr, ids))}{more}")
         )
     return new
-
-
-def _read(path: Path) -> pl.DataFrame:
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        endings = ", ".join(_READERS)
-        raise ParameterError(f"'{path}' ends in '{path.suffix}', expected a file of measures: {endings}")
-    expect_an_end(path)
-    try:
-        with open(path, "rb") as file:
-            return reader(file)
-    except pl.exceptions.PolarsError as error:
-        reason = str(error).partition("\n")[0]
-        raise InputError(plain(f"{path}: cannot be read as {path.suffix} ({reason})")) from error
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
 
 
 def _checked(frame: pl.DataFrame, label: str) -> pl.DataFrame:

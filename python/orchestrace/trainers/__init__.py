@@ -6,6 +6,7 @@ from ..base.namespaces import load_lazily
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from . import advantages as advantages
+    from .audit import audit as audit
     from .regimes import regimes as regimes
     from .tables import trainer_table as trainer_table
     from .tokens import token_credits as token_credits

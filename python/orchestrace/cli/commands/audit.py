@@ -1,0 +1,60 @@
+"""Find the rule, or the fault, behind a trainer's advantages."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import polars as pl
+import typer
+
+from ...base.deferred import Deferred
+from ..output import FAILED
+from ..registry import command
+from ..tables import Columns, TableOptions
+
+if TYPE_CHECKING:
+    from ... import trainers
+else:
+    trainers = Deferred("orchestrace.trainers")  # which needs NumPy
+
+
+EXAMPLES: Final = (
+    "audit dump.csv --group prompt --advantage adv",
+    "audit dump.csv --group prompt --advantage adv --step step",
+)
+COLUMNS: Final = Columns("step rule variant explained fault", "n_rows n_groups largest_residual message rows")
+
+
+@command
+def run(
+    dump: Annotated[Path, typer.Argument(help="What the trainer wrote: .csv, .parquet, .jsonl or .ndjson.")],
+    table: TableOptions,
+    reward: Annotated[
+        list[str] | None, typer.Option("--reward", help="Column; several are added up. [default: reward]")
+    ] = None,
+    advantage: Annotated[str, typer.Option("--advantage", help="Column.")] = "advantage",
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", help="Column of what is compared; several together. [default: group]"),
+    ] = None,
+    rollout: Annotated[
+        str | None, typer.Option("--rollout", help="Column: which rollout a row is of.")
+    ] = None,
+    step: Annotated[str | None, typer.Option("--step", help="Column of training steps.")] = None,
+    length: Annotated[str | None, typer.Option("--length", help="Column of trained tokens.")] = None,
+    trained: Annotated[
+        str | None, typer.Option("--trained", help="Column: false where a rollout was filtered out.")
+    ] = None,
+) -> None:
+    rows = trainers.audit(
+        dump,
+        reward=reward or "reward",
+        advantage=advantage,
+        group=group or "group",
+        rollout=rollout,
+        step=step,
+        length=length,
+        trained=trained,
+    )
+    table.give(rows, "steps", COLUMNS)
+    if rows.select((pl.col("explained") < 1.0).any()).item():
+        raise typer.Exit(FAILED)

@@ -1,0 +1,243 @@
+"""Which rule made these advantages? What trainers dump, held against every rule, and against known faults."""
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from ..base.arguments import Positive
+from ..base.errors import ParameterError
+from ..base.paths import path_of
+from ..base.schema import unknown_name
+from ..base.verbs import verb
+from ..corpus.table_files import read_table
+from .faults import FAULTS, Dump, suspects
+from .rules import Candidate
+
+_SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
+    "step": pl.String,
+    "n_rows": pl.UInt32,
+    "n_groups": pl.UInt32,
+    "rule": pl.String,
+    "variant": pl.String,
+    "explained": pl.Float64,
+    "largest_residual": pl.Float64,
+    "n_equivalent": pl.UInt32,
+    "fault": pl.String,
+    "message": pl.String,
+    "rows": pl.List(pl.UInt32),
+}
+_LISTED: Final = 10
+"""Rows that a fault or a residual names."""
+
+
+@verb
+def audit(
+    dump: pl.DataFrame | str | os.PathLike[str],
+    *,
+    reward: str | Sequence[str] = "reward",
+    advantage: str = "advantage",
+    group: str | Sequence[str] = "group",
+    rollout: str | None = None,
+    step: str | None = None,
+    length: str | None = None,
+    trained: str | None = None,
+    tolerance: Positive = 1e-5,
+) -> pl.DataFrame:
+    """Find the rule that explains the advantages that a trainer dumped, or the fault that does.
+
+    Parameters
+    ----------
+    dump
+        What the trainer wrote, a row for each sample: a frame, or a file (.csv, .parquet, .jsonl, .ndjson).
+    reward
+        The column of rewards; of several their sum, nulls left out.
+    advantage
+        The column of advantages, one number a row.
+    group
+        The column of what is compared, or several that tell it apart together: the prompt, or task and agent.
+    rollout
+        The column that says which rollout a row is of, where a rollout has several rows; its reward is that
+        of its last one.
+    step
+        The column of training steps, each of which is judged by itself.
+    length
+        The column of trained tokens, for rules and faults that weigh by them.
+    trained
+        A column of flags: False where a rollout was filtered out before training.
+    tolerance
+        How far a number may be from that of a rule, and from it times the number where that is above 1. What
+        rounding in 32 bits adds is allowed besides.
+
+    Returns
+    -------
+    DataFrame
+        One row per step: ``step n_rows n_groups rule variant explained largest_residual n_equivalent fault
+        message rows``. ``rule`` is that of `list_methods` which explains the most rows, ``params`` its
+        variant, ``explained`` the share of rows, ``n_equivalent`` how many variants explain as much on this
+        data: they cannot be told apart. ``fault`` is null where a rule explains every row, and otherwise one
+        of `orchestrace.trainers.faults.FAULTS` if that explains every row; ``rows`` are then the first rows
+        that the rule alone does not explain. A dump that neither explains has no ``fault`` and says so in
+        ``message``.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read.
+    ParameterError
+        A column is absent or of another type, or a group or rollout is null.
+
+    Notes
+    -----
+    O(rows) for each of some 150 variants, and for faults, where no rule explains a step. What is known are
+    rules of a rollout; advantages by token or turn, of critics, and of several normalized rewards are not
+    among them.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> import polars as pl
+    >>> dump = pl.DataFrame({"prompt": ["a", "a", "b", "b"], "score": [1.0, 0.0, 1.0, 0.5],
+    ...                      "adv": [0.5, -0.5, 0.25, -0.25]})
+    >>> found = ot.trainers.audit(dump, reward="score", advantage="adv", group="prompt")
+    >>> found.select("rule", "explained", "fault").row(0)
+    ('dr_grpo', 1.0, None)
+    """
+    if isinstance(dump, str | os.PathLike):
+        dump = read_table(path_of(dump), "advantages")
+    names = {"reward": reward, "advantage": advantage, "group": group, "rollout": rollout}
+    names |= {"step": step, "length": length, "trained": trained}
+    for option, named in names.items():
+        for name in [named] if isinstance(named, str) else named or []:
+            if name not in dump.columns:
+                raise ParameterError(f"{option}: {unknown_name('column', name, dump.columns)}")
+    steps = (
+        dump.with_row_index("row").partition_by(step, maintain_order=True)
+        if step
+        else [dump.with_row_index("row")]
+    )
+    rows = [_judged(part, names, tolerance, step) for part in steps if part.height]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+
+
+def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float, step: str | None) -> tuple[Any, ...]:
+    """The row of one step."""
+    advantages = _numbers(part, names["advantage"])
+    dump = _dump(part, names)
+    rewards = dump.rewards[dump.rollouts]
+    judged = ~np.isnan(rewards)  # a row without a reward may have any advantage
+    if dump.trained is not None:
+        judged &= dump.trained[dump.rollouts]
+    best, share, residual, equivalent = None, -1.0, np.inf, 0
+    for candidate in dump.rules():
+        fits = _fits(candidate, advantages, tolerance) | ~judged
+        here = float(fits.mean())
+        if here > share:
+            best, share, equivalent = candidate, here, 1
+            residual = _largest(candidate, advantages, judged)
+        elif here == share:
+            equivalent += 1
+    facts = (part[step][0] if step else None, part.height, int(dump.codes.max(initial=-1)) + 1)
+    head = (None if facts[0] is None else str(facts[0]), *facts[1:])
+    if best is None:
+        return (*head, None, None, None, None, 0, None, "the step has no row", [])
+    ruled = (best.rule, _variant(best), share, residual, equivalent)
+    if share == 1.0:
+        return (*head, *ruled, None, f"{best.rule} explains every row", [])
+    fault = next(_accused(dump, advantages, judged, best, tolerance), None)
+    off = part["row"].to_numpy()[judged & ~_fits(best, advantages, tolerance)]
+    listed = [int(row) for row in off[:_LISTED]]
+    if fault is None:
+        message = f"no rule and no known fault explains {off.size:,} of {part.height:,} rows"
+        return (*head, *ruled, None, message, listed)
+    name, candidate = fault
+    ruled = (candidate.rule, _variant(candidate), share, residual, equivalent)
+    return (*head, *ruled, name, f"{FAULTS[name]}; the rule is {candidate.rule}", listed)
+
+
+def _accused(
+    dump: Dump, advantages: NDArray[np.float64], judged: NDArray[np.bool_], best: Candidate, tolerance: float
+) -> Iterator[tuple[str, Candidate]]:
+    """The faults that explain every row."""
+    codes = dump.codes[dump.rollouts]
+    rewards = dump.rewards[dump.rollouts]
+    low, high = np.full(codes.max() + 1, np.inf), np.full(codes.max() + 1, -np.inf)
+    np.minimum.at(low, codes[judged], rewards[judged])
+    np.maximum.at(high, codes[judged], rewards[judged])
+    equal = (high - low <= 1e-7 * np.maximum(np.abs(low), np.abs(high)))[codes]
+    alone = (np.bincount(dump.codes) == 1)[codes]
+    for name, excused in (
+        ("noise.equal", equal & ~alone & (np.abs(advantages) < 1.0)),
+        ("lone.nan", alone & np.isnan(advantages)),
+    ):
+        rest = judged & ~excused
+        for candidate in dump.rules() if rest.any() else [best]:
+            if (_fits(candidate, advantages, tolerance) | ~rest).all():
+                yield name, candidate
+                break
+    for name, candidate in suspects(dump):
+        if (_fits(candidate, advantages, tolerance) | ~judged).all():
+            yield name, candidate
+
+
+def _fits(candidate: Candidate, advantages: NDArray[np.float64], tolerance: float) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        room = tolerance * np.maximum(1.0, np.abs(candidate.values)) + candidate.slack
+        fits: NDArray[np.bool_] = np.abs(advantages - candidate.values) <= room
+    return fits
+
+
+def _variant(candidate: Candidate) -> str:
+    return " ".join(f"{name}={value}" for name, value in candidate.params.items())
+
+
+def _largest(candidate: Candidate, advantages: NDArray[np.float64], judged: NDArray[np.bool_]) -> float:
+    residuals = np.abs(advantages - candidate.values)[judged]
+    finite = residuals[~np.isnan(residuals)]
+    return float(finite.max()) if finite.size else 0.0
+
+
+def _dump(part: pl.DataFrame, names: dict[str, Any]) -> Dump:
+    groups = _codes(part, "group", names["group"])
+    rollouts = (
+        np.arange(part.height) if names["rollout"] is None else _codes(part, "rollout", names["rollout"])
+    )
+    n = int(rollouts.max(initial=-1)) + 1
+    last = np.empty(n, np.int64)
+    last[rollouts] = np.arange(part.height)
+    if (groups[last][rollouts] != groups).any():
+        raise ParameterError("group differs within a rollout: its rows are of one group")
+    rewards = [names["reward"]] if isinstance(names["reward"], str) else list(names["reward"])
+    columns = np.stack([_numbers(part, name) for name in rewards])
+    absent = np.isnan(columns).all(axis=0)
+    total = np.where(absent, np.nan, np.nansum(columns, axis=0))
+    lengths = None if names["length"] is None else np.maximum(_numbers(part, names["length"]), 1.0)
+    of_rollout = None if lengths is None else np.bincount(rollouts, lengths).astype(float)
+    trained = (
+        None
+        if names["trained"] is None
+        else part[names["trained"]].cast(pl.Boolean).fill_null(True).to_numpy()
+    )
+    return Dump(total[last], groups[last], of_rollout, None if trained is None else trained[last], rollouts)
+
+
+def _numbers(part: pl.DataFrame, name: str) -> NDArray[np.float64]:
+    if not (part[name].dtype.is_numeric() or part[name].dtype == pl.Boolean or part[name].dtype == pl.Null):
+        raise ParameterError(f"column '{name}' has type {part[name].dtype}, expected a number in each row")
+    numbers: NDArray[np.float64] = part[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
+    return numbers
+
+
+def _codes(part: pl.DataFrame, option: str, names: str | Sequence[str]) -> NDArray[np.int64]:
+    """Codes of equal values from 0 on, in the order in which they come."""
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
+        if part[name].null_count():
+            raise ParameterError(f"{option}: column '{name}' has a null, expected a value in each row")
+    codes: NDArray[np.int64] = part.select(code=pl.struct(listed).rank("dense").cast(pl.Int64) - 1)[
+        "code"
+    ].to_numpy()
+    return codes

@@ -1,0 +1,95 @@
+"""Faults of trainers, which give advantages in silence: each a recipe, tried by an audit as rules are."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from .rules import Candidate, Codes, Flags, Floats, Groups, honest, relative, scaled
+
+FAULTS: Final = {
+    "noise.equal": "rewards of a group are equal, and what rounding left of them was divided by itself",
+    "lone.nan": "a group of one has no deviation, and its advantage is no number",
+    "sign.flipped": "advantages have the opposite sign of the rule",
+    "fanout.counted": "a rollout that is written as several rows counts once for each of them",
+    "filtered.counted": "rollouts that were filtered out are still in the mean and in the deviation",
+    "padding.counted": "groups were filled up to the largest with zeros, which are in the mean",
+    "normalized.twice": "advantages were centered and divided once more",
+    "length.weighted": "advantages were multiplied or divided by lengths",
+    "group.split": "groups were cut where micro-batches end, and compared within the pieces",
+    "group.lost": "each row is a group of its own: nothing is compared",
+}
+"""What each fault is, the surest first."""
+
+
+class Dump(NamedTuple):
+    """One step of a trainer: rows, and the rollouts that they are of.
+
+    Parameters
+    ----------
+    rewards, codes, lengths, trained
+        (rollouts,): the reward, the group, the trained tokens, and whether it was trained on.
+    rollouts
+        (rows,), which rollout a row is of.
+    """
+
+    rewards: Floats
+    codes: Codes
+    lengths: Floats | None
+    trained: Flags | None
+    rollouts: Codes
+
+    def on_rows(self, candidate: Candidate) -> Candidate:
+        """What the rows of each rollout get."""
+        values, slack = candidate.values[self.rollouts], candidate.slack[self.rollouts]
+        return candidate._replace(values=values, slack=slack)
+
+    def rules(self) -> Iterator[Candidate]:
+        """Of each row what rules give: rollouts that were filtered out are in no group."""
+        rewards = self.rewards if self.trained is None else np.where(self.trained, self.rewards, np.nan)
+        return map(self.on_rows, honest(rewards, self.codes, self.lengths))
+
+
+def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
+    """What each fault would give the rows, the surest first. Those of single groups are not among them."""
+    for candidate in dump.rules():
+        yield "sign.flipped", candidate._replace(values=-candidate.values)
+    rewards, codes, rollouts = dump.rewards, dump.codes, dump.rollouts
+    if len(rollouts) > len(rewards):
+        lengths = None if dump.lengths is None else dump.lengths[rollouts]
+        for candidate in honest(rewards[rollouts], codes[rollouts], lengths):
+            yield "fanout.counted", candidate
+    if dump.trained is not None and not dump.trained.all():
+        for candidate in honest(rewards, codes, dump.lengths):
+            yield "filtered.counted", dump.on_rows(candidate)
+    sizes = np.bincount(codes)
+    if sizes.size and (sizes < sizes.max()).any():
+        for candidate in relative(Groups(rewards, codes, np.full_like(sizes, sizes.max()))):
+            yield "padding.counted", dump.on_rows(candidate)
+    for candidate in relative(Groups(rewards, codes)):
+        for again in (codes, np.zeros_like(codes)):
+            second = Groups(candidate.values, again)
+            for ddof in (1, 0):
+                twice = scaled(
+                    candidate.rule,
+                    candidate.params,
+                    second.centered,
+                    second.deviation(ddof) + 1e-6,
+                    candidate.slack,
+                )
+                yield "normalized.twice", dump.on_rows(twice)
+        if dump.lengths is not None:
+            for weights in (1 / dump.lengths, dump.lengths, dump.lengths / dump.lengths.mean()):
+                weighted = candidate._replace(
+                    values=candidate.values * weights, slack=candidate.slack * weights
+                )
+                yield "length.weighted", dump.on_rows(weighted)
+    n = len(rewards)
+    for size in (k for k in range(2, n // 2 + 1) if n % k == 0):
+        pieces = np.unique(codes * n + np.arange(n) // size, return_inverse=True)[1]
+        if pieces.max() > codes.max():
+            for candidate in relative(Groups(rewards, pieces)):
+                yield "group.split", dump.on_rows(candidate)
+    nothing = np.zeros(n)
+    yield "group.lost", dump.on_rows(Candidate("grpo", {}, nothing, nothing))
+    yield "group.lost", dump.on_rows(Candidate("grpo", {}, rewards / (1 + 1e-6), nothing))
