@@ -240,9 +240,15 @@ GOLDEN_SPANS = ["agent_lightning", "langfuse", "langsmith", "openai_agents", "op
 
 
 def inputs(name: str) -> list[Path]:
-    """The file `input.*` of a golden, or those of its folder `input`."""
+    """The file `input.*` of a golden, or those of its folder `input`; of folders in it, lines."""
     found = [path for path in sorted(GOLDENS.joinpath(name).rglob("*")) if path.is_file()]
-    return [path for path in found if path.stem == "input" or path.parent.name == "input"]
+    return [
+        path
+        for path in found
+        if path.stem == "input"
+        or path.parent.name == "input"
+        or (path.suffix == ".jsonl" and "input" in path.relative_to(GOLDENS / name).parts)
+    ]
 
 
 @pytest.mark.every_nth(4)
