@@ -235,6 +235,26 @@ def test_rewards_that_are_absent_are_of_no_group() -> None:
     assert (row["rule"], row["fault"]) == ("dr_grpo", None)
 
 
+def test_groups_of_several_columns_and_any_names() -> None:
+    """As rLLM compares: within task and agent. Columns may be called as those of the answer."""
+    dump = pl.DataFrame(
+        {
+            "row": ["t", "t", "t", "t"],
+            "rule": ["solver", "judge", "solver", "judge"],
+            "reward": [1.0, 0.0, 0.0, 3.0],
+            "advantage": [0.5, -1.5, -0.5, 1.5],
+        }
+    )
+    row = ot.trainers.audit(dump, group=["row", "rule"]).row(0, named=True)
+    assert (row["n_groups"], row["rule"], row["fault"]) == (2, "dr_grpo", None)
+
+
+def test_a_step_without_rewards_is_not_explained() -> None:
+    dump = pl.DataFrame({"reward": [None, None], "group": ["a", "a"], "advantage": [0.0, 1.0]})
+    row = ot.trainers.audit(dump).row(0, named=True)
+    assert (row["rule"], row["explained"], row["message"]) == (None, None, "no row has a reward")
+
+
 def test_small_dumps_say_that_rules_cannot_be_told_apart() -> None:
     dump = pl.DataFrame({"reward": [1.0, 1.0], "group": ["a", "a"], "advantage": [0.0, 0.0]})
     row = ot.trainers.audit(dump).row(0, named=True)

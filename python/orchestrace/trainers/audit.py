@@ -30,6 +30,7 @@ _SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
     "message": pl.String,
     "rows": pl.List(pl.UInt32),
 }
+_ROW: Final = "row of the dump\0"
 _LISTED: Final = 10
 """Rows that a fault or a residual names."""
 
@@ -114,11 +115,9 @@ def audit(
         for name in [named] if isinstance(named, str) else named or []:
             if name not in dump.columns:
                 raise ParameterError(f"{option}: {unknown_name('column', name, dump.columns)}")
-    steps = (
-        dump.with_row_index("row").partition_by(step, maintain_order=True)
-        if step
-        else [dump.with_row_index("row")]
-    )
+    # a number that no column of the caller's can be named like
+    numbered = dump.with_row_index(_ROW)
+    steps = numbered.partition_by(step, maintain_order=True) if step else [numbered]
     rows = [_judged(part, names, tolerance, step) for part in steps if part.height]
     return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
@@ -142,13 +141,13 @@ def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float, step: s
             equivalent += 1
     facts = (part[step][0] if step else None, part.height, int(dump.codes.max(initial=-1)) + 1)
     head = (None if facts[0] is None else str(facts[0]), *facts[1:])
-    if best is None:
-        return (*head, None, None, None, None, 0, None, "the step has no row", [])
+    if best is None or not judged.any():
+        return (*head, None, None, None, None, 0, None, "no row has a reward", [])
     ruled = (best.rule, _variant(best), share, residual, equivalent)
     if share == 1.0:
         return (*head, *ruled, None, f"{best.rule} explains every row", [])
     fault = next(_accused(dump, advantages, judged, best, tolerance), None)
-    off = part["row"].to_numpy()[judged & ~_fits(best, advantages, tolerance)]
+    off = part[_ROW].to_numpy()[judged & ~_fits(best, advantages, tolerance)]
     listed = [int(row) for row in off[:_LISTED]]
     if fault is None:
         message = f"no rule and no known fault explains {off.size:,} of {part.height:,} rows"

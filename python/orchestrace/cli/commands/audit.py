@@ -56,5 +56,5 @@ def run(
         trained=trained,
     )
     table.give(rows, "steps", COLUMNS)
-    if rows.select((pl.col("explained") < 1.0).any()).item():
+    if rows.select((pl.col("explained").fill_null(0.0) < 1.0).any()).item():
         raise typer.Exit(FAILED)

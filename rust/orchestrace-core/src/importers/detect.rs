@@ -284,7 +284,7 @@ mod tests {
         let episode: &[u8] = br#"{"id":"e","env":{"id":"v"},"task":{"key":"k"},"traces":[]}"#;
         let bare: &[u8] = br#"{"version":1,"id":"t","task":{"key":"k"},"agent":{"config":{}},"nodes":[]}"#;
         let row: &[u8] = br#"{"id":1,"messages":[{"role":"user","content":"q"}],"resolved":-1}"#;
-        let other: &[u8] = br#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#;
+        let other: &[u8] = br#"{"atof_version":"0.1","kind":"scope","category":"agent","uuid":"u"}"#;
         assert_eq!(name(&[row]), Some("messages"));
         assert_eq!(name(&[other]), None, "a session of a tool that is not read");
         assert_eq!(name(&[labeled]), Some("who_and_when"));

@@ -47,7 +47,7 @@ static FOREIGN: &[Unread] = &[
             && record.get("sessionId").is_absent()
             && has(record.get("message"), &["role", "content"])
     }),
-    tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "category"])),
+    tool("an event log of NeMo Relay (ATOF)", |record| has(record, &["atof_version", "kind", "uuid"])),
 ];
 
 #[cfg(test)]
@@ -69,7 +69,13 @@ mod tests {
             }
         };
         of("Claude Code", &[r#"{"type":"user","uuid":"u","message":{"role":"user","content":"x"}}"#]);
-        of("Relay", &[r#"{"atof_version":"0.1","kind":"scope","category":"agent"}"#]);
+        of(
+            "Relay",
+            &[
+                r#"{"atof_version":"0.1","kind":"scope","category":"agent","uuid":"u"}"#,
+                r#"{"atof_version":"0.1","kind":"mark","uuid":"u"}"#,
+            ],
+        );
     }
 
     #[test]
