@@ -72,20 +72,9 @@ def main() -> int:
             print(f"{trainer}: could not be installed: {error}", file=sys.stderr)
             failed.append(trainer)
             continue
-        test = ROOT / "tests" / "conformance" / f"test_{trainer}.py"
-        command = [
-            str(python),
-            "-P",
-            "-m",
-            "pytest",
-            "-o",
-            "addopts=",
-            "-W",
-            "ignore",
-            "-q",
-            "-rs",
-            str(test),
-        ]
+        tests = [f"tests/conformance/test_{trainer}.py", *BESIDE.get(trainer, [])]
+        options = ["-o", "addopts=", "-W", "ignore", "-q", "-rs"]
+        command = [str(python), "-P", "-m", "pytest", *options, *tests]
         place = os.pathsep.join(map(str, (ROOT / "python", ROOT / "tests")))
         if subprocess.run(command, env={**os.environ, "PYTHONPATH": place}, cwd=ROOT, check=False).returncode:
             failed.append(trainer)
