@@ -93,7 +93,9 @@ def test_a_share_is_divided_among_the_tokens(sample: Path, tmp_path: Path) -> No
 def test_an_answer_without_a_mask_is_told(sample: Path, tmp_path: Path) -> None:
     credits = credits_of(ot.read_traces(sample), {"c:2": 3.0})
     corpus = ot.read_traces(sample)
-    with pytest.warns(UserWarning, match="1 answer with a credit got no advantages: no mask says") as caught:
+    with pytest.warns(
+        UserWarning, match="1 answer with a credit got no advantages: without a mask"
+    ) as caught:
         ot.export(corpus, "verifiers", tmp_path / "out.jsonl", credits=credits)
     assert caught[0].filename == __file__, "it names the line of the caller"
 
@@ -220,7 +222,7 @@ def test_agents_of_one_id_are_not_mixed_up(tmp_path: Path) -> None:
     path.write_bytes(lines([episode("e", seats)]))
     corpus = ot.read_traces(path)
     credits = ot.credit(corpus, method="uniform", unit="turn", reward="payoff")
-    with pytest.raises(ot.InputError, match="an episode of which several agents have one id"):
+    with pytest.raises(ot.InputError, match="an episode in which several agents share an id"):
         ot.export(corpus, "verifiers", tmp_path / "out.jsonl", credits=credits)
 
 

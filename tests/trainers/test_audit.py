@@ -255,6 +255,17 @@ def test_a_step_without_rewards_is_not_explained() -> None:
     assert (row["rule"], row["explained"], row["message"]) == (None, None, "no row has a reward")
 
 
+def test_a_deviation_of_the_batch_leaves_out_what_has_no_reward() -> None:
+    """As TRL divides with `scale_rewards="batch"`, where one completion has no score."""
+    rewards, groups = step()
+    scored = rewards[1:]
+    advantages = np.append(np.nan, by_group(scored, groups[1:], dr_grpo) / (scored.std(ddof=1) + 1e-4))
+    dump = pl.DataFrame({"reward": [None, *scored], "group": groups, "advantage": advantages})
+    row = ot.trainers.audit(dump).row(0, named=True)
+    assert (row["rule"], row["variant"]) == ("reinforce_pp", "baseline=True ddof=1 epsilon=0.0001")
+    assert row["fault"] is None
+
+
 def test_small_dumps_say_that_rules_cannot_be_told_apart() -> None:
     dump = pl.DataFrame({"reward": [1.0, 1.0], "group": ["a", "a"], "advantage": [0.0, 0.0]})
     row = ot.trainers.audit(dump).row(0, named=True)

@@ -120,6 +120,13 @@ def test_turns_of_a_row_are_the_runs_of_its_mask() -> None:
     assert found.advantages.tolist() == [[7, 7, 0, 6, 0], [0, 24, 0, 0, 16]]
 
 
+def test_a_row_of_which_nothing_is_trained_needs_no_names_of_turns() -> None:
+    mask = np.array([[1, 0, 1], [0, 0, 0]])
+    batch = Batch(np.array([[0.0, 0, 1.0], [0.0, 0, 0]]), mask, ["g", "g"], agents=[["a", "b"], ["a", "b"]])
+    found = token_advantages(batch, "dr_grpo", turns="mask")
+    assert found.advantages.tolist() == [[0.5, 0, 0.5], [0, 0, 0]]
+
+
 def test_outcome_of_several_rows() -> None:
     rewards, mask = np.array([[1.0], [2.0], [5.0]]), np.ones((3, 1))
     batch = Batch(rewards, mask, ["g"] * 3, rollouts=["x", "x", "y"])

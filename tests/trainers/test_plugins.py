@@ -1,6 +1,7 @@
 """Plug-ins, on objects in the shape of those of trainers; `make conformance` runs them inside trainers."""
 
 import json
+import pickle
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -37,6 +38,9 @@ class Tensor:
 
     def mul_(self, other: "Tensor") -> None:
         self.values *= other.values
+
+    def __mul__(self, other: "Tensor") -> "Tensor":
+        return Tensor(self.values * other.values, self.values.dtype)
 
     def __getitem__(self, rows: list[int]) -> "Tensor":
         return Tensor(self.values[rows], self.values.dtype)
@@ -116,6 +120,10 @@ class Registry:
         return list(cls.functions)
 
     @classmethod
+    def get(cls, name: str) -> Any:
+        return cls.functions[name]
+
+    @classmethod
     def register(cls, name: str, function: Any) -> None:
         assert name not in cls.functions
         cls.functions[name] = function
@@ -144,6 +152,7 @@ class Steps(dict[str, Any]):
 
 
 def test_skyrl_estimates_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Registry, "functions", {})
     monkeypatch.setitem(
         sys.modules,
         "skyrl.backends.skyrl_train.utils.ppo_utils",
@@ -153,6 +162,10 @@ def test_skyrl_estimates_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert names == skyrl.register() and set(names) == set(Registry.functions)
     with pytest.raises(ot.ParameterError, match="'dr_mass'; did you mean 'dr_mas'"):
         skyrl.register(dr_mass={})
+    with pytest.raises(ot.ParameterError, match=r"orchestrace_dr_mas is registered with {'epsilon': 0.0}"):
+        skyrl.register(dr_mas={})
+    # Ray sends estimators to workers: the options go along
+    assert pickle.loads(pickle.dumps(Registry.get("orchestrace_dr_mas"))).options == {"epsilon": 0.0}
 
     class Team(skyrl.WithSteps, StepTrainer): ...
 
@@ -164,13 +177,38 @@ def test_skyrl_estimates_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer.seen.values[:, 1].tolist() == pytest.approx([half, -half]), "its own metrics see them too"
 
 
+def test_skyrl_leaves_steps_out_of_the_loss_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An estimator sees no mask of the loss: there, a row without an advantage is an error."""
+    monkeypatch.setattr(Registry, "functions", {})
+    monkeypatch.setitem(
+        sys.modules,
+        "skyrl.backends.skyrl_train.utils.ppo_utils",
+        SimpleNamespace(AdvantageEstimatorRegistry=Registry),
+    )
+    skyrl.register(dr_mas={"null": "mask"})
+    rewards = Tensor([[np.nan], [1.0], [0.0]])
+    with pytest.raises(ot.ParameterError, match=r"reward\.absent"):
+        Registry.get("orchestrace_dr_mas")(rewards, Tensor(np.ones((3, 1))), ["p"] * 3)
+
+    class Team(skyrl.WithSteps, StepTrainer): ...
+
+    data = Steps(rewards=rewards, response_mask=Tensor(np.ones((3, 1))), loss_mask=Tensor(np.ones((3, 1))))
+    data.metadata = {"is_last_step": [True] * 3, "uids": ["p"] * 3}
+    answer = Team().compute_advantages_and_returns(data)
+    assert answer["loss_mask"].values[:, 0].tolist() == [0, 1, 1]
+    assert answer["response_mask"].values[:, 0].tolist() == [1, 1, 1]
+
+
 def test_rewards_of_turns_stand_on_their_last_tokens() -> None:
     mask = np.array([[0, 1, 1, 0, 1], [1, 0, 0, 0, 0]])
     found = trl.rewards_on(mask, np.array([1.0, np.nan]), None)
     assert found[0].tolist() == [0, 0, 0, 0, 1] and np.isnan(found[1]).tolist() == [True, *[False] * 4]
     found = trl.rewards_on(mask, np.array([1.0, 2.0]), [[0.25, 0.25], [2.0]])
     assert found.tolist() == [[0, 0, 0.25, 0, 0.75], [2, 0, 0, 0, 0]]
-    with pytest.raises(ot.ParameterError, match="turn_rewards has 1 of row 0, its mask has 2 turns"):
+    # a completion that was cut off is not trained, and still has its outcome
+    found = trl.rewards_on(np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]), [[0.5, 0.5], [2.0]])
+    assert found.tolist() == [[0, 1], [0, 2]]
+    with pytest.raises(ot.ParameterError, match="turn_rewards has 1 numbers for row 0, its mask has 2 turns"):
         trl.rewards_on(mask, np.array([1.0, 2.0]), [[0.25], [2.0]])
 
 
@@ -189,6 +227,12 @@ def test_rllm_has_advantages_of_steps() -> None:
     assert rllm.assign(episodes, "dr_grpo") == 8
     found = [[path.steps[0].advantage for path in one.trajectories] for one in episodes]
     assert found == [[0.25, 0.25], [0.25, 0.25], [-0.75, -0.75], [0.25, 0.25]], "the judge's is the last"
+    assert rllm.assign(episodes, "dr_grpo", outcome="sum") == 8
+    assert episodes[2].trajectories[0].steps[0].advantage == -0.75, "an outcome counts once"
+    episodes[0].trajectories[0].steps[0].response_ids = [1] * 6
+    rllm.assign(episodes, "opo")
+    # 8 tokens of reward 1, 4 of 1, 4 of 0, 4 of 1
+    assert episodes[0].trajectories[0].steps[0].advantage == pytest.approx(1 - 16 / 20)
     assert rllm.assign(episodes, "return_to_go", rewards="turn", gamma=1.0) == 8
     found = [[path.steps[0].advantage for path in one.trajectories] for one in episodes]
     assert found == [[2, 1], [1, 1], [0, 0], [2, 1]]
@@ -210,6 +254,10 @@ def test_rllm_estimates_trajectories_of_a_role(monkeypatch: pytest.MonkeyPatch) 
     groups = [SimpleNamespace(trajectories=[long, short])]
     advantages, _ = registry["orchestrace_opo"](rewards=[np.array([1.0, 0.0])], traj_groups=groups)
     assert advantages[0].tolist() == [0.25, -0.75], "the baseline weighs tokens"
+    with pytest.raises(ot.ParameterError, match=r"reward\.absent"):
+        rllm.estimator("dr_grpo", null="mask")([np.array([np.nan, 0.0])])
+    with pytest.raises(ot.ParameterError, match="'opoo'; did you mean 'opo'"):
+        rllm.register(opoo={})
 
 
 class Node(SimpleNamespace):
@@ -243,7 +291,7 @@ def test_live_episodes_of_verifiers_get_what_their_file_gets() -> None:
     assert verifiers.assign([], "dr_grpo") == 0
     silent = Episode(episodes[1].record | {"id": "e2", "traces": []})
     assert verifiers.assign([*episodes, silent], "dr_grpo") == 2, "nobody acted in the third"
-    with pytest.raises(ot.ParameterError, match="two episodes have one id"):
+    with pytest.raises(ot.ParameterError, match="two episodes share an id"):
         verifiers.assign([episodes[0], episodes[0]], "dr_grpo")
     broken = Episode(episodes[1].record)
     broken.record = broken.record | {"traces": 3}

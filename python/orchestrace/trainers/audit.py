@@ -14,7 +14,7 @@ from ..base.paths import path_of
 from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.table_files import read_table
-from .faults import FAULTS, Dump, suspects
+from .faults import FAULTS, Dump, excuses, suspects
 from .rules import Candidate
 
 _SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
@@ -93,7 +93,7 @@ def audit(
 
     Notes
     -----
-    O(rows) for each of some 150 variants, and for faults, where no rule explains a step. What is known are
+    O(rows) for each of some 55 variants, and for faults, where no rule explains a step. What is known are
     rules of a rollout; advantages by token or turn, of critics, and of several normalized rewards are not
     among them.
 
@@ -118,62 +118,60 @@ def audit(
     # a number that no column of the caller's can be named like
     numbered = dump.with_row_index(_ROW)
     steps = numbered.partition_by(step, maintain_order=True) if step else [numbered]
-    rows = [_judged(part, names, tolerance, step) for part in steps if part.height]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
+    rows = [_judged(part, names, tolerance) for part in steps if part.height]
+    return pl.DataFrame(rows, schema=_SCHEMA)
 
 
-def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float, step: str | None) -> tuple[Any, ...]:
+def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict[str, Any]:
     """The row of one step."""
     advantages = _numbers(part, names["advantage"])
     dump = _dump(part, names)
-    rewards = dump.rewards[dump.rollouts]
-    judged = ~np.isnan(rewards)  # a row without a reward may have any advantage
+    judged = ~np.isnan(dump.rewards[dump.rollouts])  # a row without a reward may have any advantage
     if dump.trained is not None:
         judged &= dump.trained[dump.rollouts]
-    best, share, residual, equivalent = None, -1.0, np.inf, 0
+    step = None if names["step"] is None else part[names["step"]][0]
+    row: dict[str, Any] = {
+        "step": None if step is None else str(step),
+        "n_rows": part.height,
+        "n_groups": int(dump.codes.max(initial=-1)) + 1,
+    }
+    if not judged.any():
+        return row | {"n_equivalent": 0, "message": "no row has a reward", "rows": []}
+    share, equivalent = -1.0, 0
     for candidate in dump.rules():
-        fits = _fits(candidate, advantages, tolerance) | ~judged
-        here = float(fits.mean())
-        if here > share:
-            best, share, equivalent = candidate, here, 1
-            residual = _largest(candidate, advantages, judged)
-        elif here == share:
-            equivalent += 1
-    facts = (part[step][0] if step else None, part.height, int(dump.codes.max(initial=-1)) + 1)
-    head = (None if facts[0] is None else str(facts[0]), *facts[1:])
-    if best is None or not judged.any():
-        return (*head, None, None, None, None, 0, None, "no row has a reward", [])
-    ruled = (best.rule, _variant(best), share, residual, equivalent)
+        explained = float((_fits(candidate, advantages, tolerance) | ~judged).mean())
+        if explained > share:
+            best, share, equivalent = candidate, explained, 0
+        equivalent += explained == share
+    row |= {
+        "rule": best.rule,
+        "variant": _variant(best),
+        "explained": share,
+        "largest_residual": _largest(best, advantages, judged),
+        "n_equivalent": equivalent,
+    }
     if share == 1.0:
-        return (*head, *ruled, None, f"{best.rule} explains every row", [])
-    fault = next(_accused(dump, advantages, judged, best, tolerance), None)
+        return row | {"message": f"{best.rule} explains every row", "rows": []}
     off = part[_ROW].to_numpy()[judged & ~_fits(best, advantages, tolerance)]
-    listed = [int(row) for row in off[:_LISTED]]
-    if fault is None:
-        message = f"no rule and no known fault explains {off.size:,} of {part.height:,} rows"
-        return (*head, *ruled, None, message, listed)
-    name, candidate = fault
-    ruled = (candidate.rule, _variant(candidate), share, residual, equivalent)
-    return (*head, *ruled, name, f"{FAULTS[name]}; the rule is {candidate.rule}", listed)
+    row["rows"] = off[:_LISTED].tolist()
+    for fault, candidate in _accused(dump, advantages, judged, tolerance):
+        message = f"{FAULTS[fault]}; the rule is {candidate.rule}"
+        return row | {
+            "rule": candidate.rule,
+            "variant": _variant(candidate),
+            "fault": fault,
+            "message": message,
+        }
+    return row | {"message": f"no rule and no known fault explains {off.size:,} of {part.height:,} rows"}
 
 
 def _accused(
-    dump: Dump, advantages: NDArray[np.float64], judged: NDArray[np.bool_], best: Candidate, tolerance: float
+    dump: Dump, advantages: NDArray[np.float64], judged: NDArray[np.bool_], tolerance: float
 ) -> Iterator[tuple[str, Candidate]]:
     """The faults that explain every row."""
-    codes = dump.codes[dump.rollouts]
-    rewards = dump.rewards[dump.rollouts]
-    low, high = np.full(codes.max() + 1, np.inf), np.full(codes.max() + 1, -np.inf)
-    np.minimum.at(low, codes[judged], rewards[judged])
-    np.maximum.at(high, codes[judged], rewards[judged])
-    equal = (high - low <= 1e-7 * np.maximum(np.abs(low), np.abs(high)))[codes]
-    alone = (np.bincount(dump.codes) == 1)[codes]
-    for name, excused in (
-        ("noise.equal", equal & ~alone & (np.abs(advantages) < 1.0)),
-        ("lone.nan", alone & np.isnan(advantages)),
-    ):
+    for name, excused in excuses(dump, advantages):
         rest = judged & ~excused
-        for candidate in dump.rules() if rest.any() else [best]:
+        for candidate in dump.rules():
             if (_fits(candidate, advantages, tolerance) | ~rest).all():
                 yield name, candidate
                 break

@@ -89,6 +89,21 @@ class Batch:
         fields = {field: (columns or {}).get(name) for name, field in COLUMNS.items()}
         return cls(rewards, mask, groups, **fields)
 
+    @classmethod
+    def of_lengths(
+        cls,
+        rewards: Floats,
+        lengths: Sequence[int] | NDArray[Any],
+        groups: Sequence[object] | NDArray[Any],
+        **columns: Any,
+    ) -> "Batch":
+        """Rows of so many trained tokens, each with what it earned in all: (rows,) of both."""
+        tokens = np.asarray(lengths, dtype=np.int64)
+        mask = np.arange(max(int(tokens.max(initial=0)), 1)) < tokens[:, None]
+        earned = np.zeros(mask.shape)
+        earned[:, 0] = rewards
+        return cls(earned, mask, groups, **columns)
+
 
 class Assigned(NamedTuple):
     """Advantages of tokens, and which of them are known.
@@ -190,18 +205,26 @@ def _without(method: str, rows: Places, unknown: pl.DataFrame) -> str:
     )
 
 
-def estimators() -> list[str]:
-    """The names of the methods that answer for a turn, and so for its tokens.
+def estimators(options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, dict[str, Any]]:
+    """The methods that answer for a turn, and so for its tokens, each with the options that somebody chose.
+
+    Raises
+    ------
+    ParameterError
+        Options are of no such method.
 
     Examples
     --------
     >>> from orchestrace.trainers.batches import estimators
-    >>> "dr_mas" in estimators(), "shapley" in estimators()
-    (True, True)
+    >>> chosen = estimators({"grpo": {"ddof": 0}})
+    >>> chosen["grpo"], chosen["dr_mas"]
+    ({'ddof': 0}, {})
     """
-    methods = list_methods()
-    names: list[str] = methods.filter(pl.col("units").list.contains("event"))["name"].to_list()
-    return names
+    chosen = options or {}
+    methods = list_methods().filter(pl.col("units").list.contains("event"))["name"].to_list()
+    if unknown := sorted(set(chosen) - set(methods)):
+        raise ParameterError(unknown_name("method", unknown[0], methods))
+    return {method: dict(chosen.get(method, {})) for method in methods}
 
 
 def array(tensor: Any) -> NDArray[Any]:
@@ -320,15 +343,19 @@ class _Layout:
             if batch.trainable is None:
                 return pl.repeat("policy", self._turns, eager=True)
             # whether an agent is trained is one answer: those that are not are another agent
-            names = ["policy" if is_trained else "frozen" for is_trained in batch.trainable]
-            return _texts("agents", names)[self.rows]
+            policies = ["policy" if is_trained else "frozen" for is_trained in batch.trainable]
+            return _texts("agents", policies)[self.rows]
         if all(isinstance(agent, str) for agent in batch.agents):
             return _texts("agents", batch.agents)[self.rows]
-        acted = [list(agent) if isinstance(agent, list | tuple) else [agent] for agent in batch.agents]
-        for row, (named, turns) in enumerate(zip(acted, np.bincount(self.rows), strict=True)):
-            if len(named) != turns:
+        names: list[object] = []
+        for row, (agent, turns) in enumerate(zip(batch.agents, np.bincount(self.rows), strict=True)):
+            named = list(agent) if isinstance(agent, list | tuple) else [agent]
+            if not self.mask[row].any():
+                named = named[:1] or ["policy"]  # nothing is trained: one turn, of whoever began the row
+            elif len(named) != turns:
                 raise ParameterError(f"agents names {len(named)} turns of row {row}, its mask has {turns}")
-        return _texts("agents", [agent for named in acted for agent in named])
+            names += named
+        return _texts("agents", names)
 
 
 def _texts(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
@@ -349,13 +376,13 @@ def _texts(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
 
 def _unknown(values: Sequence[object] | NDArray[Any]) -> int | None:
     """The first place without a number or a flag."""
-    numbers = np.array([np.nan if value is None else float(value) for value in values])  # type: ignore[arg-type]
-    places = np.flatnonzero(np.isnan(numbers))
-    return int(places[0]) if places.size else None
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    is_absent = pl.Series(listed, strict=False).cast(pl.Float64).fill_nan(None).is_null()
+    return is_absent.arg_max() if is_absent.any() else None
 
 
 def _codes(names: pl.Series) -> Places:
     """Codes of equal names from 0 on, in the order in which they come."""
     distinct = names.unique(maintain_order=True)
-    codes: Places = names.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64).to_numpy()
-    return codes
+    codes = names.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64).to_numpy()
+    return codes.astype(np.int64)

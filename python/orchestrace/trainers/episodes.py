@@ -52,8 +52,8 @@ def stamp(
         path, options = file_of_records(corpus, str(file))
         if not options.get("extras", True):
             raise ParameterError(
-                "the recordings were read with extras=False, so that nobody knows which message an answer "
-                "is: read them again"
+                "the recordings were read with extras=False, which drops the ids of messages: "
+                "read them again without it"
             )
         in_order = of_file.sort("offset").with_row_index("record")
         numbers = in_order.select("record", "trace").join(values, on="trace", how="inner").sort("record")
@@ -69,8 +69,8 @@ def stamp(
             raise InputError(f"'{file}' has changed since it was read: read it again")
         if ambiguous:
             raise InputError(
-                f"'{file}' has an episode of which several agents have one id, so that nobody knows whose "
-                "answers the credits are of: leave it out (trace_id=, corpus.filter)"
+                f"'{file}' has an episode in which several agents share an id, so credits cannot be matched "
+                "to their answers: leave it out (trace_id=, corpus.filter)"
             )
         stamped += nodes
         without_mask += skipped
@@ -79,15 +79,15 @@ def stamp(
             report(done, total)
     if without_mask:
         warnings.warn(
-            f"{counted(without_mask, 'answer')} with a credit got no advantages: no mask says how many "
-            "tokens were sampled",
+            f"{counted(without_mask, 'answer')} with a credit got no advantages: without a mask, the number "
+            "of sampled tokens is unknown",
             UserWarning,
             stacklevel=stacklevel + 1,
         )
     elif total and not stamped:
         warnings.warn(
-            f"no answer of {counted(total, 'episode')} got advantages: the credits are of none that is "
-            "trained",
+            f"no answer of {counted(total, 'episode')} got advantages: none of the "
+            "credited agents is trained",
             UserWarning,
             stacklevel=stacklevel + 1,
         )

@@ -5,7 +5,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from .rules import Candidate, Codes, Flags, Floats, Groups, honest, relative, scaled
+from .advantages import grpo
+from .rules import Candidate, Codes, Flags, Floats, honest, of_groups, relative
 
 FAULTS: Final = {
     "noise.equal": "rewards of a group are equal, and what rounding left of them was divided by itself",
@@ -20,6 +21,10 @@ FAULTS: Final = {
     "group.lost": "each row is a group of its own: nothing is compared",
 }
 """What each fault is, the surest first."""
+_EQUAL: Final = 1e-7
+"""Rewards of a group that differ by less than this part of the largest are equal: 32 bits have no more."""
+_NOISE: Final = 1.0
+"""Rounding that was divided by itself is below this; what is larger was not made of rounding alone."""
 
 
 class Dump(NamedTuple):
@@ -50,8 +55,22 @@ class Dump(NamedTuple):
         return map(self.on_rows, honest(rewards, self.codes, self.lengths))
 
 
+def excuses(dump: Dump, advantages: Floats) -> Iterator[tuple[str, Flags]]:
+    """Faults of single groups, and the rows that they would excuse: all others have to fit a rule."""
+    rewards = dump.rewards if dump.trained is None else np.where(dump.trained, dump.rewards, np.nan)
+    is_there = ~np.isnan(rewards)
+    codes, n = dump.codes, int(dump.codes.max(initial=-1)) + 1
+    sizes = np.bincount(codes[is_there], minlength=n)
+    low, high = np.full(n, np.inf), np.full(n, -np.inf)
+    np.minimum.at(low, codes[is_there], rewards[is_there])
+    np.maximum.at(high, codes[is_there], rewards[is_there])
+    agrees = (sizes > 1) & (high - low <= _EQUAL * np.maximum(np.abs(low), np.abs(high)))
+    yield "noise.equal", agrees[codes][dump.rollouts] & (np.abs(advantages) < _NOISE)
+    yield "lone.nan", (sizes == 1)[codes][dump.rollouts] & np.isnan(advantages)
+
+
 def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
-    """What each fault would give the rows, the surest first. Those of single groups are not among them."""
+    """What each fault would give the rows, the surest first. Those of single groups are `excuses`."""
     for candidate in dump.rules():
         yield "sign.flipped", candidate._replace(values=-candidate.values)
     rewards, codes, rollouts = dump.rewards, dump.codes, dump.rollouts
@@ -64,20 +83,17 @@ def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
             yield "filtered.counted", dump.on_rows(candidate)
     sizes = np.bincount(codes)
     if sizes.size and (sizes < sizes.max()).any():
-        for candidate in relative(Groups(rewards, codes, np.full_like(sizes, sizes.max()))):
-            yield "padding.counted", dump.on_rows(candidate)
-    for candidate in relative(Groups(rewards, codes)):
+        filling = np.repeat(np.arange(sizes.size), sizes.max() - sizes)
+        filled = np.append(rewards, np.zeros(filling.size)), np.append(codes, filling)
+        for candidate in relative(*filled):
+            n = len(rewards)
+            cut = candidate._replace(values=candidate.values[:n], slack=candidate.slack[:n])
+            yield "padding.counted", dump.on_rows(cut)
+    for candidate in relative(rewards, codes):
         for again in (codes, np.zeros_like(codes)):
-            second = Groups(candidate.values, again)
             for ddof in (1, 0):
-                twice = scaled(
-                    candidate.rule,
-                    candidate.params,
-                    second.centered,
-                    second.deviation(ddof) + 1e-6,
-                    candidate.slack,
-                )
-                yield "normalized.twice", dump.on_rows(twice)
+                values = of_groups(grpo, candidate.values, again, ddof=ddof)
+                yield "normalized.twice", dump.on_rows(candidate._replace(values=values))
         if dump.lengths is not None:
             for weights in (1 / dump.lengths, dump.lengths, dump.lengths / dump.lengths.mean()):
                 weighted = candidate._replace(
@@ -88,7 +104,7 @@ def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
     for size in (k for k in range(2, n // 2 + 1) if n % k == 0):
         pieces = np.unique(codes * n + np.arange(n) // size, return_inverse=True)[1]
         if pieces.max() > codes.max():
-            for candidate in relative(Groups(rewards, pieces)):
+            for candidate in relative(rewards, pieces):
                 yield "group.split", dump.on_rows(candidate)
     nothing = np.zeros(n)
     yield "group.lost", dump.on_rows(Candidate("grpo", {}, nothing, nothing))

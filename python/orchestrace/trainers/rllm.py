@@ -53,33 +53,35 @@ def assign(
     >>> episodes[0].trajectories[0].steps[0].advantage
     0.5
     """
-    rows = [
-        (number, path, step)
-        for number, episode in enumerate(episodes)
-        for path in episode.trajectories
+    steps = [
+        (episode, path, step)
+        for episode, live in enumerate(episodes)
+        for path in live.trajectories
         for step in path.steps
     ]
-    if not rows:
-        return 0
-    keys = [str(episode.id).rpartition(":")[0] or str(episode.id) for episode in episodes]
-    named = list(groups) if groups is not None else keys
-    of_turn = options.get("rewards") == "turn"
-    rewards = np.array([_earned(step) if of_turn else _outcome(episodes[at]) for at, _, step in rows])
-    batch = Batch(
-        rewards[:, None],
-        np.array([[len(step.response_ids) > 0] for _, _, step in rows]),
-        [named[at] for at, _, _ in rows],
-        rollouts=[at for at, _, _ in rows],
-        agents=[str(path.name) for _, path, _ in rows],
+    of_episode = [episode for episode, _, _ in steps]
+    if options.get("rewards") == "turn":
+        rewards = [_number(step.reward) for _, _, step in steps]
+    else:  # the outcome is what the last step earned
+        is_last = np.diff(of_episode, append=-1) != 0
+        rewards = [
+            _outcome(episodes[at]) if last else 0.0 for at, last in zip(of_episode, is_last, strict=True)
+        ]
+    if groups is None:
+        groups = [str(live.id).rpartition(":")[0] or str(live.id) for live in episodes]
+    batch = Batch.of_lengths(
+        np.array(rewards),
+        [len(step.response_ids) for _, _, step in steps],
+        [groups[episode] for episode in of_episode],
+        rollouts=of_episode,
+        agents=[str(path.name) for _, path, _ in steps],
     )
     assigned = token_advantages(batch, method, **options)
-    count = 0
-    for (_, _, step), value, is_known in zip(
-        rows, assigned.advantages[:, 0], assigned.credited[:, 0], strict=True
-    ):
-        step.advantage = float(value) if is_known else None
-        count += bool(is_known)
-    return count
+    credits = assigned.advantages[:, 0].tolist()
+    is_credited = assigned.credited[:, 0]
+    for (_, _, step), credit, is_known in zip(steps, credits, is_credited, strict=True):
+        step.advantage = credit if is_known else None
+    return int(is_credited.sum())
 
 
 def estimator(method: str, **options: Any) -> Callable[..., tuple[list[Any], list[Any]]]:
@@ -90,7 +92,7 @@ def estimator(method: str, **options: Any) -> Callable[..., tuple[list[Any], lis
     method
         One of `list_methods`.
     **options
-        As of `assign`.
+        As of `assign`. A trajectory without an advantage is an error: rLLM has no way to leave it out.
 
     Examples
     --------
@@ -104,19 +106,12 @@ def estimator(method: str, **options: Any) -> Callable[..., tuple[list[Any], lis
         rewards: Sequence[Any], algorithm_config: Any = None, traj_groups: Any = None, **_: Any
     ) -> tuple[list[Any], list[Any]]:
         sizes = [len(group) for group in rewards]
-        flat = np.concatenate([np.asarray(group, dtype=float) for group in rewards]) if sizes else np.empty(0)
-        lengths = [
-            max(1, sum(len(step.response_ids) for step in path.steps))
-            for group in traj_groups or []
-            for path in group.trajectories
-        ] or [1] * len(flat)
-        # Tokens count in methods that weigh rollouts by their length, and say nothing else here.
-        mask = np.arange(max(lengths, default=1)) < np.array(lengths, dtype=np.int64)[:, None]
-        earned = np.zeros(mask.shape)
-        earned[:, 0] = flat
-        batch = Batch(earned, mask, np.repeat(np.arange(len(sizes)), sizes))
-        values = token_advantages(batch, method, **options).advantages[:, 0].astype(float)
-        answer = np.split(values, np.cumsum(sizes)[:-1])
+        paths = [path for group in traj_groups or [] for path in group.trajectories]
+        lengths = [sum(len(step.response_ids) for step in path.steps) for path in paths] or [1] * sum(sizes)
+        earned = np.concatenate([np.empty(0), *rewards])
+        batch = Batch.of_lengths(earned, np.maximum(lengths, 1), np.repeat(np.arange(len(sizes)), sizes))
+        values = token_advantages(batch, method, **options | {"null": "error"}).advantages[:, 0]
+        answer = np.split(values.astype(float), np.cumsum(sizes)[:-1])
         return answer, answer
 
     estimate.__name__ = estimate.__qualname__ = PREFIX + method
@@ -129,19 +124,20 @@ def register(**options: Mapping[str, Any]) -> list[str]:
     Raises
     ------
     ParameterError
-        rLLM is not installed.
+        rLLM is not installed, or a method is unknown.
     """
     module = installed(_REGISTRY, "rllm")
     adder = getattr(module, "register_adv_estimator", None) or module.register_rllm_adv_estimator
-    for method in estimators():
-        adder(PREFIX + method)(estimator(method, **options.get(method, {})))
-    return [PREFIX + method for method in estimators()]
+    chosen = estimators(options)
+    for method, of_method in chosen.items():
+        adder(PREFIX + method)(estimator(method, **of_method))
+    return [PREFIX + method for method in chosen]
 
 
 def _outcome(episode: Any) -> float:
     rewards = [path.reward for path in episode.trajectories if path.reward is not None]
-    return float(rewards[-1]) if rewards else float("nan")
+    return _number(rewards[-1] if rewards else None)
 
 
-def _earned(step: Any) -> float:
-    return float("nan") if step.reward is None else float(step.reward)
+def _number(reward: float | None) -> float:
+    return float("nan") if reward is None else float(reward)

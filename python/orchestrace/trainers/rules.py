@@ -1,14 +1,17 @@
 """Rules that make advantages of rewards, each with all its variants: what an audit tries.
 
-Variants are those of released trainers: how a standard deviation divides, what is added to it, and what a
-group of one gets. Everything is computed in 64 bits.
+The rules are those of `orchestrace.trainers.advantages`. Variants are those of released trainers: how a
+standard deviation divides, what is added to it, and what a group of one gets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
+
+from .advantages import dr_grpo, grpo, rloo
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -16,8 +19,8 @@ Flags = NDArray[np.bool_]
 
 EPSILONS: Final = (1e-6, 1e-4, 1e-8, 0.0, 1e-5)
 """What trainers add to a deviation, the most usual first."""
-EQUAL: Final = 1e-7
-"""Rewards of a group that differ by less than this part of the largest are equal, as 32 bits have no more."""
+_ROUNDING: Final = 16 * 2.0**-24
+"""What a difference of two numbers of 32 bits may be wrong by, of the larger."""
 
 
 class Candidate(NamedTuple):
@@ -30,7 +33,7 @@ class Candidate(NamedTuple):
     params
         Its variant.
     values
-        (rollouts,), the advantages; null where the reward is.
+        (rollouts,), the advantages; NaN where the reward is.
     slack
         (rollouts,), what rounding in 32 bits may add.
     """
@@ -41,96 +44,85 @@ class Candidate(NamedTuple):
     slack: Floats
 
 
-class Groups:
-    """Means and deviations of rewards by group. A reward that is NaN is of no group."""
-
-    def __init__(self, rewards: Floats, codes: Codes, sizes: Codes | None = None) -> None:
-        n = int(codes.max(initial=-1)) + 1
-        is_there = ~np.isnan(rewards)
-        self.codes, self.rewards = codes, rewards
-        self.count = np.bincount(codes[is_there], minlength=n) if sizes is None else sizes
-        with np.errstate(invalid="ignore", divide="ignore"):
-            self.mean = np.bincount(codes[is_there], rewards[is_there], n) / self.count
-        low, high = np.full(n, np.inf), np.full(n, -np.inf)
-        np.minimum.at(low, codes[is_there], rewards[is_there])
-        np.maximum.at(high, codes[is_there], rewards[is_there])
-        largest = np.maximum(np.abs(low), np.abs(high))
-        self.is_equal = high - low <= EQUAL * largest
-        self.centered = rewards - self.mean[codes]
-        self.squares: NDArray[Any] = np.bincount(codes[is_there], self.centered[is_there] ** 2, n)
-        if sizes is not None:  # zeros that fill a group up are in it
-            filling = sizes - np.bincount(codes[is_there], minlength=n)
-            self.squares = self.squares + filling * self.mean**2
-        else:
-            agrees = self.is_equal[codes] & is_there
-            self.centered[agrees] = 0.0
-        self.largest = largest
-
-    def deviation(self, ddof: int) -> Floats:
-        """(rollouts,), the standard deviation of the group of each."""
-        deviation: Floats = np.sqrt(self.squares / np.maximum(self.count - ddof, 1))[self.codes]
-        return deviation
-
-    def rounding(self) -> Floats:
-        """(rollouts,), what a difference of rewards may be wrong by in 32 bits."""
-        rounding: Floats = 16 * 2.0**-24 * self.largest[self.codes]
-        return rounding
-
-
 def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Candidate]:
     """All variants of all rules that have a name, the simplest first.
 
     Parameters
     ----------
     rewards
-        (rollouts,), NaN where there is none.
+        (rollouts,), NaN where there is none: such a rollout is in no group.
     codes
         (rollouts,), the group of each.
     lengths
         (rollouts,), trained tokens, for rules that weigh by them.
     """
-    groups = Groups(rewards, codes)
-    batch = Groups(rewards, np.zeros_like(codes))
-    rounding = groups.rounding()
-    yield from relative(groups)
+    yield from relative(rewards, codes)
+    rounding = _ROUNDING * _largest(rewards, codes)
     yield Candidate("broadcast", {}, rewards, rounding)
     if lengths is not None:
         weights = np.where(np.isnan(rewards), 0.0, lengths)
-        baseline = np.bincount(codes, weights * np.nan_to_num(rewards)) / np.bincount(codes, weights)
+        with np.errstate(invalid="ignore"):
+            baseline = np.bincount(codes, weights * np.nan_to_num(rewards)) / np.bincount(codes, weights)
         yield Candidate("opo", {}, rewards - baseline[codes], rounding)
+    batch = np.zeros_like(codes)
+    in_groups, in_batch = of_groups(dr_grpo, rewards, codes), of_groups(dr_grpo, rewards, batch)
+    of_both = of_groups(dr_grpo, in_groups, batch)
     for ddof in (1, 0):
-        for epsilon in EPSILONS:
-            params = {"ddof": ddof, "epsilon": epsilon}
-            scale = batch.deviation(ddof) + epsilon
-            yield scaled("reinforce_pp", params, batch.centered, scale, rounding)
-            yield scaled("reinforce_pp", {"baseline": True, **params}, groups.centered, scale, rounding)
-            both = Groups(groups.centered, np.zeros_like(codes))
-            centered = {"baseline": True, "whitened": "centered", **params}
-            scale = both.deviation(ddof) + epsilon
-            yield scaled("reinforce_pp", centered, both.centered, scale, rounding)
+        divisor = _deviation(in_batch, rewards, batch, ddof)
+        yield from _divided("reinforce_pp", {"ddof": ddof}, in_batch, divisor, rounding)
+        params = {"baseline": True, "ddof": ddof}
+        everywhere = np.full(len(rewards), np.fmin.reduce(divisor, initial=np.inf))  # the batch has one
+        yield from _divided("reinforce_pp", params, in_groups, everywhere, rounding)
+        divisor = _deviation(of_both, in_groups, batch, ddof)
+        yield from _divided("reinforce_pp", {"whitened": "centered", **params}, of_both, divisor, rounding)
 
 
-def relative(groups: Groups) -> Iterator[Candidate]:
+def relative(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
     """The rules that compare a rollout with its group."""
-    rounding = groups.rounding()
-    is_alone = (groups.count == 1)[groups.codes]
-    as_released = np.where(is_alone, groups.rewards, groups.centered)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        others = (groups.count / np.maximum(groups.count - 1, 1))[groups.codes]
-    for lone, centered in (({}, groups.centered), ({"compat": "verl"}, as_released)):
+    rounding = _ROUNDING * _largest(rewards, codes)
+    for compat in (None, "verl"):
+        lone = {} if compat is None else {"compat": compat}
+        centered = of_groups(dr_grpo, rewards, codes, compat=compat)
         yield Candidate("dr_grpo", lone, centered, rounding)
-        yield Candidate("rloo", lone, np.where(is_alone, centered, centered * others), rounding * 2)
+        yield Candidate("rloo", lone, of_groups(rloo, rewards, codes, compat=compat), rounding * 2)
         for ddof in (1, 0):
-            for epsilon in EPSILONS:
-                # what is alone has the deviation 1 in the released code
-                scale = np.where(is_alone, 1.0, groups.deviation(ddof)) + epsilon
-                params = {"ddof": ddof, "epsilon": epsilon, **lone}
-                yield scaled("grpo", params, centered, scale, rounding)
+            divisor = _deviation(centered, rewards, codes, ddof, compat)
+            yield from _divided("grpo", {"ddof": ddof, **lone}, centered, divisor, rounding)
 
 
-def scaled(rule: str, params: dict[str, Any], centered: Floats, scale: Floats, rounding: Floats) -> Candidate:
-    """A difference that a deviation divides; one that is 0 stays 0, whatever divides it."""
+def of_groups(rule: Callable[..., pl.Series], rewards: Floats, codes: Codes, **options: Any) -> Floats:
+    """A rule of `orchestrace.trainers.advantages`, of the rewards that are there; NaN for the others."""
+    values = np.full(len(rewards), np.nan)
+    is_there = ~np.isnan(rewards)
+    if is_there.any():
+        values[is_there] = rule(rewards[is_there], codes[is_there], **options).to_numpy()
+    return values
+
+
+def _deviation(
+    centered: Floats, rewards: Floats, codes: Codes, ddof: int, compat: str | None = None
+) -> Floats:
+    """What `grpo` divides a difference by; infinite where that is 0, which nothing changes."""
+    divided = of_groups(grpo, rewards, codes, ddof=ddof, epsilon=0.0, compat=compat)
     with np.errstate(invalid="ignore", divide="ignore"):
-        values = np.where(centered == 0.0, 0.0, centered / scale)
-        slack = np.where(centered == 0.0, 0.0, rounding * (1 + np.abs(values)) / scale)
-    return Candidate(rule, params, values, slack)
+        divisor: Floats = np.where((divided == 0.0) | (centered == 0.0), np.inf, centered / divided)
+    return divisor
+
+
+def _divided(
+    rule: str, params: dict[str, Any], centered: Floats, deviation: Floats, rounding: Floats
+) -> Iterator[Candidate]:
+    """Differences that a deviation divides, and their rounding with them, for all that is added to it."""
+    for epsilon in EPSILONS:
+        divisor = deviation + epsilon
+        values = centered / divisor
+        slack = rounding * (1 + np.abs(values)) / divisor
+        yield Candidate(rule, {**params, "epsilon": epsilon}, values, slack)
+
+
+def _largest(rewards: Floats, codes: Codes) -> Floats:
+    """(rollouts,), the largest size of a reward of the group."""
+    largest = np.zeros(int(codes.max(initial=-1)) + 1)
+    np.maximum.at(largest, codes, np.abs(np.nan_to_num(rewards)))
+    of_rollout: Floats = largest[codes]
+    return of_rollout

@@ -10,56 +10,55 @@ An estimator sees rewards, masks and prompts. In step-wise training SkyRL shows 
 trajectory and repeats the answer; with `WithSteps` every step gets the number of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from ..base.errors import ParameterError
-from ..base.schema import unknown_name
 from .batches import PREFIX, Batch, array, estimators, installed, token_advantages
 
 _REGISTRY: Final = "skyrl.backends.skyrl_train.utils.ppo_utils"
-_steps: ContextVar[Any] = ContextVar("steps", default=None)
-_options: dict[str, Mapping[str, Any]] = {}
+_last_steps: ContextVar[Any] = ContextVar("last_steps", default=None)
+"""What the last steps of a batch get, while SkyRL asks for them."""
 
 
-def estimator(method: str, **options: Any) -> Callable[..., tuple[Any, Any]]:
-    """An estimator in the shape that SkyRL calls.
+@dataclass(frozen=True)
+class Estimator:
+    """A method in the shape that SkyRL calls, which its workers can be sent.
 
     Parameters
     ----------
     method
         One of `list_methods`.
-    **options
+    options
         Options of `orchestrace.trainers.batches.token_advantages` and parameters of the method.
-
-    Returns
-    -------
-    callable
-        Of ``token_level_rewards`` and ``response_mask``, (rows, tokens), and ``index``, (rows,); it gives
-        ``(advantages, returns)``, (rows, tokens), which are one tensor.
 
     Examples
     --------
     >>> from orchestrace.trainers import skyrl
-    >>> skyrl.estimator("rloo").__name__
-    'orchestrace_rloo'
+    >>> skyrl.Estimator("rloo", {"compat": "verl"}).method
+    'rloo'
     """
 
-    def estimate(token_level_rewards: Any, response_mask: Any, index: Any, **_: Any) -> tuple[Any, Any]:
-        if (of_last_steps := _steps.get()) is not None:
-            return of_last_steps, of_last_steps
-        batch = Batch(array(token_level_rewards), array(response_mask), index)
-        assigned = token_advantages(batch, method, **options)
-        if not assigned.credited.all():
-            response_mask.mul_(response_mask.new_tensor(assigned.credited))
-        advantages = token_level_rewards.new_tensor(assigned.advantages)
-        return advantages, advantages
+    method: str
+    options: dict[str, Any] = field(default_factory=dict)
 
-    estimate.__name__ = estimate.__qualname__ = PREFIX + method
-    return estimate
+    def __call__(self, token_level_rewards: Any, response_mask: Any, index: Any, **_: Any) -> tuple[Any, Any]:
+        """``(advantages, returns)``, one tensor, (rows, tokens), of rewards and masks of that shape.
+
+        Raises
+        ------
+        ParameterError
+            Rows have no advantage; SkyRL shows an estimator no mask of the loss that could leave them out.
+        """
+        if (advantages := _last_steps.get()) is None:
+            batch = Batch(array(token_level_rewards), array(response_mask), index)
+            options = self.options | {"null": "error"}
+            advantages = token_level_rewards.new_tensor(token_advantages(batch, self.method, **options)[0])
+        return advantages, advantages
 
 
 def register(**options: Mapping[str, Any]) -> list[str]:
@@ -68,7 +67,7 @@ def register(**options: Mapping[str, Any]) -> list[str]:
     Parameters
     ----------
     **options
-        By method, what `estimator` takes: ``register(grpo={"ddof": 0})``.
+        By method, the options of its `Estimator`: ``register(grpo={"ddof": 0})``.
 
     Returns
     -------
@@ -78,18 +77,18 @@ def register(**options: Mapping[str, Any]) -> list[str]:
     Raises
     ------
     ParameterError
-        SkyRL is not installed, or a method is unknown.
+        SkyRL is not installed, a method is unknown, or is registered with other options already.
     """
-    methods = estimators()
-    if unknown := sorted(options.keys() - set(methods)):
-        raise ParameterError(unknown_name("method", unknown[0], methods))
     registry = installed(_REGISTRY, "skyrl").AdvantageEstimatorRegistry
     registered = set(registry.list_available())
-    _options.update(options)
-    for method in methods:
-        if PREFIX + method not in registered:
-            registry.register(PREFIX + method, estimator(method, **options.get(method, {})))
-    return [PREFIX + method for method in methods]
+    chosen = estimators(options)
+    for method, of_method in chosen.items():
+        name = PREFIX + method
+        if name not in registered:
+            registry.register(name, Estimator(method, of_method))
+        elif method in options and registry.get(name).options != of_method:
+            raise ParameterError(f"{name} is registered with {registry.get(name).options}: register it once")
+    return [PREFIX + method for method in chosen]
 
 
 class WithSteps:
@@ -98,7 +97,8 @@ class WithSteps:
         class TeamTrainer(WithSteps, RayPPOTrainer): ...
 
     A trajectory is the rows up to one with ``is_last_step``. Who acted is ``data.metadata["agents"]``,
-    (rows,), where your generator puts it there.
+    (rows,), where your generator puts it there. With ``null="mask"`` steps without an advantage leave the
+    ``loss_mask``.
     """
 
     cfg: Any
@@ -109,22 +109,23 @@ class WithSteps:
         name = str(self.cfg.trainer.algorithm.advantage_estimator)
         if not (name.startswith(PREFIX) and self.cfg.generator.step_wise_trajectories):
             return parent(data)
-        method = name.removeprefix(PREFIX)
-        last = np.asarray(data.metadata["is_last_step"], dtype=bool)
-        trajectory = np.concatenate([[0], np.cumsum(last)[:-1]])
+        estimator = installed(_REGISTRY, "skyrl").AdvantageEstimatorRegistry.get(name)
+        is_last = np.asarray(data.metadata["is_last_step"], dtype=bool)
         batch = Batch(
             array(data["rewards"]),
             array(data["response_mask"]),
             data.metadata["uids"],
-            rollouts=trajectory,
+            rollouts=np.concatenate([[0], np.cumsum(is_last)[:-1]]),
             agents=data.metadata.get("agents"),
         )
-        assigned = token_advantages(batch, method, **_options.get(method, {}))
+        assigned = token_advantages(batch, estimator.method, **estimator.options)
         by_step = data["rewards"].new_tensor(assigned.advantages)
-        token = _steps.set(by_step[last.nonzero()[0].tolist()])
+        token = _last_steps.set(by_step[np.flatnonzero(is_last).tolist()])
         try:
             data = parent(data)
         finally:
-            _steps.reset(token)
+            _last_steps.reset(token)
         data["advantages"] = data["returns"] = by_step
+        if not assigned.credited.all():
+            data["loss_mask"] = data["loss_mask"] * data["loss_mask"].new_tensor(assigned.credited)
         return data

@@ -102,7 +102,7 @@ def rewards_on(
     mask
         (rows, tokens), 1 where a token is trained. A run of them is a turn.
     outcomes
-        (rows,), NaN where nobody knows it.
+        (rows,), NaN where it is unknown.
     by_turn
         Of each row what its turns earned. The last one gets what is left of the outcome.
 
@@ -125,10 +125,11 @@ def rewards_on(
         places = np.flatnonzero(ends[row])
         last = places[-1] if places.size else -1
         earned = [] if by_turn is None else list(by_turn[row])
-        if by_turn is not None and len(earned) != places.size:
+        if by_turn is not None and places.size and len(earned) != places.size:
             raise ParameterError(
-                f"turn_rewards has {len(earned)} of row {row}, its mask has {places.size} turns"
+                f"turn_rewards has {len(earned)} numbers for row {row}, its mask has {places.size} turns"
             )
-        rewards[row, places[: len(earned)]] = earned
-        rewards[row, last] += outcome - sum(earned)
+        # of a row of which nothing is trained only the whole counts
+        rewards[row, places] = earned[: places.size] or 0.0
+        rewards[row, last] += outcome - rewards[row].sum()
     return rewards

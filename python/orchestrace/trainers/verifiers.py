@@ -36,13 +36,13 @@ def assign(episodes: Sequence[Any], method: str, **params: Any) -> int:
     Raises
     ------
     ParameterError
-        Two episodes have one id, one could not be read, or as of `credit`.
+        Two episodes share an id, one could not be read, or as of `credit`.
     """
     if not episodes:
         return 0
     names = [episode.id for episode in episodes]
     if len(set(names)) < len(names):
-        raise ParameterError("two episodes have one id, so that nobody knows whose advantages are whose")
+        raise ParameterError("two episodes share an id, so their advantages cannot be told apart")
     with tempfile.TemporaryDirectory() as folder:
         path, out = Path(folder) / "traces.jsonl", Path(folder) / "stamped.jsonl"
         path.write_text("".join(episode.model_dump_json() + "\n" for episode in episodes), encoding="utf-8")

@@ -94,11 +94,10 @@ def register() -> list[str]:
         verl is not installed.
     """
     core = installed(_CORE, "verl")
-    names = [PREFIX + method for method in estimators()]
-    for name, method in zip(names, estimators(), strict=True):
-        if name not in core.ADV_ESTIMATOR_REGISTRY:
-            core.register_adv_est(name)(estimator(method))
-    return names
+    for method in estimators():
+        if PREFIX + method not in core.ADV_ESTIMATOR_REGISTRY:
+            core.register_adv_est(PREFIX + method)(estimator(method))
+    return [PREFIX + method for method in estimators()]
 
 
 @contextmanager

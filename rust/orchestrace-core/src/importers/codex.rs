@@ -6,11 +6,12 @@
 //! as a stream ([`describe`]).
 
 use super::items::{Items, TraceItems};
+use super::parsed;
 use super::recording::Recording;
 use super::{Confidence, ImporterInfo, Record, Recorded, SpreadImporter};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 
 mod describe;
 mod facts;
@@ -59,13 +60,7 @@ impl SpreadImporter for Codex {
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let mut file = Key::of(record.path, record.stem);
         let mut key = file.text();
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&key);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &key, out)?;
         let root = tree.root();
         if root.members().next().is_none() {
             let message = "found no object with members, expected a line of a rollout";

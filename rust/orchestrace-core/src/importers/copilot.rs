@@ -9,7 +9,7 @@ use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 
 mod describe;
 mod record;
@@ -83,13 +83,7 @@ impl SpreadImporter for Copilot {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let file = file_key::of_file(name_of_file(record), out);
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&file);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &file, out)?;
         let root = tree.root();
         let judged = expect_object(root, "")
             .and_then(|()| expect_member(root, "type", Kind::String))

@@ -20,7 +20,7 @@ use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
 use crate::json::identity::identity;
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 
 /// The importer.
 #[derive(Debug)]
@@ -61,13 +61,7 @@ impl SpreadImporter for Cursor {
             (_, above) if (above == name && !name.is_empty()) || is_id(above) => (above.to_owned(), ""),
             _ => (file_key::of_file(record.stem, out), ""),
         };
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&key);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &key, out)?;
         if let Err(reject) = expect_line(tree.root()) {
             out.reject_in(&key, record.text, reject);
             return Ok(());

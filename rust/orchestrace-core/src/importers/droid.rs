@@ -18,7 +18,7 @@ use crate::columns::writer::TraceWriter;
 use crate::error::{FindingCode, Reject};
 use crate::json::Kind;
 use crate::json::time::instant;
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 use crate::schema::MeasureKind;
 
 /// The importer.
@@ -55,13 +55,7 @@ impl SpreadImporter for Droid {
         let name = session_name(record.path);
         // A stream has no name of its own.
         let file = file_key::of_file(if record.stem.is_empty() { "" } else { name }, out);
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&file);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &file, out)?;
         let root = tree.root();
         if is_settings(root, record.path) {
             out.item(name, record.text, SETTINGS);

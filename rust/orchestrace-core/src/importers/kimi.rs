@@ -12,7 +12,7 @@ use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 
 mod copies;
 mod delegations;
@@ -65,13 +65,7 @@ impl SpreadImporter for Kimi {
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let place = Place::of(record.path);
         let key = place.key(record.stem, out);
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&key);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &key, out)?;
         let root = tree.root();
         if let Err(reject) = expect_record(root) {
             out.reject_in(&key, record.text, reject);

@@ -15,7 +15,7 @@ use crate::columns::writer::TraceWriter;
 use crate::error::Reject;
 use crate::json::Kind;
 use crate::json::time::instant;
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 
 /// The importer.
 #[derive(Debug)]
@@ -54,13 +54,7 @@ impl SpreadImporter for LettaCode {
         let folder = parts(parts(record.path).0).1;
         let is_named = record.stem == TRANSCRIPT && !folder.is_empty();
         let key = file_key::of_file(if is_named { folder } else { record.stem }, out);
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&key);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &key, out)?;
         let root = tree.root();
         if let Err(reject) = expect_object(root, "").and_then(|()| expect_member(root, "kind", Kind::String))
         {

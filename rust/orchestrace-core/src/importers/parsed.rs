@@ -1,10 +1,10 @@
 //! The items of a trace as JSON. Each was parsed when its record was cut, so that one which cannot be read is not
 //! expected; it is left out.
 
-use super::TraceItems;
 use super::recording::Recording;
+use super::{Items, Record, TraceItems};
 use crate::columns::writer::TraceWriter;
-use crate::error::FindingCode;
+use crate::error::{FindingCode, Reject};
 use crate::json::tree::{Tree, Value};
 
 /// All items of a trace, in their order.
@@ -32,6 +32,14 @@ impl<'a> ParsedItems<'a> {
             tell_replaced(out);
         }
     }
+}
+
+/// A record whose text is of one session, whose trace lacks it where it cannot be read.
+pub(super) fn record<'r>(record: &Record<'r>, key: &str, out: &mut Items<'_>) -> Result<Tree<'r>, Reject> {
+    Tree::parse(record.text, out.limits()).map_err(|fault| {
+        out.lacks(key);
+        fault.into_reject()
+    })
 }
 
 /// Writes the trace that all items make, as `describe` tells it, with what is known beside them.

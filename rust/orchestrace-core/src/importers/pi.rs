@@ -11,7 +11,7 @@ use super::{file_key, parsed};
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Kind;
-use crate::json::tree::{Tree, Value};
+use crate::json::tree::Value;
 
 mod describe;
 mod entry;
@@ -52,13 +52,7 @@ impl SpreadImporter for Pi {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         let key = file_key::of_file(record.stem, out);
-        let tree = match Tree::parse(record.text, out.limits()) {
-            Ok(tree) => tree,
-            Err(fault) => {
-                out.lacks(&key);
-                return Err(fault.into_reject());
-            }
-        };
+        let tree = parsed::record(record, &key, out)?;
         let root = tree.root();
         if let Err(reject) = expect_entry(root) {
             out.reject_in(&key, record.text, reject);
