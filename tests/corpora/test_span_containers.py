@@ -206,10 +206,36 @@ def phoenix(source: list[Span]) -> list[Any]:
     return [one(span) for span in source]
 
 
+def weave(source: list[Span]) -> list[Any]:
+    """A call per span, which keeps the span that it was."""
+
+    def one(span: Span) -> dict[str, Any]:
+        raised = [said for name, _, said in span.events if name == "exception"]
+        error = {"type": raised[0]["exception.type"] if raised else "", "message": ""}
+        return {
+            "id": span.id,
+            "project_id": "team/kagent",
+            "op_name": f"weave:///team/kagent/op/{span.name}:v0",
+            "trace_id": span.trace,
+            "parent_id": span.parent,
+            "started_at": f"{np.datetime64(span.start, 'ns')}Z",
+            "ended_at": f"{np.datetime64(span.end, 'ns')}Z",
+            "attributes": {},
+            "inputs": {},
+            "output": None,
+            "summary": {},
+            "exception": json.dumps(error) if span.failed else None,
+            "otel_dump": {"name": span.name, "attributes": span.attributes},
+        }
+
+    return [one(span) for span in source]
+
+
 CONTAINERS: dict[str, tuple[Callable[[list[Span]], list[Any]], str]] = {
     "mlflow": (mlflow, "otel"),
     "opik": (opik, "opik"),
     "phoenix": (phoenix, "otel"),
+    "weave": (weave, "weave"),
 }
 """By the name of the tool, its lines and the format that reads them."""
 

@@ -264,14 +264,14 @@ def test_attempts_of_one_agent_with_the_same_settings_are_a_group(job: Path) -> 
 
 
 def test_a_job_says_how_many_trials_there_were(job: Path) -> None:
-    assert messages(ot.read_traces(job), "source.incomplete") == []
+    assert messages(ot.read_traces(job), "source.runs_missing") == []
     put(job / "result.json", {"id": "j", "n_total_trials": 5, "stats": {"n_retries": 2}})
     for paths in ([job], sorted(job.rglob("*.json*"), reverse=True)):
         corpus = ot.read_traces(paths)
         said = corpus.findings.filter(pl.col("code").cast(pl.String).str.starts_with("source.")).collect()
-        assert sorted(said["code"].cast(pl.String)) == ["source.incomplete", "source.retried"]
+        assert sorted(said["code"].cast(pl.String)) == ["source.retried", "source.runs_missing"]
         assert said["trace"].n_unique() == 1
-        assert messages(corpus, "source.incomplete") == [
+        assert messages(corpus, "source.runs_missing") == [
             "n_total_trials of the job is 5, results of trials found: 2"
         ]
     put(job / "result.json", {"id": "j", "n_total_trials": 1, "stats": {}})
@@ -312,7 +312,7 @@ def test_a_document_made_of_a_run_may_call_it_otherwise(tmp_path: Path, with_ati
 
 def test_a_trial_without_a_recording_is_said(job: Path) -> None:
     shutil.rmtree(job / "b/agent")
-    assert messages(ot.read_traces(job), "source.incomplete") == [
+    assert messages(ot.read_traces(job), "source.runs_missing") == [
         "runs of the job with a result but no recording: 1; they are not traces, so means leave them out"
     ]
 
@@ -323,7 +323,7 @@ def test_the_job_is_told_with_a_run_whose_own_result_is_not_used(job: Path) -> N
     put(job / "a/agent/sessions/projects/-app" / f"{other}.jsonl", session(other, 1))
     corpus = ot.read_traces(job)
     assert len(messages(corpus, "source.retried")) == 1
-    assert len(messages(corpus, "source.incomplete")) == 1
+    assert len(messages(corpus, "source.runs_missing")) == 1
 
 
 def test_a_job_may_be_called_as_steps_are(tmp_path: Path, job: Path) -> None:

@@ -236,7 +236,7 @@ def test_prefixes_of_whole_traces(corpora: Path, tmp_path: Path) -> None:
             assert part.items() <= whole.items(), name
 
 
-GOLDEN_SPANS = ["agent_lightning", "langfuse", "langsmith", "openai_agents", "opik", "otel"]
+GOLDEN_SPANS = ["agent_lightning", "langfuse", "langsmith", "openai_agents", "opik", "otel", "weave"]
 
 
 def inputs(name: str) -> list[Path]:

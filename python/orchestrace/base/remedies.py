@@ -193,8 +193,16 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Look which of them the trainer used. If each line is a rollout, give each a name of its own.",
     ),
     ("finding", "source.incomplete"): Remedy(
-        "An Inspect log whose `results.total_samples` is 4, with one sample.",
+        "A trace of MLflow whose `sizeStats` say 12 spans, with 10.",
         "Find the missing part, or say that your means leave it out: what is left is no random sample.",
+    ),
+    ("finding", "source.runs_missing"): Remedy(
+        "Pages of Langfuse whose `meta.totalItems` is 100, with 50 traces.",
+        "Fetch the other pages. Else report the bounds that `describe` gives beside the mean of a reward.",
+    ),
+    ("finding", "source.conflict"): Remedy(
+        "Pages in one folder whose `meta.totalItems` is 100 on one and 120 on another.",
+        "Keep each export in a folder of its own. If traces were added meanwhile, fetch the export again.",
     ),
     ("finding", "reward.unreliable"): Remedy(
         "A trial of Harbor with the reward 0 that ended with SandboxBuildFailedError.",

@@ -42,6 +42,12 @@ def n_floors(corpus: Corpus) -> int:
     return int(incomplete.select(pl.col("trace").n_unique()).collect().item())
 
 
+def n_missing_runs(corpus: Corpus) -> int:
+    """How many runs sources state that are not here; a floor, since most sources state nothing."""
+    missing = corpus.findings.filter(pl.col("code").cast(pl.String) == "source.runs_missing")
+    return int(missing.select(pl.col("count").cast(pl.Int64).sum()).collect().item())
+
+
 def words_for_waits(corpus: Corpus) -> dict[str, str]:
     """Words for the waits of agents: the people they waited for, and the kind of answer."""
     kind, agent, role = (pl.col(name).cast(pl.String) for name in ("type", "agent", "role"))

@@ -28,6 +28,7 @@ from .figures import (
     critical_shares,
     exposed_runs,
     n_floors,
+    n_missing_runs,
     runs_to_open,
     span,
     sum_of,
@@ -69,6 +70,8 @@ class Summary:
         Traces by importer.
     n_traces, n_partial, n_events, n_agents
         Traces, those that are partial, their events, and agents of the team, summed over traces.
+    n_missing
+        Runs that sources state and that are not here (`source.runs_missing`).
     n_answered
         Traces in which an agent answered; ``answered_by`` counts them by that agent.
     tokens
@@ -108,6 +111,7 @@ class Summary:
     n_partial: int
     n_events: int
     n_agents: int
+    n_missing: int
     n_answered: int
     answered_by: dict[str, int]
     tokens: dict[str, int | None]
@@ -228,9 +232,14 @@ class Summary:
         if not self.n_traces:
             return f"{read} There is no run in them."
         partial = f", {self.n_partial:,} of them partial," if self.n_partial else ""
+        missing = (
+            f" Their sources state {counted(self.n_missing, 'more run')}, which no mean has."
+            if self.n_missing
+            else ""
+        )
         return (
             f"{read} They make {counted(self.n_traces, 'run')} ({formats}){partial} with"
-            f" {counted(self.n_events, 'event')} of {counted(self.n_agents, 'agent')}."
+            f" {counted(self.n_events, 'event')} of {counted(self.n_agents, 'agent')}.{missing}"
         )
 
     def _answers(self) -> str:
@@ -465,6 +474,7 @@ def summary_of(
         n_partial=int(traces["partial"].sum()),
         n_events=int(rows["n_events"].sum()),
         n_agents=int(rows["n_agents"].sum()),
+        n_missing=n_missing_runs(corpus),
         n_answered=sum(answered.values()),
         answered_by=answered,
         tokens={

@@ -1,5 +1,7 @@
 """A corpus, and the records that were read for it, in a few small tables."""
 
+from typing import Literal
+
 import polars as pl
 
 from .. import _core
@@ -9,6 +11,7 @@ from ..base.sums import ordered_total, total
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import divisions, sizes_of
+from .figures import n_missing_runs
 
 
 @verb
@@ -22,7 +25,10 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
         duplicate, quarantined; traces, partial ones among them, events; tokens_in, tokens_out, cost_usd, sums
         over events, and tokens, that of the traces' costs; null where nothing says it. ``ignored``: importer,
         kind, records that mean nothing to a trace. ``traces``: importer, topology, time_basis, traces,
-        events. ``measures``: kind, name, traces, mean, min, median, max; null beyond the floats.
+        events. ``measures``: kind, name, traces, mean, min, median, max; null beyond the floats. ``lowest``
+        and ``highest``, of a reward where a source states more runs than are here
+        (``source.runs_missing``): what the mean of all is if each run without the reward has the least or
+        the most of what was seen, 0 and 1; null where no source states more.
         ``findings``: code, severity, traces, count and the first case (trace_id, seq, message).
         ``quarantine``: code, severity, records and the first case (message, path, file, line).
         Severity is ``error`` for what is left out, ``warning`` where a result may be null or not what one
@@ -40,6 +46,8 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
     3
     """
     sizes = sizes_of(corpus)
+    n_missing = n_missing_runs(corpus)
+    without = pl.lit(sizes["traces"] + n_missing) - pl.col("traces")
     plan = {
         "formats": _formats(corpus),
         "ignored": corpus.record_counts.filter(pl.col("status") == "ignored")
@@ -57,7 +65,13 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
             median=pl.col("value").median(),
             max=pl.col("value").max(),
         )
-        .with_columns(finite("mean"), finite("median"))
+        .with_columns(
+            _mean_of_all("min", 0.0, without).alias("lowest"), _mean_of_all("max", 1.0, without).alias("highest")
+        )
+        .with_columns(
+            pl.when(pl.col("kind") == "reward", pl.lit(n_missing > 0)).then(pl.col("lowest", "highest"))
+        )
+        .with_columns(finite("mean"), finite("median"), finite("lowest"), finite("highest"))
         .sort("kind", pl.col("name").cast(pl.String)),
         "findings": corpus.findings.join(
             corpus.traces.select("trace", "trace_id"), on="trace", maintain_order="left"
@@ -75,6 +89,13 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
     }
     tables = pl.DataFrame({"table": list(SCHEMAS), "rows": [sizes[name] for name in SCHEMAS]})
     return {"tables": tables, **dict(zip(plan, pl.collect_all(list(plan.values())), strict=True))}
+
+
+def _mean_of_all(end: Literal["min", "max"], usual: float, without: pl.Expr) -> pl.Expr:
+    """The mean if each of so many runs without a value has the least, or the most, that one can have."""
+    horizontal = pl.min_horizontal if end == "min" else pl.max_horizontal
+    least = horizontal(pl.col(end), pl.lit(usual))
+    return (pl.col("mean") * pl.col("traces") + least * without) / (pl.col("traces") + without)
 
 
 def _formats(corpus: Corpus) -> pl.LazyFrame:

@@ -90,6 +90,8 @@ codes!(
         TraceJoined = "trace.joined" => "Another id of the source leads to this trace, too.",
         TraceConflict = "trace.conflict" => "Records of one trace disagree about its task or a reward; the message says which is used.",
         SourceIncomplete = "source.incomplete" => "The source states more of something than it holds; no number has what is missing.",
+        SourceRunsMissing = "source.runs_missing" => "The source states more runs than are here, `count` of them; means leave them out.",
+        SourceConflict = "source.conflict" => "Parts of the source state different totals; none is compared with what is there.",
         RewardUnreliable = "reward.unreliable" => "Infrastructure broke the run, so its reward says nothing about the agent; it is kept as a metric.",
         SourceRetried = "source.retried" => "The source repeated attempts that broke and deleted them; what is left is not a random sample.",
         SourceSurplus = "source.surplus" => "The source holds more of something than it states.",
@@ -132,6 +134,8 @@ impl FindingCode {
             | Self::AgentMerged
             | Self::UsageIncomplete
             | Self::SourceIncomplete
+            | Self::SourceRunsMissing
+            | Self::SourceConflict
             | Self::SourceSurplus
             | Self::SourceRetried
             | Self::RewardUnreliable

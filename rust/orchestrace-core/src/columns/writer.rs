@@ -399,14 +399,25 @@ impl TraceWriter<'_> {
 
     /// Notes something odd; further ones of the same code are counted, the first place is kept.
     pub fn finding(&mut self, code: FindingCode, seq: Option<u32>, message: impl FnOnce() -> String) {
+        self.finding_of(code, 1, seq, message);
+    }
+
+    /// The same of so many things.
+    pub(crate) fn finding_of(
+        &mut self,
+        code: FindingCode,
+        count: u32,
+        seq: Option<u32>,
+        message: impl FnOnce() -> String,
+    ) {
         let trace = self.block.facts.len() as u32;
         let rows = &mut self.block.findings[self.mark.findings..];
         if let Some((_, finding)) = rows.iter_mut().find(|(_, f)| f.code == code) {
-            finding.count += 1;
+            finding.count = finding.count.saturating_add(count);
             finding.seq = finding.seq.or(seq);
         } else {
             let message = crate::error::capped(message());
-            self.block.findings.push((trace, Finding { code, count: 1, seq, message }));
+            self.block.findings.push((trace, Finding { code, count, seq, message }));
         }
     }
 

@@ -298,6 +298,9 @@ mod tests {
         let exported: &[u8] =
             br#"{"trace":{"id":"t","start_time":"2026-01-01 00:00:00+00:00"},"spans":[],"project_name":"p"}"#;
         assert_eq!(name(&[exported]), Some("opik"));
+        let call: &[u8] =
+            br#"{"id":"c","op_name":"weave:///t/p/op/f:v0","trace_id":"t","parent_id":null,"started_at":"","inputs":{}}"#;
+        assert_eq!(name(&[call]), Some("weave"));
         assert_eq!(name(&[session]), Some("pi"));
         assert_eq!(name(&[br#"{"type":"session","harness":"h","id":"s"}"#]), Some("pi"), "STS");
         assert_eq!(

@@ -8,6 +8,9 @@
 
 use std::borrow::Cow;
 
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::extent::Counted;
 use super::hex::hex;
 use super::object_text::ObjectText;
 use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems};
@@ -164,11 +167,20 @@ impl<'a> LogParts<'a> {
         }
         if let Some(samples) = &self.samples {
             let eval = Eval::read(self.eval, out.limits());
-            // The first sample tells what the log says of all.
-            let claims = eval.with_claim(self.results, samples.len(), out.limits());
-            for (index, (text, sample)) in samples.iter().enumerate() {
-                let context = claims.as_deref().filter(|_| index == 0).unwrap_or(&eval.context);
-                eval.sample(text, sample, context, out);
+            let stated = Eval::stated(self.results, out.limits());
+            let (mut key, mut n_broken) = (None, 0);
+            for (text, sample) in samples {
+                match eval.sample(text, sample, stated, out) {
+                    Ok(made) => key = key.or(made),
+                    Err(reject) => {
+                        n_broken += 1;
+                        out.reject(text, reject);
+                    }
+                }
+            }
+            // What cannot be read is in quarantine, and not missing.
+            if let (Some(key), Some(source), true) = (key, eval.source(), n_broken > 0) {
+                out.extent(&key, SAMPLES, (source, stated), (identity(record.text), n_broken));
             }
             if samples.is_empty() {
                 out.ignored("inspect.no_samples");
@@ -177,9 +189,9 @@ impl<'a> LogParts<'a> {
             out.ignored(if entry.starts_with('_') { "inspect.journal" } else { "inspect.header" });
         } else if self.id.is_some() && self.epoch.is_some() {
             let head = Self::in_record(record.header, out.limits());
-            let eval = head.ok().and_then(|head| head.eval);
-            let eval = Eval::read(eval, out.limits());
-            eval.sample(record.text, self, &eval.context, out);
+            let head = head.unwrap_or_default();
+            let stated = Eval::stated(head.results, out.limits());
+            Eval::read(head.eval, out.limits()).sample(record.text, self, stated, out)?;
         } else if self.has_events {
             out.item(&format!("{EVENTS}{:016x}", identity(record.text)), record.text, "");
         } else {
@@ -216,6 +228,9 @@ struct Eval {
     context: String,
 }
 
+/// What a log counts.
+const SAMPLES: Counted = Counted { statement: "results.total_samples", things: "samples", are_traces: true };
+
 /// Facts of an evaluation that a trace needs.
 const FACTS: [&str; 5] = ["run_id", "eval_id", "task_id", "task", "model"];
 
@@ -235,34 +250,33 @@ impl Eval {
         Self { prefix: Some(ids.join("/")).filter(|ids| !ids.is_empty()), context: context.finish() }
     }
 
-    /// The context with the number of samples that the log states, if it holds another number.
-    fn with_claim(&self, results: Option<&str>, held: usize, limits: Limits) -> Option<String> {
-        let results = Tree::parse(results?, limits).ok()?;
-        let claimed = results.root().get("total_samples").i64()?;
-        if usize::try_from(claimed) == Ok(held) {
-            return None;
-        }
-        let facts = Tree::parse(&self.context, limits).ok();
-        let mut context = ObjectText::new();
-        for (key, value) in facts.iter().flat_map(|facts| facts.root().members()) {
-            context.raw(key, value.raw());
-        }
-        context.raw("claimed_samples", &claimed.to_string());
-        context.raw("held_samples", &held.to_string());
-        Some(context.finish())
+    /// The number of samples that the log states.
+    fn stated(results: Option<&str>, limits: Limits) -> Option<i64> {
+        Tree::parse(results?, limits).ok()?.root().get("total_samples").i64()
     }
 
-    /// Puts one sample.
-    fn sample(&self, text: &str, sample: &LogParts<'_>, context: &str, out: &mut Items<'_>) {
+    /// What its samples are of; nothing where the log says nothing of itself, so that nobody knows whose they are.
+    fn source(&self) -> Option<u64> {
+        self.prefix.as_ref().map(|prefix| xxh3_64(prefix.as_bytes()))
+    }
+
+    /// Puts one sample; the key of its trace, if it is one.
+    fn sample(
+        &self,
+        text: &str,
+        sample: &LogParts<'_>,
+        stated: Option<i64>,
+        out: &mut Items<'_>,
+    ) -> Result<Option<String>, Reject> {
         if sample.kind != Some(Kind::Object) {
-            return out.reject(text, not_object());
+            return Err(not_object());
         }
         if !sample.has_messages && !sample.has_events {
-            return out.ignored("inspect.summaries");
+            out.ignored("inspect.summaries");
+            return Ok(None);
         }
         let (Some(id), Some(epoch)) = (sample.id, sample.epoch) else {
-            let message = "a sample lacks 'id' or 'epoch'";
-            return out.reject(text, Reject::new(RejectCode::FieldMissing, "id", message));
+            return Err(Reject::new(RejectCode::FieldMissing, "id", "a sample lacks 'id' or 'epoch'"));
         };
         let tree = Tree::parse(id, out.limits());
         let id = tree.as_ref().ok().and_then(|tree| tree.root().str()).unwrap_or(id);
@@ -273,7 +287,12 @@ impl Eval {
             made_id = format!("{SAMPLE}{:016x}", identity(text));
             &made_id
         };
-        out.item(&format!("{prefix}/{id}/{epoch}"), text, context);
+        let key = format!("{prefix}/{id}/{epoch}");
+        out.item(&key, text, &self.context);
+        if let Some(source) = self.source() {
+            out.extent(&key, SAMPLES, (source, stated), (xxh3_64(key.as_bytes()), 1));
+        }
+        Ok(Some(key))
     }
 }
 

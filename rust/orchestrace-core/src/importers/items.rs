@@ -13,6 +13,7 @@ pub(crate) use claims::{Claim, Owners, request_identity};
 
 use super::Record;
 use super::TraceBy;
+use super::extent::{Counted, Extent};
 use super::hex::spell;
 use super::mapping::Counts;
 use super::recording::{Beside, Stated};
@@ -43,6 +44,8 @@ pub(crate) struct ItemColumns {
     pub claims: Vec<Claim>,
     /// What became of runs.
     pub results: Vec<RunResult>,
+    /// How much sources say that they hold.
+    pub extents: Vec<Extent>,
     /// How often a mapping found what it looked for.
     pub counts: Counts,
     /// What the next item of the record does without.
@@ -198,6 +201,7 @@ struct Mark {
     together: usize,
     claims: usize,
     results: usize,
+    extents: usize,
 }
 
 /// The sink into which [`SpreadImporter::items`](super::SpreadImporter::items) puts the items of a record. Every part
@@ -236,6 +240,7 @@ impl<'w> Items<'w> {
             together: columns.together.len(),
             claims: columns.claims.len(),
             results: columns.results.len(),
+            extents: columns.extents.len(),
         };
         columns.left_out.0.clear();
         Self { columns, limits, record, position, number, mark, line_ends: None, by: TraceBy::Trace }
@@ -458,6 +463,20 @@ impl<'w> Items<'w> {
         self.columns.results.push(result);
     }
 
+    /// Says how many things a part of a source holds, and how many of them the whole of the source has by what it
+    /// states. `key` is a trace of the part; `source` and `part` say which ones they are.
+    pub(crate) fn extent(
+        &mut self,
+        key: &str,
+        counted: Counted,
+        (source, stated): (u64, Option<i64>),
+        (part, held): (u64, usize),
+    ) {
+        let trace = self.columns.keys.code(key);
+        let held = u32::try_from(held).unwrap_or(u32::MAX);
+        self.columns.extents.push(Extent { source, counted, stated, part, held, trace });
+    }
+
     /// Whether it is asked which conversation a trace is part of.
     #[must_use]
     pub fn by_conversation(&self) -> bool {
@@ -526,6 +545,7 @@ impl<'w> Items<'w> {
         columns.together.truncate(mark.together);
         columns.claims.truncate(mark.claims);
         columns.results.truncate(mark.results);
+        columns.extents.truncate(mark.extents);
         for key in lacking {
             self.lacks(&key);
         }
@@ -583,6 +603,8 @@ pub struct TraceItems<'a> {
     fates: RefCell<Fates>,
     part: usize,
     another: Cell<bool>,
+    /// The items of each of the traces that these items make, where the importer says which they are.
+    runs: RefCell<Option<Vec<Vec<u32>>>>,
     /// The item whose input is that of the trace.
     home: Cell<usize>,
     counts: RefCell<Counts>,
@@ -619,6 +641,7 @@ impl<'a> TraceItems<'a> {
             fates: RefCell::default(),
             part: 0,
             another: Cell::new(false),
+            runs: RefCell::default(),
             home: Cell::new(0),
             counts: RefCell::default(),
             owners: None,
@@ -736,6 +759,22 @@ impl<'a> TraceItems<'a> {
     /// on by itself cannot be distinguished from what it copies without it, and yet is another run.
     pub fn another(&self) {
         self.another.set(true);
+    }
+
+    /// The items of the trace that is asked for. `split` says which each of them has, and is asked once, so that a source
+    /// with many runs is looked through once.
+    pub(crate) fn split(&self, split: impl FnOnce() -> Vec<Vec<u32>>) -> Vec<u32> {
+        let mut runs = self.runs.borrow_mut();
+        let runs = runs.get_or_insert_with(split);
+        if self.part + 1 < runs.len() {
+            self.another();
+        }
+        runs.get(self.part).cloned().unwrap_or_default()
+    }
+
+    /// The items of the trace that was asked for, where the importer said which each of them has.
+    pub(crate) fn own_items(&self) -> Option<Vec<u32>> {
+        self.runs.borrow().as_ref()?.get(self.part).cloned()
     }
 
     /// Whether these items make one trace, as far as those that were asked for say.

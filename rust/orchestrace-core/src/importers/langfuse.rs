@@ -6,8 +6,9 @@
 //! the others are duplicates. What an observation did is read from its columns and from the attributes that its
 //! metadata keeps of the span it was ([`observation`]); [`super::spans`] makes one recording of them.
 
-use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
+use super::extent::Counted;
 use super::object_text::ObjectText;
 use super::parsed::ParsedItems;
 use super::recording::{AgentInfo, Label, Recording, Saying, Text, Usage, hash};
@@ -16,6 +17,7 @@ use super::{Confidence, ImporterInfo, Items, Record, SpreadImporter, TraceItems}
 use crate::columns::writer::TraceWriter;
 use crate::error::{Reject, RejectCode};
 use crate::json::Kind;
+use crate::json::identity::identity;
 use crate::json::time::parse_timestamp;
 use crate::json::tree::Value;
 use crate::schema::MeasureKind;
@@ -105,6 +107,9 @@ impl SpreadImporter for Langfuse {
 
     fn items(&self, record: &Record<'_>, out: &mut Items<'_>) -> Result<(), Reject> {
         out.cut(record.text, |root, out| {
+            if kind_of(root) == Some(RecordKind::Page) {
+                extent(root, record.path, out);
+            }
             if put(root, None, out) {
                 return Ok(());
             }
@@ -179,6 +184,27 @@ fn put(value: Value<'_>, above: Option<&str>, out: &mut Items<'_>) -> bool {
     true
 }
 
+/// Says how many traces, observations or scores a page holds, and how many all pages have by what it states.
+fn extent(page: Value<'_>, path: &str, out: &mut Items<'_>) {
+    let (data, meta) = (page.get("data"), page.get("meta"));
+    let first = data.at(0);
+    let (things, are_traces) = match kind_of(first) {
+        Some(RecordKind::Observation) => ("observations", false),
+        Some(RecordKind::Score) => ("scores", false),
+        // Of a session that is one trace, each part is not.
+        _ => ("traces", !out.by_conversation()),
+    };
+    let is_list_of_traces = things == "traces";
+    let mut keys = data
+        .elements()
+        .filter_map(|part| if is_list_of_traces { part.get("id").some_str() } else { trace_of(part) });
+    let Some(key) = keys.next() else { return };
+    let counted = Counted { statement: "meta.totalItems", things, are_traces };
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let part = meta.get("page").i64().map_or_else(|| identity(page.raw()), |page| page.cast_unsigned());
+    out.extent(key, counted, (xxh3_64(folder.as_bytes()), meta.get("totalItems").i64()), (part, data.len()));
+}
+
 fn put_trace(trace: Value<'_>, out: &mut Items<'_>) {
     let Some(id) = trace.get("id").some_str() else {
         let message = "found nothing, expected the id of the trace";
@@ -237,40 +263,25 @@ impl Parts {
     /// Sorts them; of several versions of one thing the one that ended counts, then the one that was written last,
     /// then the longest.
     fn of(items: &TraceItems<'_>, parsed: &ParsedItems<'_>) -> Self {
-        let mut best: HashMap<(u8, &str), usize> = HashMap::new();
-        for (i, value) in parsed.values().map(|(i, value)| (i as usize, value)) {
-            let class = class_of(value);
-            let id = value.get("id").str().unwrap_or_default();
-            let text = items.as_slice()[i].text;
-            let rank = |value: Value<'_>, text: &str| {
-                let ended = value.first(&["endTime", "end_time"]).exists();
-                let written = value.first(&["updatedAt", "updated_at"]).str().and_then(parse_timestamp);
-                (ended, written, text.len(), std::cmp::Reverse(text.to_owned()))
-            };
-            let Some(known) = best.get(&(class, id)).copied() else {
-                best.insert((class, id), i);
-                continue;
-            };
-            let other = parsed.get(known).map(|value| rank(value, items.as_slice()[known].text));
-            if other < Some(rank(value, text)) {
-                items.duplicate(known);
-                best.insert((class, id), i);
-            } else {
-                items.duplicate(i);
-            }
-        }
-        let mut sorted: Vec<_> = best.into_iter().collect();
-        sorted.sort_unstable();
+        let rank = |value: Value<'_>| {
+            let ended = value.first(&["endTime", "end_time"]).exists();
+            (ended, value.first(&["updatedAt", "updated_at"]).str().and_then(parse_timestamp))
+        };
         let mut parts = Self::default();
-        for ((class, _), i) in sorted {
-            match class {
-                0 => parts.traces.push(i as u32),
-                1 => parts.observations.push(i as u32),
-                _ => parts.scores.push(i as u32),
+        for (item, value) in parsed.latest(items, thing_of, rank) {
+            match class_of(value) {
+                0 => parts.traces.push(item),
+                1 => parts.observations.push(item),
+                _ => parts.scores.push(item),
             }
         }
         parts
     }
+}
+
+/// What several versions may be of.
+fn thing_of(value: Value<'_>) -> (u8, &str) {
+    (class_of(value), value.get("id").str().unwrap_or_default())
 }
 
 /// 0 for traces, 1 for observations, 2 for scores: what lies in a trace may say less than a record of its own.

@@ -17,6 +17,7 @@ mod cursor;
 mod detect;
 mod droid;
 mod entry_tree;
+pub(crate) mod extent;
 mod file_key;
 mod foreign;
 mod gemini_cli;
@@ -60,6 +61,7 @@ mod trl;
 mod usage;
 mod verifiers;
 mod verl;
+mod weave;
 mod who_and_when;
 
 pub use agent_lightning::AgentLightning;
@@ -100,6 +102,7 @@ pub use trace_by::{TRACE_BY, TraceBy};
 pub use trl::TRL;
 pub use verifiers::{Stamped, StampedLines, Verifiers};
 pub use verl::VERL;
+pub use weave::Weave;
 pub use who_and_when::WhoAndWhen;
 
 /// All formats in the order in which they are looked for. An input that none of them is sure of is [`unknown`].
@@ -111,6 +114,7 @@ pub static IMPORTERS: &[Format] = &[
     Format::Spread(&Langfuse),
     Format::Spread(&LangSmith),
     Format::Spread(&Opik),
+    Format::Spread(&Weave),
     Format::Spread(&Atif),
     Format::Spread(&Codex),
     Format::Spread(&QwenCode),

@@ -5,8 +5,6 @@
 //! one that ended counts. What a span did is read from its columns and from the attributes that its metadata keeps of
 //! the span of another tool that it was ([`span`]); [`super::spans`] makes one recording of them.
 
-use std::collections::HashMap;
-
 use super::object_text::ObjectText;
 use super::otel::time::instant;
 use super::parsed::ParsedItems;
@@ -119,7 +117,9 @@ impl SpreadImporter for Opik {
         let recording = &mut spans.recording;
         recording.trace.trace_id = recording.text(items.key());
         recording.trace.system = recording.text("opik");
-        let parts = latest(items, &parsed);
+
+        let rank = |value: Value<'_>| (value.get("end_time").exists(), instant(value.get("last_updated_at")));
+        let parts = parsed.latest(items, thing_of, rank);
         let (traces, records): (Vec<_>, Vec<_>) = parts.into_iter().partition(|(_, value)| is_trace(*value));
         state(&traces, &mut spans);
         // Who works where nobody is named.
@@ -190,30 +190,9 @@ fn put_span(span: Value<'_>, above: Option<&str>, out: &mut Items<'_>) {
     }
 }
 
-/// Each thing once, in the order of the ids: of several versions the one that ended, then the one written last, then the
-/// longest.
-fn latest<'p>(items: &TraceItems<'_>, parsed: &'p ParsedItems<'_>) -> Vec<(u32, Value<'p>)> {
-    let rank = |value: Value<'p>| {
-        let written = instant(value.get("last_updated_at"));
-        (value.get("end_time").exists(), written, value.raw().len(), std::cmp::Reverse(value.raw()))
-    };
-    let mut best: HashMap<(bool, &str), (u32, Value<'p>)> = HashMap::new();
-    for (item, value) in parsed.values() {
-        let key = (is_trace(value), value.get("id").str().unwrap_or_default());
-        let Some((known_item, known)) = best.get(&key).copied() else {
-            best.insert(key, (item, value));
-            continue;
-        };
-        if rank(value) > rank(known) {
-            items.duplicate(known_item as usize);
-            best.insert(key, (item, value));
-        } else {
-            items.duplicate(item as usize);
-        }
-    }
-    let mut sorted: Vec<_> = best.into_iter().collect();
-    sorted.sort_by_key(|(key, _)| *key);
-    sorted.into_iter().map(|(_, part)| part).collect()
+/// What several versions may be of.
+fn thing_of(value: Value<'_>) -> (bool, &str) {
+    (is_trace(value), value.get("id").str().unwrap_or_default())
 }
 
 /// What traces state of themselves: sums and the number of spans, if each does, and the item of a data set that one ran

@@ -1,6 +1,10 @@
 //! The items of a trace as JSON. Each was parsed when its record was cut, so that one which cannot be read is not
 //! expected; it is left out.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use super::recording::Recording;
 use super::{Items, Record, TraceItems};
 use crate::columns::writer::TraceWriter;
@@ -24,6 +28,34 @@ impl<'a> ParsedItems<'a> {
     /// Each with its number.
     pub(super) fn values(&self) -> impl Iterator<Item = (u32, Value<'_>)> {
         (0..).zip(&self.0).filter_map(|(item, tree)| Some((item, tree.as_ref()?.root())))
+    }
+
+    /// Each thing once, in the order of the things: of several versions the one of the highest rank, then the longest.
+    /// The others are duplicates.
+    pub(super) fn latest<'p, K: Ord, R: Ord>(
+        &'p self,
+        items: &TraceItems<'_>,
+        thing: impl Fn(Value<'p>) -> K,
+        rank: impl Fn(Value<'p>) -> R,
+    ) -> Vec<(u32, Value<'p>)> {
+        let all = |value: Value<'p>| (rank(value), value.raw().len(), Reverse(value.raw()));
+        let mut best: BTreeMap<K, (u32, Value<'p>)> = BTreeMap::new();
+        for (item, value) in self.values() {
+            match best.entry(thing(value)) {
+                Entry::Vacant(place) => {
+                    place.insert((item, value));
+                }
+                Entry::Occupied(mut place) => {
+                    let (known, before) = *place.get();
+                    let is_later = all(value) > all(before);
+                    items.duplicate(if is_later { known } else { item } as usize);
+                    if is_later {
+                        place.insert((item, value));
+                    }
+                }
+            }
+        }
+        best.into_values().collect()
     }
 
     /// Tells if text of any of them was replaced.

@@ -203,12 +203,36 @@ impl Usage {
         Self { stated: total.filter(|total| sum.is_some_and(|sum| sum != *total)), ..self }
     }
 
+    /// The counts of this and of another one, each a sum where any of them has it. Prices are not added.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            tokens_in: added(self.tokens_in, other.tokens_in),
+            fresh: added(self.fresh, other.fresh),
+            tokens_out: added(self.tokens_out, other.tokens_out),
+            tokens: added(self.tokens, other.tokens),
+            cached: added(self.cached, other.cached),
+            cache_write: added(self.cache_write, other.cache_write),
+            cache_write_1h: added(self.cache_write_1h, other.cache_write_1h),
+            reasoning: added(self.reasoning, other.reasoning),
+            ..Self::default()
+        }
+    }
+
     /// All its tokens (D18).
     #[must_use]
     pub fn total(&self) -> Option<i64> {
         let mut counts = self.counts();
         counts.settle();
         counts.total()
+    }
+}
+
+/// The sum of two counts; where one is not known, the other.
+pub(crate) fn added(one: Option<i64>, other: Option<i64>) -> Option<i64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.saturating_add(other)),
+        (one, other) => one.or(other),
     }
 }
 

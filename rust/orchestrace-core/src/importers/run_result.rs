@@ -2,6 +2,7 @@
 
 use hashbrown::HashMap;
 
+use super::extent::{Counted, Note};
 use crate::error::FindingCode;
 
 /// What a file beside recordings says of the run that they record.
@@ -28,7 +29,7 @@ pub(crate) struct RunResult {
     pub said: u64,
     /// Of the result of a whole job, what it says of its runs.
     pub job: Option<Job>,
-    /// What is odd about the job that the run is of, told once.
+    /// What is odd about it.
     pub notes: Vec<(FindingCode, String)>,
 }
 
@@ -41,21 +42,21 @@ pub(crate) struct Job {
     pub n_retries: i64,
 }
 
+/// What a job counts.
+const TRIALS: Counted =
+    Counted { statement: "n_total_trials of the job", things: "results of trials", are_traces: true };
+
 impl Job {
     /// What is odd, where the results of so many runs are there.
-    pub(crate) fn differs(self, held: i64) -> Vec<(FindingCode, String)> {
-        let mut notes = Vec::new();
-        if let Some(n_runs) = self.n_runs.filter(|n_runs| *n_runs != held) {
-            let code = if n_runs > held { FindingCode::SourceIncomplete } else { FindingCode::SourceSurplus };
-            let message = format!("n_total_trials of the job is {n_runs}, results of trials found: {held}");
-            notes.push((code, message));
-        }
+    pub(crate) fn differs(self, held: i64) -> Vec<Note> {
+        let mut notes: Vec<Note> =
+            self.n_runs.and_then(|n_runs| TRIALS.differs(n_runs, held)).into_iter().collect();
         if self.n_retries > 0 {
             let message = format!(
                 "n_retries of the job is {}: so many attempts broke and were repeated, and their folders were deleted",
                 self.n_retries
             );
-            notes.push((FindingCode::SourceRetried, message));
+            notes.push(Note { code: FindingCode::SourceRetried, count: 1, message });
         }
         notes
     }

@@ -21,6 +21,7 @@ use crate::columns::quarantine::QuarantineRow;
 use crate::columns::tally::{Tallies, Tally};
 use crate::columns::writer::{BlockWriter, RawChunk};
 use crate::error::{Error, Result};
+use crate::importers::extent::{Extent, Note};
 use crate::importers::items::{Claim, ItemColumns, ItemRow, NO_CONTEXT, Owners, Piece, Shared};
 use crate::importers::mapping::Totals;
 use crate::importers::run_result::RunResult;
@@ -29,6 +30,7 @@ use crate::run::Run;
 use crate::schema::{Dict, RecordStatus};
 
 mod copies;
+mod extents;
 mod results;
 mod rivals;
 mod spread;
@@ -193,6 +195,8 @@ pub(super) struct Gathered {
     owners: Owners,
     /// What became of runs, by trace, and the traces whose run another one records better, also by that one.
     results: HashMap<u32, RunResult>,
+    /// What is odd about sources, by the trace that it is written with.
+    notes: HashMap<u32, Vec<Note>>,
     set_aside: HashSet<u32>,
     rivals: HashMap<u32, Vec<Rival>>,
     /// What rows call their source: inputs, or entries of archives, with the input that they are of.
@@ -239,6 +243,7 @@ impl Collecting {
             keys: Interner::default(),
             owners: Owners::default(),
             results: HashMap::new(),
+            notes: HashMap::new(),
             set_aside: HashSet::new(),
             rivals: HashMap::new(),
             sources: Vec::new(),
@@ -383,6 +388,7 @@ impl Gathered {
         // Of each trace the first one, as far as it is known, that it is gathered together with.
         let mut first: Vec<u32> = Vec::new();
         let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
+        let mut extents: Vec<Extent> = Vec::new();
         let (results, jobs) = results_of(blocks);
         self.copies = copies(blocks, spill, &results, run)?;
         for collected in blocks.iter_mut() {
@@ -439,6 +445,8 @@ impl Gathered {
                 self.quarantine.entry(source).or_default().push(row);
             }
             claims.push(std::mem::take(&mut block.columns.claims));
+            let numbered = block.columns.extents.drain(..);
+            extents.extend(numbered.map(|extent| Extent { trace: traces[extent.trace as usize], ..extent }));
             maps.push(Codes { traces, own_traces: Vec::new(), source, records, lines: before });
             records += block.records;
         }
@@ -449,6 +457,8 @@ impl Gathered {
         (self.set_aside, self.rivals) = self.choose(&first, &in_folders);
         self.settle_results(&results, in_folders);
         self.settle_jobs(&jobs, &results);
+        let extents = extents.into_iter();
+        self.settle_extents(extents.map(|extent| Extent { trace: first[extent.trace as usize], ..extent }));
         // A copy of a file has no trace that a response could count in.
         let claims = claims.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
         let claims = claims.flat_map(|(claims, map)| {

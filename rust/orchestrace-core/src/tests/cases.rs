@@ -16,7 +16,7 @@ use arrow_array::RecordBatch;
 use orchestrace_core::importers::{
     AgentDojo, AgentLightning, Atif, Copilot, Cursor, Droid, Format, GeminiCli, Hermes, IMPORTERS, Inspect,
     Kimi, LangSmith, Langfuse, LettaCode, NemoGym, OpenAiAgents, OpenCode, OpenHands, Opik, Pi, QwenCode,
-    SpreadImporter, SweAgent, TauBench, Verifiers,
+    SpreadImporter, SweAgent, TauBench, Verifiers, Weave,
 };
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::store::Store;
@@ -242,11 +242,12 @@ fn inputs_of_cases_become_what_follows_them() {
 }
 
 /// Formats that record spans a line, each with a case whose first input shows most of it.
-const SPANS: [(&dyn SpreadImporter, &str); 5] = [
+const SPANS: [(&dyn SpreadImporter, &str); 6] = [
     (&AgentLightning, "the_last_reward_is_the_teams_and_earlier_ones_are_of_answers"),
     (&LangSmith, "a_graph_of_one_agent_is_that_agent"),
     (&Langfuse, "pages_and_lines_give_the_same_trace"),
     (&Opik, "an_export_gives_the_trace_of_its_spans"),
+    (&Weave, "a_list_and_lines_give_the_same_trace"),
     (&OpenAiAgents, "a_handoff_is_a_decision_and_a_message_to_who_stands_beside"),
 ];
 

@@ -1,7 +1,7 @@
 //! Usage. A response states what it wrote; what was read is stated for the whole session, where a run of the program ends.
 
 use crate::error::FindingCode;
-use crate::importers::recording::{Recording, Usage};
+use crate::importers::recording::{Recording, Usage, added};
 use crate::importers::usage::{Part, part};
 use crate::json::Kind;
 use crate::json::tree::Value;
@@ -37,7 +37,7 @@ struct Sums {
 impl Sums {
     fn of(recording: &Recording) -> Self {
         recording.usages(None).fold(Self::default(), |sums, usage| Self {
-            usage: plus(sums.usage, Usage { tokens_out: usage.tokens_out.filter(|n| *n > 0), ..usage }),
+            usage: sums.usage.plus(Usage { tokens_out: usage.tokens_out.filter(|n| *n > 0), ..usage }),
             tokens: sums.tokens.saturating_add(usage.total().unwrap_or(0).max(0)),
             whole: sums.whole + usize::from(usage.tokens_in.is_some()),
             all: sums.all + 1,
@@ -74,24 +74,6 @@ enum Reach {
 /// Whether a count is less than it was.
 fn fell<T: PartialOrd>(before: Option<T>, now: Option<T>) -> bool {
     matches!((before, now), (Some(before), Some(now)) if now < before)
-}
-
-fn add(first: Option<i64>, second: Option<i64>) -> Option<i64> {
-    match (first, second) {
-        (Some(first), Some(second)) => Some(first.saturating_add(second)),
-        (first, second) => first.or(second),
-    }
-}
-
-fn plus(first: Usage, second: Usage) -> Usage {
-    Usage {
-        tokens_in: add(first.tokens_in, second.tokens_in),
-        tokens_out: add(first.tokens_out, second.tokens_out),
-        cached: add(first.cached, second.cached),
-        cache_write: add(first.cache_write, second.cache_write),
-        reasoning: add(first.reasoning, second.reasoning),
-        ..Usage::default()
-    }
 }
 
 impl Ledger {
@@ -141,7 +123,7 @@ impl Ledger {
     /// What the session took if an end is of its own run: with the ends before, and with what was written in runs that
     /// have none.
     fn with_run(&self, end: Usage) -> Usage {
-        plus(plus(self.stated.unwrap_or_default(), self.at_start.since(&self.at_end)), end)
+        self.stated.unwrap_or_default().plus(self.at_start.since(&self.at_end)).plus(end)
     }
 
     /// Whether a count is less than what the session took before.
@@ -205,7 +187,7 @@ impl Ledger {
             return;
         }
         // What came after the last end is known by what its responses state.
-        let costs = plus(stated, now.since(&self.at_end));
+        let costs = stated.plus(now.since(&self.at_end));
         let counts = [
             ("tokens", Some(total.saturating_add(now.tokens - self.at_end.tokens))),
             ("tokens_in", costs.tokens_in),
@@ -247,11 +229,11 @@ fn of_details(data: Value<'_>, recording: &mut Recording) -> Option<Usage> {
     for (name, detail) in details.members() {
         let count = detail.get("tokenCount").i64().filter(|count| *count >= 0);
         match part(name) {
-            Some(Part::Input) => fresh = add(fresh, count),
-            Some(Part::Output) => usage.tokens_out = add(usage.tokens_out, count),
-            Some(Part::Cached) => usage.cached = add(usage.cached, count),
-            Some(Part::CacheWrite) => usage.cache_write = add(usage.cache_write, count),
-            Some(Part::Reasoning) => usage.reasoning = add(usage.reasoning, count),
+            Some(Part::Input) => fresh = added(fresh, count),
+            Some(Part::Output) => usage.tokens_out = added(usage.tokens_out, count),
+            Some(Part::Cached) => usage.cached = added(usage.cached, count),
+            Some(Part::CacheWrite) => usage.cache_write = added(usage.cache_write, count),
+            Some(Part::Reasoning) => usage.reasoning = added(usage.reasoning, count),
             _ if count.unwrap_or(0) > 0 => {
                 let name: String = name.chars().take(40).collect();
                 let message = format!("the end of the session has a count '{name}', which no rule knows");
@@ -260,14 +242,14 @@ fn of_details(data: Value<'_>, recording: &mut Recording) -> Option<Usage> {
             _ => {}
         }
     }
-    usage.tokens_in = add(fresh, add(usage.cached, usage.cache_write));
+    usage.tokens_in = added(fresh, added(usage.cached, usage.cache_write));
     (usage.total().unwrap_or(0) > 0).then_some(usage)
 }
 
 /// Counts by model: what a cache gave and took lies within the input.
 fn of_models(data: Value<'_>) -> Option<Usage> {
     let models = data.get("modelMetrics").members();
-    let all = models.map(|(_, model)| of_request(model.get("usage"))).reduce(plus)?;
+    let all = models.map(|(_, model)| of_request(model.get("usage"))).reduce(Usage::plus)?;
     (all.total().unwrap_or(0) > 0).then_some(all)
 }
 

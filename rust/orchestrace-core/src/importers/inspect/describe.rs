@@ -18,9 +18,6 @@ pub(super) fn describe(sample: Value<'_>, eval: Value<'_>, key: &str, limits: Li
     let events = Transcript::of(sample.get("events"));
     let contents = Contents::of(sample, limits);
     ids(sample, eval, key, out);
-    if let (Some(claimed), Some(held)) = (eval.get("claimed_samples").i64(), eval.get("held_samples").i64()) {
-        out.claims("results.total_samples", (claimed, held as usize), "samples");
-    }
     for name in TIMES {
         if let Some(seconds) = sample.get(name).f64() {
             out.measure(MeasureKind::Metric, name, seconds);

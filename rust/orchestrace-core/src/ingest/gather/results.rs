@@ -6,6 +6,7 @@ use hashbrown::HashMap;
 
 use super::{Codes, Collected, Gathered};
 use crate::error::FindingCode;
+use crate::importers::extent::Note;
 use crate::importers::run_result::{ResultOf, RunResult};
 
 /// The results of runs that blocks have, by their folders, and those of jobs. Several files of one folder say it together.
@@ -75,27 +76,24 @@ impl Gathered {
                 *first = *trace;
             }
         }
-        let mut notes_of: Vec<(u32, Vec<(FindingCode, String)>)> = Vec::new();
+        let mut notes_of: Vec<(u32, Vec<Note>)> = Vec::new();
         for (job, (folders, first)) in &recorded {
             let held = runs.get(job).map_or(0, BTreeSet::len);
             let silent = runs.get(job).map_or(0, |runs| runs.difference(folders).count());
-            let mut notes = Vec::new();
+            let stated = jobs.iter().filter(|stated| &*stated.folder == *job).filter_map(|stated| stated.job);
+            let mut notes: Vec<Note> =
+                stated.flat_map(|job| job.differs(i64::try_from(held).unwrap_or(i64::MAX))).collect();
             if silent > 0 {
                 let message = format!(
                     "runs of the job with a result but no recording: {silent}; they are not traces, so means leave them out"
                 );
-                notes.push((FindingCode::SourceIncomplete, message));
-            }
-            for stated in jobs.iter().filter(|stated| &*stated.folder == *job).filter_map(|stated| stated.job)
-            {
-                notes.extend(stated.differs(i64::try_from(held).unwrap_or(i64::MAX)));
+                let count = u32::try_from(silent).unwrap_or(u32::MAX);
+                notes.push(Note { code: FindingCode::SourceRunsMissing, count, message });
             }
             notes_of.push((*first, notes));
         }
         for (first, notes) in notes_of {
-            if let Some(result) = self.results.get_mut(&first) {
-                result.notes.extend(notes);
-            }
+            notes.into_iter().for_each(|note| self.note(first, note));
         }
     }
 

@@ -99,6 +99,11 @@ impl<'a> Spread<'a, '_> {
             if out.n_events() > 0 && trace.is_one() {
                 self.gathered.other_ids(self.number, &out.trace_id()).iter().for_each(|id| out.joined(id));
             }
+            if out.n_events() > 0 && nothing {
+                for note in self.gathered.notes.get(&self.place).into_iter().flatten() {
+                    out.finding_of(note.code, note.count, None, || note.message.clone());
+                }
+            }
             let home = rows[trace.home()];
             out.lies_at(home.position);
             if out.n_events() > 0 {
@@ -132,7 +137,14 @@ impl<'a> Spread<'a, '_> {
                     }
                     let committed = out.commit(name);
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
-                    writer.digests.push(digest(self.gathered.key(planned.key), &items, &rows, trace.part()));
+                    let key = self.gathered.key(planned.key);
+                    writer.digests.push(match trace.own_items() {
+                        Some(own) => {
+                            let own = own.iter().map(|item| (&items[*item as usize], rows[*item as usize]));
+                            digest(key, own, trace.part())
+                        }
+                        None => digest(key, items.iter().zip(rows.iter().copied()), trace.part()),
+                    });
                     files.push(&*self.gathered.sources[home.source as usize].0);
                 }
             } else if out.has_labels() {
@@ -233,10 +245,10 @@ impl<'a> Spread<'a, '_> {
 }
 
 /// A hash of all that a trace is made of: its key, its items, and of which it is among those that are made of them.
-fn digest(key: &str, items: &[TraceItem<'_>], rows: &[&ItemRow], part: usize) -> u64 {
+fn digest<'i>(key: &str, items: impl Iterator<Item = (&'i TraceItem<'i>, &'i ItemRow)>, part: usize) -> u64 {
     let mut beside = ("", xxh3_64(b""));
     let mut hash = mixed(xxh3_64(key.as_bytes()), part as u64);
-    for (item, row) in items.iter().zip(rows) {
+    for (item, row) in items {
         if !std::ptr::eq(beside.0, item.context) {
             beside = (item.context, xxh3_64(item.context.as_bytes()));
         }
