@@ -143,6 +143,16 @@ def pass_k(values: list[float], norm_std: bool = False, epsilon: float = 1e-6) -
     return [((best - second) / scale if x == best else 0.0, None) for x in values]
 
 
+def maxrl(values: list[float]) -> list[Value]:
+    """(r - mean) / mean, of successes and failures alone."""
+    if any(value not in (0.0, 1.0) for value in values):
+        return [(None, "reward.not_binary")] * len(values)
+    rate = math.fsum(values) / len(values)
+    if rate in (0.0, 1.0):
+        return [(0.0, DEGENERATE)] * len(values)
+    return [((value - rate) / rate, None) for value in values]
+
+
 def opo(
     traces: list[Trace], rewards: list[float], length: str = "tokens_out", compat: str | None = None
 ) -> list[Rows]:
@@ -363,6 +373,7 @@ METHODS: dict[str, tuple[Method, list[dict[str, Any]]]] = {
     "dr_grpo": (by_group(dr_grpo), [{"compat": "verl"}, {"reward_of": "role"}]),
     "rloo": (by_group(rloo), [{"compat": "verl"}, {"reward_of": "agent", "compat": "verl"}]),
     "opo": (opo, [{"length": "events"}, {"compat": "verl"}]),
+    "maxrl": (by_group(maxrl), []),
     "pass_k": (by_group(pass_k), [{"norm_std": True, "epsilon": 0.01}]),
     "reinforce_pp": (
         reinforce_pp,

@@ -257,6 +257,10 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Nobody ever ran without the planner.",
         "Record runs that do it otherwise. Bounds, where there are some, are all that is known.",
     ),
+    ("reason", "reward.not_binary"): Remedy(
+        "`maxrl` on scores between 0 and 1.",
+        "Make a reward of 0 and 1 of it with `with_measures`, or choose `grpo`, `dr_grpo` or `rloo`.",
+    ),
     ("reason", "reward.not_positive"): Remedy(
         "Shares of a reward of 0.", "Divide another channel, or use a method that gives advantages."
     ),

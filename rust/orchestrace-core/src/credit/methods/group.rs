@@ -5,14 +5,16 @@
 //! dr_grpo    R - mean
 //! rloo       R - mean of the others = G/(G-1) (R - mean)
 //! opo        R - Σ l R / Σ l, l the length of a rollout
+//! maxrl     (R - mean) / mean, of rewards that are 0 or 1
 //! pass_k     the best gets r_max - r_second, the others 0; divided by std + ε if `norm_std`
 //! ```
 //!
 //! The row of each is the whole trace, or with `reward_of` an agent or role (`own_reward`). A group of one, or of rewards that are equal to rounding, says nothing: its
 //! advantages are exactly 0. Released code gives a group of one its raw reward (mean 0, deviation 1), which `compat="verl"` reproduces.
-//! Two passes in f64, O(G log G).
+//! `maxrl` is the gradient of the log-likelihood of success: a success weighs the more, the rarer it is, and a failure -1. It says
+//! nothing of rewards between 0 and 1. Two passes in f64, O(G log G).
 //! References: Z. Shao et al., `DeepSeekMath`, arXiv 2402.03300, eq. 3; Z. Liu et al., Dr. GRPO, arXiv 2503.20783;
-//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Hao et al., OPO, arXiv 2505.23585; Y. Chen et al., Pass@k, arXiv 2503.19595;
+//! A. Ahmadian et al., RLOO, arXiv 2402.14740; Y. Hao et al., OPO, arXiv 2505.23585; Y. Chen et al., Pass@k, arXiv 2503.19595; `MaxRL`, arXiv 2602.02710;
 //! docs/reference/definitions.md, D13.
 //! Axioms: the values of a group sum to zero, but for `pass_k`, and for `opo`, where they do times lengths; invariance of `grpo` to R → aR + b, a > 0, up to ε.
 
@@ -36,6 +38,7 @@ pub(super) const METHODS: &[Method] = &[
     Method::PerGroup(&DR_GRPO),
     Method::PerGroup(&RLOO),
     Method::PerGroup(&OPO),
+    Method::PerGroup(&MAXRL),
     Method::PerGroup(&PASS_K),
 ];
 
@@ -51,6 +54,7 @@ enum Rule {
     Rloo,
     PassK,
     Opo,
+    MaxRl,
 }
 
 /// The method `grpo`.
@@ -61,6 +65,8 @@ pub static DR_GRPO: GroupRelative = GroupRelative { info: &DR_GRPO_INFO, rule: R
 pub static RLOO: GroupRelative = GroupRelative { info: &RLOO_INFO, rule: Rule::Rloo };
 /// The method `opo`.
 pub static OPO: GroupRelative = GroupRelative { info: &OPO_INFO, rule: Rule::Opo };
+/// The method `maxrl`.
+pub static MAXRL: GroupRelative = GroupRelative { info: &MAXRL_INFO, rule: Rule::MaxRl };
 /// The method `pass_k`.
 pub static PASS_K: GroupRelative = GroupRelative { info: &PASS_K_INFO, rule: Rule::PassK };
 
@@ -120,6 +126,19 @@ static OPO_INFO: MethodInfo = MethodInfo {
         },
         COMPAT,
     ],
+    tier: None,
+    needs_graph: false,
+};
+
+static MAXRL_INFO: MethodInfo = MethodInfo {
+    name: "maxrl",
+    summary: "success of a rollout relative to the success rate of its group",
+    reference: "arXiv 2602.02710",
+    quantity: Quantity::Advantage,
+    scope: Scope::Group,
+    units: Unit::ALL,
+    axioms: &[Axiom::ZeroMean],
+    params: &[],
     tier: None,
     needs_graph: false,
 };
@@ -190,6 +209,9 @@ impl GroupMethod for GroupRelative {
         if matches!(self.rule, Rule::Opo) {
             return against_lengths(rewards, group.other, out);
         }
+        if matches!(self.rule, Rule::MaxRl) {
+            return against_successes(rewards, out);
+        }
         let Some(scale) = self.scale(n, params) else {
             return best(rewards, params.bool("norm_std").then_some(epsilon), out);
         };
@@ -226,11 +248,18 @@ impl GroupMethod for GroupRelative {
                 Rule::DrGrpo => "amount = R - mean over the group",
                 Rule::Rloo => "amount = R - mean of the others of the group",
                 Rule::Opo => "amount = R - mean of the group, weighted by length",
+                Rule::MaxRl => "amount = (R - mean) / mean over the group",
                 Rule::PassK => "amount = R_best - R_second for the best of the group, else 0",
             }
             .into();
             let (place, kind) = (own_row as usize, TermKind::Rollout);
             if let Some(scale) = self.scale(n, params) {
+                Relative { numbers: rewards, place, scale, factor: 1.0, kind, rule }.explain(whom, out);
+                continue;
+            }
+            if matches!(self.rule, Rule::MaxRl) {
+                // What is equal is 0 by the same rule.
+                let scale = successes(rewards).map_or(Scale::None, |k| Scale::Factor(n as f64 / k as f64));
                 Relative { numbers: rewards, place, scale, factor: 1.0, kind, rule }.explain(whom, out);
                 continue;
             }
@@ -278,8 +307,33 @@ impl GroupRelative {
             }
             Rule::DrGrpo => Some(Scale::None),
             Rule::Rloo => Some(Scale::Factor(n as f64 / (n as f64 - 1.0))),
-            Rule::PassK | Rule::Opo => None,
+            Rule::PassK | Rule::Opo | Rule::MaxRl => None,
         }
+    }
+}
+
+/// How many rollouts succeeded, where some did and some did not; none, too, where a reward is neither 0 nor 1.
+fn successes(rewards: &[f64]) -> Option<usize> {
+    let succeeded = rewards.iter().filter(|reward| **reward == 1.0).count();
+    let failed = rewards.iter().filter(|reward| **reward == 0.0).count();
+    (succeeded > 0 && failed > 0 && succeeded + failed == rewards.len()).then_some(succeeded)
+}
+
+/// Rewards of 0 and 1 less their mean, over the mean: (n - k) / k for each of k successes of n, and -1 for a failure.
+fn against_successes(rewards: &[f64], out: &mut Compared) {
+    out.begin(rewards.len());
+    if rewards.iter().any(|reward| !matches!(*reward, 0.0 | 1.0)) {
+        out.value.fill(f64::NAN);
+        out.reason.fill(Some(Reason::RewardNotBinary));
+        return;
+    }
+    let Some(succeeded) = successes(rewards) else {
+        out.reason.fill(Some(Reason::GroupDegenerate));
+        return;
+    };
+    let gain = (rewards.len() - succeeded) as f64 / succeeded as f64;
+    for (value, &reward) in out.value.iter_mut().zip(rewards) {
+        *value = if reward == 1.0 { gain } else { -1.0 };
     }
 }
 
