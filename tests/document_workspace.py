@@ -97,6 +97,7 @@ def laid_out(home: Path, name: str) -> Path:
     _copy(sorted((IMPORTERS / "kimi" / "input").iterdir()), home / ".kimi-code" / "sessions" / "wd_project")
     _copy([IMPORTERS / "hermes" / "input.jsonl"], here / "hermes")
     shutil.copy(IMPORTERS / "hermes" / "input.jsonl", here / "sessions.jsonl")
+    shutil.copy(IMPORTERS / "weave" / "input.jsonl", here / "calls.jsonl")
     letta = IMPORTERS / "letta_code" / "input"
     shutil.copytree(letta, home / ".letta" / "transcripts", dirs_exist_ok=True)
     _copy([IMPORTERS / "opencode" / "input" / "storage"], home / ".local" / "share" / "opencode" / "storage")

@@ -234,6 +234,7 @@ ZERO_MEAN: dict[str, tuple[str, tuple[str, ...]]] = {
     "grpo": ("team", ()),
     "dr_grpo": ("team", ()),
     "rloo": ("team", ()),
+    "maxrl": ("team", ()),
     "reinforce_pp": ("team", ("corpus",)),
     "gdpo": ("team", ("corpus",)),
     "dr_mas": ("turn", ("owner",)),

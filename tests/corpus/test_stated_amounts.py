@@ -72,6 +72,9 @@ WITHOUT_EFFECT = {
     },
     # It counts each new token of a path once, as training does: no call used that many.
     "verifiers": {"traces.num_total_tokens": 1},
+    # Numbers of requests, which no column has; totals beside their parts; sums of calls in the middle and of
+    # the whole evaluation; calls that are rejected or deleted. Counts and prices beside a cost.
+    "weave": {"summary.usage": 31, "summary.weave.costs": 4},
 }
 
 

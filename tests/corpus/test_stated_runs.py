@@ -21,7 +21,10 @@ def trace(number: int) -> dict[str, Any]:
 
 def page(number: int, traces: Sequence[Any], total: int) -> dict[str, Any]:
     """A page of a list."""
-    return {"data": list(traces), "meta": {"page": number, "limit": 10, "totalItems": total, "totalPages": 10}}
+    return {
+        "data": list(traces),
+        "meta": {"page": number, "limit": 10, "totalItems": total, "totalPages": 10},
+    }
 
 
 def written(folder: Path, pages: Sequence[Any], one_file: bool = False) -> Path:
@@ -103,7 +106,12 @@ def rewarded(tmp_path: Path, n_passed: int = 40) -> ot.Corpus:
     traces = [trace(number) for number in range(50)]
     corpus = ot.read_traces(written(tmp_path, [page(1, traces, 100)]))
     rewards = pl.DataFrame(
-        {"trace": range(50), "kind": "reward", "name": "team", "value": [1.0] * n_passed + [0.0] * (50 - n_passed)}
+        {
+            "trace": range(50),
+            "kind": "reward",
+            "name": "team",
+            "value": [1.0] * n_passed + [0.0] * (50 - n_passed),
+        }
     )
     return corpus.with_measures(rewards)
 
@@ -133,7 +141,14 @@ def sample(number: int) -> dict[str, Any]:
     """A sample of Inspect."""
     messages = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
     scores = {"match": {"value": "C", "answer": "4"}}
-    return {"id": number, "epoch": 1, "input": "2 + 2?", "target": "4", "messages": messages, "scores": scores}
+    return {
+        "id": number,
+        "epoch": 1,
+        "input": "2 + 2?",
+        "target": "4",
+        "messages": messages,
+        "scores": scores,
+    }
 
 
 EVAL = {"run_id": "r", "task_id": "t", "task": "sums", "model": "m", "created": "2026-03-01T10:00:00"}
@@ -142,7 +157,14 @@ EVAL = {"run_id": "r", "task_id": "t", "task": "sums", "model": "m", "created": 
 def log(samples: Sequence[Any], total: int) -> dict[str, Any]:
     """A log of Inspect."""
     results = {"total_samples": total, "completed_samples": total, "scores": []}
-    return {"version": 2, "status": "success", "eval": EVAL, "plan": {}, "results": results, "samples": list(samples)}
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": EVAL,
+        "plan": {},
+        "results": results,
+        "samples": list(samples),
+    }
 
 
 def archived(path: Path, samples: Sequence[Any], total: int) -> Path:

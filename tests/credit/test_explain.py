@@ -122,7 +122,9 @@ def corpus():
     traces = made.traces.select("trace").collect()
     earned = rng.random(18).round(1)
     earned[0] = 1.5  # the best of its group
-    rewards = traces.with_columns(team=pl.Series(earned), extra=pl.lit(0.5))
+    rewards = traces.with_columns(
+        team=pl.Series(earned), extra=pl.lit(0.5), verdict=pl.Series((earned > 0.5).astype(float))
+    )
     steps = traces.select(
         "trace", name=pl.lit("step"), kind=pl.lit("metric"), value=(pl.col("trace") % 2) * 1.0
     )
@@ -163,7 +165,8 @@ def test_parts_make_the_credit_and_terms_make_the_parts(corpus, method, params):
     checked = 0
     (units,) = ot.list_methods().filter(name=method)["units"]
     for unit in units:
-        credits = ot.credit(corpus, method=method, unit=unit, reward={"team": 1.0, "extra": 0.2}, **params)
+        reward = {"verdict": 1.0} if method == "maxrl" else {"team": 1.0, "extra": 0.2}
+        credits = ot.credit(corpus, method=method, unit=unit, reward=reward, **params)
         wanted = credits.filter(pl.col("trace").is_in([0, 1, 17])).filter(
             pl.int_range(pl.len()).over("trace") < 2
         )

@@ -14,8 +14,8 @@ from samples.hand_runs import GAMES, Credits, credited, read
 from samples.random_runs import Document, corpora
 
 QUICK = examples(12, derandomize=True)
-#: They are fitted to a corpus, or sampled; their tests are beside them, of gdpo in test_trainer_rules.py, of rae in
-#: test_role_baselines.py.
+#: They are fitted to a corpus, or sampled; their tests are beside them, of gdpo in test_trainer_rules.py,
+#: of rae in test_role_baselines.py.
 #: Games have theirs in test_games_surrogate.py and test_games_on_traces.py.
 WITHOUT_REFERENCE = {"gdpo", "rae", "hca", "rudder", "vdn", "qmix", "sharp", *GAMES}
 

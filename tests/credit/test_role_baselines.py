@@ -40,12 +40,12 @@ def games(
     return ot.Corpus.from_arrow(events=events, traces=traces, measures=measures)
 
 
-def plain(rewards: list[float], alpha: float) -> list[float]:
+def plain(rewards: list[float], decay: float) -> list[float]:
     """The definition, one after the other."""
     baseline, out = 0.0, []
     for reward in rewards:
         out.append(reward - baseline)
-        baseline = alpha * baseline + (1 - alpha) * reward
+        baseline = decay * baseline + (1 - decay) * reward
     return out
 
 
@@ -62,22 +62,24 @@ def test_the_example_of_the_definition() -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(
-    st.lists(st.tuples(st.integers(-4, 4), st.one_of(st.none(), st.integers(-4, 4))), min_size=1, max_size=30),
+    st.lists(
+        st.tuples(st.integers(-4, 4), st.one_of(st.none(), st.integers(-4, 4))), min_size=1, max_size=30
+    ),
     st.sampled_from([0.0, 0.3, 0.95, 1.0]),
 )
-def test_it_is_plain_python_and_keys_do_not_touch(paid: list[tuple[int, int | None]], alpha: float) -> None:
+def test_it_is_plain_python_and_keys_do_not_touch(paid: list[tuple[int, int | None]], decay: float) -> None:
     corpus = games([{"x": float(one), "y": None if two is None else float(two)} for one, two in paid])
-    assert rae(corpus, "x", alpha=alpha) == pytest.approx(plain([float(one) for one, _ in paid], alpha))
-    others = iter(plain([float(two) for _, two in paid if two is not None], alpha))
+    assert rae(corpus, "x", decay=decay) == pytest.approx(plain([float(one) for one, _ in paid], decay))
+    others = iter(plain([float(two) for _, two in paid if two is not None], decay))
     wanted = [None if two is None else next(others) for _, two in paid]
-    assert rae(corpus, "y", alpha=alpha) == pytest.approx(wanted)
+    assert rae(corpus, "y", decay=decay) == pytest.approx(wanted)
 
 
 def test_a_constant_reward_fades_and_no_memory_takes_differences() -> None:
     corpus = games([{"x": 3.0}] * 20)
     assert rae(corpus, "x") == pytest.approx([3.0 * 0.95**n for n in range(20)])
     steps = games([{"x": float(n * n)} for n in range(6)])
-    assert rae(steps, "x", alpha=0.0) == pytest.approx([0.0, 1.0, 3.0, 5.0, 7.0, 9.0])
+    assert rae(steps, "x", decay=0.0) == pytest.approx([0.0, 1.0, 3.0, 5.0, 7.0, 9.0])
 
 
 def test_the_order_is_that_of_steps_and_ids_not_of_traces() -> None:
@@ -99,14 +101,14 @@ def test_without_rewards_of_events_the_run_is_paid() -> None:
 
 
 def test_the_edge_of_who_moves_first_is_taken_out() -> None:
-    """A game that is even but for the first move: each role's mean goes to 0, and the group mean leaves the edge."""
+    """Even but for the first move: the mean of each role goes to 0, that of the rewards does not."""
     chance = random.Random(5)
     paid: list[dict[str, float | None]] = []
     for _ in range(4000):
         won = 1.0 if chance.random() < 0.7 else -1.0
         paid.append({"first": won, "second": -won})
     corpus = games(paid)
-    late = [value or 0.0 for value in rae(corpus, "first", alpha=0.99)][1000:]
+    late = [value or 0.0 for value in rae(corpus, "first", decay=0.99)][1000:]
     error = 0.92 / math.sqrt(len(late) * (1 - 0.99) / 2)  # rewards share their baselines over some 100 games
     assert abs(sum(late) / len(late)) < 4 * error
     assert abs(sum(float(game["first"] or 0) for game in paid) / len(paid) - 0.4) < 0.05
@@ -118,7 +120,10 @@ def test_parts_on_disk_are_one_corpus(tmp_path: Path) -> None:
     ot.ingest(lines, tmp_path / "disk", partitions=3)
     corpus, parts = ot.read_traces(lines), ot.read_corpus(tmp_path / "disk")
     for unit in ("agent", "event"):
-        here, there = (ot.credit(one, method="rae", unit=unit).sort("trace_id", "unit_id") for one in (corpus, parts))  # type: ignore[call-overload]
+        here, there = (
+            ot.credit(one, method="rae", unit=unit).sort("trace_id", "unit_id")  # type: ignore[call-overload]
+            for one in (corpus, parts)
+        )
         assert here["credit"].to_list() == there["credit"].to_list()
         assert here["credit"].count() > 0
 

@@ -42,6 +42,15 @@ def rloo(r: np.ndarray) -> np.ndarray:
     return r - (r.sum(dtype=F32) - r) / F32(len(r) - 1) if len(r) > 1 else np.zeros(1, F32)
 
 
+def maxrl(epsilon: float) -> Callable[[np.ndarray], np.ndarray]:
+    def rule(r: np.ndarray) -> np.ndarray:
+        if len(r) == 1 or r.max() == r.min():
+            return np.zeros(len(r), F32)
+        return (r - r.mean(dtype=F32)) / (r.mean(dtype=F32) + F32(epsilon))
+
+    return rule
+
+
 def batch_std(rewards: np.ndarray, groups: np.ndarray, ddof: int) -> np.ndarray:
     return by_group(rewards, groups, dr_grpo) / (rewards.astype(F32).std(ddof=ddof) + F32(1e-4))
 
@@ -100,6 +109,26 @@ def test_the_rule_is_named(rule: str) -> None:
     row = ot.trainers.audit(dump, reward="r", group="g", advantage="a").row(0, named=True)
     assert row["rule"] == RULES[rule][0]
     assert row["largest_residual"] < 1e-5 and row["rows"] == []
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=24))
+@pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-4])
+def test_advantages_of_verdicts_are_not_accused(epsilon: float, drawn: list[tuple[int, bool]]) -> None:
+    groups, rewards = (np.array(column) for column in zip(*drawn, strict=True))
+    advantages = by_group(rewards.astype(float), groups, maxrl(epsilon))
+    dump = pl.DataFrame({"reward": rewards.astype(float), "group": groups, "advantage": advantages})
+    row = ot.trainers.audit(dump).row(0, named=True)
+    assert (row["explained"], row["fault"]) == (1.0, None), row
+
+
+def test_the_rule_of_verdicts_is_named() -> None:
+    groups = np.repeat(np.arange(5), [2, 3, 5, 7, 4])
+    rewards = np.array([1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 1, 0, 0, 0, 0, 0, 1], float)
+    advantages = by_group(rewards, groups, maxrl(0.0))
+    dump = pl.DataFrame({"reward": rewards, "group": groups, "advantage": advantages})
+    row = ot.trainers.audit(dump).row(0, named=True)
+    assert row["rule"] == "maxrl" and row["largest_residual"] < 1e-5
 
 
 def fanned() -> dict[str, Any]:

@@ -66,7 +66,8 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
             max=pl.col("value").max(),
         )
         .with_columns(
-            _mean_of_all("min", 0.0, without).alias("lowest"), _mean_of_all("max", 1.0, without).alias("highest")
+            _mean_of_all("min", 0.0, without).alias("lowest"),
+            _mean_of_all("max", 1.0, without).alias("highest"),
         )
         .with_columns(
             pl.when(pl.col("kind") == "reward", pl.lit(n_missing > 0)).then(pl.col("lowest", "highest"))

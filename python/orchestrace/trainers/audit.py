@@ -93,7 +93,7 @@ def audit(
 
     Notes
     -----
-    O(rows) for each of some 55 variants, and for faults, where no rule explains a step. What is known are
+    O(rows) for each of some 60 variants, and for faults, where no rule explains a step. What is known are
     rules of a rollout; advantages by token or turn, of critics, and of several normalized rewards are not
     among them.
 

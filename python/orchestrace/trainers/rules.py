@@ -4,7 +4,7 @@ The rules are those of `orchestrace.trainers.advantages`. Variants are those of 
 standard deviation divides, what is added to it, and what a group of one gets.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -64,6 +64,7 @@ def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Ca
         with np.errstate(invalid="ignore"):
             baseline = np.bincount(codes, weights * np.nan_to_num(rewards)) / np.bincount(codes, weights)
         yield Candidate("opo", {}, rewards - baseline[codes], rounding)
+    yield from _of_verdicts(rewards, codes)
     batch = np.zeros_like(codes)
     in_groups, in_batch = of_groups(dr_grpo, rewards, codes), of_groups(dr_grpo, rewards, batch)
     of_both = of_groups(dr_grpo, in_groups, batch)
@@ -75,6 +76,23 @@ def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Ca
         yield from _divided("reinforce_pp", params, in_groups, everywhere, rounding)
         divisor = _deviation(of_both, in_groups, batch, ddof)
         yield from _divided("reinforce_pp", {"whitened": "centered", **params}, of_both, divisor, rounding)
+
+
+def _of_verdicts(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
+    """`maxrl`, where every reward is 0 or 1; a trainer may add to the rate of success that it divides by."""
+    is_there = ~np.isnan(rewards)
+    if not np.isin(rewards[is_there], (0.0, 1.0)).all():
+        return
+    rounding = _ROUNDING * _largest(rewards, codes)
+    centered = of_groups(dr_grpo, rewards, codes)
+    counts = np.bincount(codes[is_there], minlength=codes.max(initial=0) + 1)
+    successes = np.bincount(codes[is_there], rewards[is_there], minlength=len(counts))
+    rate = (successes / np.maximum(counts, 1))[codes]
+    divisor = np.where(centered == 0.0, np.inf, rate)
+    values = centered / divisor
+    yield Candidate("maxrl", {}, values, rounding * (1 + np.abs(values)) / divisor)
+    added = [epsilon for epsilon in EPSILONS if epsilon > 0.0]
+    yield from _divided("maxrl", {}, centered, divisor, rounding, added)
 
 
 def relative(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
@@ -110,10 +128,15 @@ def _deviation(
 
 
 def _divided(
-    rule: str, params: dict[str, Any], centered: Floats, deviation: Floats, rounding: Floats
+    rule: str,
+    params: dict[str, Any],
+    centered: Floats,
+    deviation: Floats,
+    rounding: Floats,
+    epsilons: Sequence[float] = EPSILONS,
 ) -> Iterator[Candidate]:
     """Differences that a deviation divides, and their rounding with them, for all that is added to it."""
-    for epsilon in EPSILONS:
+    for epsilon in epsilons:
         divisor = deviation + epsilon
         values = centered / divisor
         slack = rounding * (1 + np.abs(values)) / divisor

@@ -1,14 +1,15 @@
 """RAE: the reward of an agent, less what its role was paid in the rollouts before.
 
 ```text
-A = r - b,   then   b ← α b + (1 - α) r     for each system and role; b begins at 0
+A = r - b,   then   b ← decay b + (1 - decay) r     for each system and role; b begins at 0
 ```
 
 r is the sum of the field ``reward`` over the events that the agent owns, where any event of the corpus has
 one, else the reward of the run. No group is needed: in self-play each rollout is a game of its own, and what
-the role that moves first gains by that is in its baseline. Rollouts count in the order of ``train_step`` (those
-without one first) and of their ids, agents of one rollout in that of their first events; never in that of
-files. The first rollouts, some 1 / (1 - α) of each role, keep much of their raw reward. O(rows · log rows).
+the role that moves first gains by that is in its baseline. Rollouts count in the order of ``train_step``
+(those without one first) and of their ids, agents of one rollout in that of their first events; never in that
+of files. The first rollouts, some 1 / (1 - decay) of each role, keep much of their raw reward.
+O(rows · log rows).
 Reference: B. Liu et al., SPIRAL, arXiv 2506.24119, section 3; the code of prime-rl.
 """
 
@@ -43,7 +44,7 @@ def _owned(piece: Corpus) -> pl.DataFrame:
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> Baselines:
     """Goes through the agents of all rollouts in order. Memory: some 100 bytes an agent."""
-    found = [
+    paid_agents = [
         _owned(piece)
         .group_by("trace", "owner", maintain_order=True)
         .agg(
@@ -52,7 +53,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
         )
         for piece in corpus.slices()
     ]
-    agents = pl.concat(found)
+    agents = pl.concat(paid_agents)
     amounts = rewards.filter(pl.col("amount").is_not_null()).select("trace", "amount")
     traces = corpus.traces.select("trace", "trace_id", pl.col("system").cast(pl.String)).collect()
     steps = measure_of_traces(corpus, "metric", "train_step")
@@ -65,7 +66,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
         .filter(pl.col("reward").is_not_null())
         .sort("train_step", "trace_id", "place", nulls_last=False)
     )
-    keep = params["alpha"]
+    keep = params["decay"]
     before = pl.col("reward").shift(1, fill_value=0.0)
     baseline = pl.lit(0.0) if keep == 1.0 else before.ewm_mean(alpha=1.0 - keep, adjust=False)
     role = pl.coalesce("role", "owner")
@@ -78,7 +79,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
     summary="reward of an agent - what its role was paid in the rollouts before",
     quantity="advantage",
     params=[
-        Param("alpha", 0.95, "how much of the baseline stays when a rollout is added", low=0.0, high=1.0)
+        Param("decay", 0.95, "how much of the baseline stays when a rollout is added", low=0.0, high=1.0)
     ],
     reference="arXiv 2506.24119, section 3",
     scope="corpus",

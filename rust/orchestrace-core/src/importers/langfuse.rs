@@ -201,7 +201,7 @@ fn extent(page: Value<'_>, path: &str, out: &mut Items<'_>) {
     let Some(key) = keys.next() else { return };
     let counted = Counted { statement: "meta.totalItems", things, are_traces };
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let part = meta.get("page").i64().map_or_else(|| identity(page.raw()), |page| page.cast_unsigned());
+    let part = meta.get("page").i64().map_or_else(|| identity(page.raw()), i64::cast_unsigned);
     out.extent(key, counted, (xxh3_64(folder.as_bytes()), meta.get("totalItems").i64()), (part, data.len()));
 }
 

@@ -229,10 +229,10 @@ impl Usage {
 }
 
 /// The sum of two counts; where one is not known, the other.
-pub(crate) fn added(one: Option<i64>, other: Option<i64>) -> Option<i64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
+pub(crate) fn added(first: Option<i64>, second: Option<i64>) -> Option<i64> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(first.saturating_add(second)),
+        (first, second) => first.or(second),
     }
 }
 

@@ -101,7 +101,7 @@ impl SpreadImporter for Weave {
             of_row(row, &mut spans);
         }
         let place = Place::of(&calls, around);
-        spans.whole = place.whole;
+        spans.whole = place.sum;
         for (item, call) in &calls {
             call::push(*item, *call, &place, items.limits(), &mut spans);
         }
@@ -109,7 +109,9 @@ impl SpreadImporter for Weave {
             Unused::Duplicate => items.duplicate(item as usize),
             Unused::Ignored(kind) => items.ignored(item as usize, kind),
         });
-        row.into_iter().for_each(|row| judge(row, &mut spans));
+        if let Some(row) = row {
+            judge(row, &mut spans);
+        }
         if !spans.recording.write(out) {
             spans.recording.write_labels(out);
         }

@@ -1,7 +1,7 @@
 //! The work of a call, from its operation, its usage and attributes.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::importers::otel::attributes::{Attribute, Facts, Sort};
 use crate::importers::otel::time::instant;
@@ -13,7 +13,7 @@ use crate::json::tree::{Tree, Value};
 use crate::json::{Kind, Limits};
 
 /// The name of a call's operation: of `weave:///team/project/op/Agent.run:v2` it is `Agent.run`.
-pub(super) fn operation<'t>(call: Value<'t>) -> &'t str {
+pub(super) fn operation(call: Value<'_>) -> &str {
     short(call.get("op_name").str().unwrap_or_default(), "/op/")
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Place<'p> {
     /// Who works where nobody is named: the call that all others are below.
     fallback: &'p str,
     /// What the calls that all others are below state, which is the sum of what is below.
-    pub whole: Usage,
+    pub sum: Usage,
     /// Calls that are around several runs, so that none of theirs is below them.
     around: HashSet<&'p str>,
 }
@@ -58,7 +58,7 @@ impl<'p> Place<'p> {
             .filter_map(|(_, call)| Some((id(*call), call.get("parent_id").some_str()?)))
             .collect();
         let counted = |call: Value<'p>| usage_of(call).0.is_some();
-        let with_usage: HashSet<&str> =
+        let with_usage: BTreeSet<&str> =
             calls.iter().filter(|(_, call)| counted(*call)).map(|(_, call)| id(*call)).collect();
         let mut outer: HashSet<&str> = HashSet::new();
         for inner in &with_usage {
@@ -75,11 +75,16 @@ impl<'p> Place<'p> {
         roots.sort_by_key(|call| (instant(call.get("started_at")), id(*call)));
         let fallback = roots.first().map_or("weave", |call| operation(*call));
         let stated: Option<Vec<Usage>> = roots.iter().map(|call| stated(*call)).collect();
-        let whole = stated.unwrap_or_default().into_iter().fold(Usage::default(), |sum, one| Usage {
-            cost_usd: [sum.cost_usd, one.cost_usd].into_iter().flatten().reduce(|sum, cost| sum + cost),
-            ..sum.plus(one)
+        let sum = stated.unwrap_or_default().into_iter().fold(Usage::default(), |all, stated| Usage {
+            cost_usd: [all.cost_usd, stated.cost_usd].into_iter().flatten().reduce(|sum, cost| sum + cost),
+            ..all.plus(stated)
         });
-        Self { innermost: with_usage.difference(&outer).copied().collect(), fallback, whole, around }
+        Self {
+            innermost: with_usage.into_iter().filter(|id| !outer.contains(id)).collect(),
+            fallback,
+            sum,
+            around,
+        }
     }
 }
 
@@ -90,9 +95,13 @@ pub(super) fn push(item: u32, call: Value<'_>, place: &Place<'_>, limits: Limits
     // A call may be a span that came over OpenTelemetry.
     let of_span = [call.path(&["otel_dump", "attributes"]), attributes.path(&["otel_span", "attributes"])];
     let mut flat: Vec<(String, Value<'_>)> = Vec::new();
-    of_span.into_iter().for_each(|object| flatten(object, "", &mut flat));
+    for object in of_span {
+        flatten(object, "", &mut flat);
+    }
     let plain = attributes.members().filter(|(key, _)| !matches!(*key, "weave" | "otel_span"));
-    plain.for_each(|(key, value)| flatten_member(key, value, &mut flat));
+    for (key, value) in plain {
+        flatten_member(key, value, &mut flat);
+    }
     let exception = Exception::of(call.get("exception"), limits);
     let id = call.get("id").str().unwrap_or_default();
 
@@ -115,8 +124,8 @@ pub(super) fn push(item: u32, call: Value<'_>, place: &Place<'_>, limits: Limits
     facts.typed(sort);
     let (inputs, output) = (call.get("inputs"), call.get("output"));
     if let Sort::Tool(_) = sort {
-        let asked = [output, inputs].into_iter().find_map(|value| value.get("tool_call_id").some_str());
-        facts.tool(name.strip_prefix("langchain.Tool."), asked);
+        let call_id = [output, inputs].into_iter().find_map(|value| value.get("tool_call_id").some_str());
+        facts.tool(name.strip_prefix("langchain.Tool."), call_id);
     }
     facts.contents(text(inputs), text(output));
     let (_, total, model) = usage_of(call);
@@ -161,9 +170,9 @@ impl<'t> Exception<'t> {
 
     /// The type, or the line that begins with it.
     fn message(&self) -> Option<&str> {
-        let said = self.tree.as_ref().and_then(|tree| tree.root().get("type").some_str());
+        let kind = self.tree.as_ref().and_then(|tree| tree.root().get("type").some_str());
         // The last line of what Python prints has the class and the message.
-        said.or_else(|| self.text?.lines().rfind(|line| !line.trim().is_empty()))
+        kind.or_else(|| self.text?.lines().rfind(|line| !line.trim().is_empty()))
     }
 }
 

@@ -8,14 +8,15 @@ use crate::importers::extent::{Counted, Extent, Note};
 
 /// What the parts of a source say together.
 #[derive(Debug, Default)]
-struct Whole {
+struct Source {
     stated: BTreeSet<i64>,
     /// How much each part holds.
     parts: HashMap<u64, u32>,
-    traces: BTreeSet<u32>,
+    /// The trace that tells it.
+    first: Option<u32>,
 }
 
-impl Whole {
+impl Source {
     fn differs(&self, counted: Counted) -> Option<Note> {
         let mut stated = self.stated.iter();
         let first = stated.next()?;
@@ -34,25 +35,22 @@ impl Gathered {
     /// Compares what sources state with what is there, and tells it with the first of their traces. `extents` come with
     /// the numbers of their traces.
     pub(super) fn settle_extents(&mut self, extents: impl Iterator<Item = Extent>) {
-        let mut wholes: BTreeMap<(u32, u64, Counted), Whole> = BTreeMap::new();
+        let mut sources: BTreeMap<(u32, u64, Counted), Source> = BTreeMap::new();
         for extent in extents {
             let importer = self.planned[extent.trace as usize].importer;
-            let whole = wholes.entry((importer, extent.source, extent.counted)).or_default();
-            whole.stated.extend(extent.stated);
-            let held = whole.parts.entry(extent.part).or_default();
+            let source = sources.entry((importer, extent.source, extent.counted)).or_default();
+            source.stated.extend(extent.stated);
+            let held = source.parts.entry(extent.part).or_default();
             *held = extent.held.max(*held);
             // The first by name, whatever the order of the parts; one that another recording replaces is not written.
-            if !self.set_aside.contains(&extent.trace) {
-                whole.traces.insert(extent.trace);
-                if whole.traces.len() > 1 {
-                    let last = whole.traces.iter().copied().max_by_key(|trace| self.name_of(*trace));
-                    last.map(|last| whole.traces.remove(&last));
-                }
+            let is_first = source.first.is_none_or(|first| self.name_of(extent.trace) < self.name_of(first));
+            if is_first && !self.set_aside.contains(&extent.trace) {
+                source.first = Some(extent.trace);
             }
         }
-        for ((_, _, counted), whole) in wholes {
-            if let (Some(note), Some(trace)) = (whole.differs(counted), whole.traces.first()) {
-                self.note(*trace, note);
+        for ((_, _, counted), source) in sources {
+            if let (Some(note), Some(trace)) = (source.differs(counted), source.first) {
+                self.note(trace, note);
             }
         }
     }

@@ -93,7 +93,9 @@ impl Gathered {
             notes_of.push((*first, notes));
         }
         for (first, notes) in notes_of {
-            notes.into_iter().for_each(|note| self.note(first, note));
+            for note in notes {
+                self.note(first, note);
+            }
         }
     }
 

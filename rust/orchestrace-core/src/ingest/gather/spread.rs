@@ -139,9 +139,10 @@ impl<'a> Spread<'a, '_> {
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
                     let key = self.gathered.key(planned.key);
                     writer.digests.push(match trace.own_items() {
-                        Some(own) => {
-                            let own = own.iter().map(|item| (&items[*item as usize], rows[*item as usize]));
-                            digest(key, own, trace.part())
+                        Some(chosen) => {
+                            let parts =
+                                chosen.iter().map(|item| (&items[*item as usize], rows[*item as usize]));
+                            digest(key, parts, trace.part())
                         }
                         None => digest(key, items.iter().zip(rows.iter().copied()), trace.part()),
                     });
