@@ -86,6 +86,21 @@ def test_other_totals_in_one_folder_are_a_conflict(tmp_path: Path) -> None:
     ]
 
 
+def test_exports_in_files_of_their_own_may_lie_in_one_folder(tmp_path: Path) -> None:
+    exports = {"a": (0, 20, 20), "b": (20, 40, 30), "c": (50, 55, 5)}
+    for name, (begin, end, total) in exports.items():
+        pages = [
+            page(at, map(trace, range(first, min(first + 10, end))), total)
+            for at, first in enumerate(range(begin, end, 10), 1)
+        ]
+        lines = "".join(json.dumps(one) + "\n" for one in pages)
+        (tmp_path / f"{name}.jsonl").write_text(lines)
+    expected = [("source.runs_missing", 10, "meta.totalItems is 30, traces found: 20")]
+    assert said(ot.read_traces(tmp_path)) == expected
+    (tmp_path / "copy.jsonl").write_bytes((tmp_path / "b.jsonl").read_bytes())
+    assert said(ot.read_traces(tmp_path)) == expected
+
+
 def test_more_than_is_stated_is_a_surplus(tmp_path: Path) -> None:
     corpus = ot.read_traces(written(tmp_path, [page(1, map(trace, range(10)), 7)]))
     assert said(corpus) == [("source.surplus", 3, "meta.totalItems is 7, traces found: 10")]

@@ -388,7 +388,7 @@ impl Gathered {
         // Of each trace the first one, as far as it is known, that it is gathered together with.
         let mut first: Vec<u32> = Vec::new();
         let mut claims: Vec<Vec<Claim>> = Vec::with_capacity(blocks.len());
-        let mut extents: Vec<Extent> = Vec::new();
+        let mut extents: Vec<(u32, Extent)> = Vec::new();
         let (results, jobs) = results_of(blocks);
         self.copies = copies(blocks, spill, &results, run)?;
         for collected in blocks.iter_mut() {
@@ -445,8 +445,11 @@ impl Gathered {
                 self.quarantine.entry(source).or_default().push(row);
             }
             claims.push(std::mem::take(&mut block.columns.claims));
-            let numbered = block.columns.extents.drain(..);
-            extents.extend(numbered.map(|extent| Extent { trace: traces[extent.trace as usize], ..extent }));
+            // A copy of a file adds nothing to what its source holds.
+            let of_original = block.columns.extents.drain(..).filter(|_| !is_copy);
+            extents.extend(
+                of_original.map(|extent| (source, Extent { trace: traces[extent.trace as usize], ..extent })),
+            );
             maps.push(Codes { traces, own_traces: Vec::new(), source, records, lines: before });
             records += block.records;
         }
@@ -457,8 +460,8 @@ impl Gathered {
         (self.set_aside, self.rivals) = self.choose(&first, &in_folders);
         self.settle_results(&results, in_folders);
         self.settle_jobs(&jobs, &results);
-        let extents = extents.into_iter();
-        self.settle_extents(extents.map(|extent| Extent { trace: first[extent.trace as usize], ..extent }));
+        let joined = |extent: Extent| Extent { trace: first[extent.trace as usize], ..extent };
+        self.settle_extents(extents.into_iter().map(|(file, extent)| (file, joined(extent))));
         // A copy of a file has no trace that a response could count in.
         let claims = claims.iter().zip(&maps).filter(|(_, map)| !self.copies[map.source as usize]);
         let claims = claims.flat_map(|(claims, map)| {

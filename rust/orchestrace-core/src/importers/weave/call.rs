@@ -206,7 +206,10 @@ fn usage_of(call: Value<'_>) -> (Option<Usage>, Option<i64>, Option<&str>) {
     let mut sum: Option<(Usage, Option<i64>)> = None;
     let mut most: Option<(i64, &str)> = None;
     for (model, object) in call.path(&["summary", "usage"]).members() {
-        let (usage, total) = usage::of(object);
+        let (mut usage, total) = usage::of(object);
+        // The service fills in 0 where a provider states no total.
+        let total = total.filter(|total| *total > 0);
+        usage.stated = usage.stated.filter(|stated| *stated > 0);
         let tokens = total.or_else(|| usage.total()).unwrap_or(0);
         if most.is_none_or(|(known, name)| (tokens, model) > (known, name)) {
             most = Some((tokens, model));

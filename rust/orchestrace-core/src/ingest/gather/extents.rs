@@ -1,6 +1,6 @@
 //! Whether sources hold as much as they state: what all parts of one say together.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Gathered;
 use crate::error::FindingCode;
@@ -11,12 +11,16 @@ use crate::importers::extent::{Counted, Extent, Note};
 struct Source {
     stated: BTreeSet<i64>,
     /// How much each part holds.
-    parts: HashMap<u64, u32>,
+    parts: BTreeMap<u64, u32>,
     /// The trace that tells it.
     first: Option<u32>,
 }
 
 impl Source {
+    fn n_held(&self) -> i64 {
+        self.parts.values().map(|held| i64::from(*held)).sum()
+    }
+
     fn differs(&self, counted: Counted) -> Option<Note> {
         let mut stated = self.stated.iter();
         let first = stated.next()?;
@@ -27,32 +31,66 @@ impl Source {
             );
             return Some(Note { code: FindingCode::SourceConflict, count: 1, message });
         }
-        counted.differs(*first, self.parts.values().map(|held| i64::from(*held)).sum())
+        counted.differs(*first, self.n_held())
+    }
+
+    /// Whether a file is a source of its own beside others that state something else: it has several parts, or all.
+    fn stands_alone(&self) -> bool {
+        let stated: Vec<i64> = self.stated.iter().copied().collect();
+        matches!(stated[..], [stated] if self.parts.len() > 1 || self.n_held() == stated)
     }
 }
 
 impl Gathered {
     /// Compares what sources state with what is there, and tells it with the first of their traces. `extents` come with
-    /// the numbers of their traces.
-    pub(super) fn settle_extents(&mut self, extents: impl Iterator<Item = Extent>) {
-        let mut sources: BTreeMap<(u32, u64, Counted), Source> = BTreeMap::new();
-        for extent in extents {
+    /// the numbers of their files and traces.
+    pub(super) fn settle_extents(&mut self, extents: impl Iterator<Item = (u32, Extent)>) {
+        let mut sources: BTreeMap<(u32, u64, Counted), BTreeMap<u32, Source>> = BTreeMap::new();
+        for (file, extent) in extents {
             let importer = self.planned[extent.trace as usize].importer;
-            let source = sources.entry((importer, extent.source, extent.counted)).or_default();
-            source.stated.extend(extent.stated);
-            let held = source.parts.entry(extent.part).or_default();
-            *held = extent.held.max(*held);
-            // The first by name, whatever the order of the parts; one that another recording replaces is not written.
-            let is_first = source.first.is_none_or(|first| self.name_of(extent.trace) < self.name_of(first));
-            if is_first && !self.set_aside.contains(&extent.trace) {
-                source.first = Some(extent.trace);
+            let files = sources.entry((importer, extent.source, extent.counted)).or_default();
+            self.put(files.entry(file).or_default(), extent);
+        }
+        for ((_, _, counted), files) in sources {
+            let stated: BTreeSet<i64> = files.values().flat_map(|file| &file.stated).copied().collect();
+            let files: Vec<Source> = files.into_values().collect();
+            let apart = stated.len() > 1 && files.iter().all(Source::stands_alone);
+            let judged = if apart { files } else { vec![self.together(files)] };
+            for source in judged {
+                if let (Some(note), Some(trace)) = (source.differs(counted), source.first) {
+                    self.note(trace, note);
+                }
             }
         }
-        for ((_, _, counted), source) in sources {
-            if let (Some(note), Some(trace)) = (source.differs(counted), source.first) {
-                self.note(trace, note);
-            }
+    }
+
+    fn put(&self, source: &mut Source, extent: Extent) {
+        source.stated.extend(extent.stated);
+        let held = source.parts.entry(extent.part).or_default();
+        *held = extent.held.max(*held);
+        // One that another recording replaces is not written.
+        if !self.set_aside.contains(&extent.trace) {
+            source.first = self.first_of(source.first, Some(extent.trace));
         }
+    }
+
+    /// All parts, wherever they lie. One that lies in several files counts once.
+    fn together(&self, files: Vec<Source>) -> Source {
+        let mut all = Source::default();
+        for file in files {
+            all.stated.extend(file.stated);
+            for (part, n_held) in file.parts {
+                let held = all.parts.entry(part).or_default();
+                *held = n_held.max(*held);
+            }
+            all.first = self.first_of(all.first, file.first);
+        }
+        all
+    }
+
+    /// The first of two traces by name, whatever the order in which they were read.
+    fn first_of(&self, first: Option<u32>, second: Option<u32>) -> Option<u32> {
+        [first, second].into_iter().flatten().min_by_key(|trace| self.name_of(*trace))
     }
 
     /// Keeps what is odd about a source until the trace is written that tells it. Of a code there is one.
