@@ -151,6 +151,27 @@ def plain(change: Callable[[np.ndarray, np.ndarray], np.ndarray], **columns: Any
     return {"reward": rewards, "group": groups, "advantage": change(rewards, groups), **columns}
 
 
+def merged() -> dict[str, Any]:
+    """Two agents of each task, whose rewards differ by more than chance, compared as one group."""
+    rng = np.random.default_rng(6)
+    tasks, agents = np.repeat(np.arange(5), 6), np.tile(["lead", "coder"], 15)
+    rewards = rng.random(30) + (agents == "lead")
+    return {"reward": rewards, "task": tasks, "agent": agents, "advantage": by_group(rewards, tasks, dr_grpo)}
+
+
+def masked() -> dict[str, Any]:
+    """Advantages on the tokens of tools, too, which the mask leaves out, in one row of three."""
+    rewards, groups = step()
+    values = by_group(rewards, groups, dr_grpo)
+    masks = [[1, 1, 0, 0, 1] if at % 3 == 0 else [1, 1, 1] for at in range(len(values))]
+    return {
+        "reward": rewards,
+        "group": groups,
+        "mask": masks,
+        "advantage": [[float(one)] * len(mask) for one, mask in zip(values, masks, strict=True)],
+    }
+
+
 LENGTHS = np.random.default_rng(1).integers(5, 90, 33).astype(float)
 KEPT = np.random.default_rng(2).random(33) < 0.7
 
@@ -197,6 +218,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         plain(lambda r, g: by_group(r, g, grpo(1, 1e-6, False)), trained=KEPT),
         {"trained": "trained"},
     ),
+    "group.merged": (merged(), {"group": ["task", "agent"]}),
+    "mask.unequal": (masked(), {"mask": "mask"}),
     "group.lost": (plain(lambda r, g: np.zeros(len(r), F32)), {}),
 }
 
@@ -207,6 +230,39 @@ def test_a_fault_is_named(fault: str) -> None:
     row = ot.trainers.audit(pl.DataFrame(columns), **options).row(0, named=True)
     assert (row["fault"], row["message"].split(";")[0]) == (fault, FAULTS[fault])
     assert row["explained"] < 1.0 and row["rows"]
+
+
+def test_advantages_of_tokens_are_judged_where_the_mask_trains() -> None:
+    columns = masked()
+    right = [
+        [value * flag for value, flag in zip(values, mask, strict=True)]
+        for values, mask in zip(columns["advantage"], columns["mask"], strict=True)
+    ]
+    row = ot.trainers.audit(pl.DataFrame(columns | {"advantage": right}), mask="mask").row(0, named=True)
+    assert (row["rule"], row["explained"], row["fault"]) == ("dr_grpo", 1.0, None)
+    lacking = [[0.0, *values[1:]] for values in right]
+    row = ot.trainers.audit(pl.DataFrame(columns | {"advantage": lacking}), mask="mask").row(0, named=True)
+    assert row["fault"] == "mask.unequal"
+    varied = [[values[0], 2 * values[0] + 1, *values[2:]] for values in right]
+    row = ot.trainers.audit(pl.DataFrame(columns | {"advantage": varied}), mask="mask").row(0, named=True)
+    assert row["fault"] is None and row["explained"] < 0.2
+    bare = pl.DataFrame(columns | {"advantage": [values[:1] for values in right]}).drop("mask")
+    assert ot.trainers.audit(bare)["explained"].item() == 1.0
+    nothing = columns | {"advantage": [[] for _ in right], "mask": [[] for _ in right]}
+    message = ot.trainers.audit(pl.DataFrame(nothing), mask="mask")["message"].item()
+    assert message == "no row has a reward and a trained token"
+
+
+def test_lengths_of_masks_weigh() -> None:
+    columns = masked()
+    tokens = np.array([sum(mask) for mask in columns["mask"]], F32)
+    rewards, groups = columns["reward"], columns["group"]
+    weighted = by_group(rewards, groups, dr_grpo) / tokens
+    lists = [
+        [float(one) * flag for flag in mask] for one, mask in zip(weighted, columns["mask"], strict=True)
+    ]
+    row = ot.trainers.audit(pl.DataFrame(columns | {"advantage": lists}), mask="mask").row(0, named=True)
+    assert row["fault"] == "length.weighted"
 
 
 def test_noise_of_equal_rewards_is_named() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
-from orchestrace.trainers.batches import Batch, token_advantages
+from orchestrace.trainers.batches import Batch, estimators, token_advantages
 
 
 @st.composite
@@ -202,3 +202,10 @@ def test_slips(fields: dict[str, Any], options: dict[str, Any], message: str) ->
     with pytest.raises(ot.ParameterError) as caught:
         token_advantages(Batch(**ONE | fields), **options)
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_baseline_that_goes_on_is_refused() -> None:
+    assert "rae" in ot.list_methods()["name"] and "rae" not in estimators()
+    batch = Batch(np.ones((2, 1)), mask=[[1], [1]], groups=["a", "a"])
+    with pytest.raises(ot.ParameterError, match="goes on from batch to batch"):
+        token_advantages(batch, "rae")

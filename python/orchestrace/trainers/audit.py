@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from ..base.paths import path_of
 from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.table_files import read_table
+from .dumped_tokens import advantages_of, numbers
 from .faults import FAULTS, Dump, excuses, suspects
 from .rules import Candidate
 
@@ -46,6 +48,7 @@ def audit(
     step: str | None = None,
     length: str | None = None,
     trained: str | None = None,
+    mask: str | None = None,
     tolerance: Positive = 1e-5,
 ) -> pl.DataFrame:
     """Find the rule that explains the advantages that a trainer dumped, or the fault that does.
@@ -57,7 +60,8 @@ def audit(
     reward
         The column of rewards; of several their sum, nulls left out.
     advantage
-        The column of advantages, one number a row.
+        The column of advantages: a number a row, or a list with one for each token, of which those that the
+        mask trains have to be equal.
     group
         The column of what is compared, or several that tell it apart together: the prompt, or task and agent.
     rollout
@@ -69,6 +73,8 @@ def audit(
         The column of trained tokens, for rules and faults that weigh by them.
     trained
         A column of flags: False where a rollout was filtered out before training.
+    mask
+        The column of lists that say which tokens are trained, 1 or 0; of advantages that are lists.
     tolerance
         How far a number may be from that of a rule, and from it times the number where that is above 1. What
         rounding in 32 bits adds is allowed besides.
@@ -110,7 +116,7 @@ def audit(
     if isinstance(dump, str | os.PathLike):
         dump = read_table(path_of(dump), "advantages")
     names = {"reward": reward, "advantage": advantage, "group": group, "rollout": rollout}
-    names |= {"step": step, "length": length, "trained": trained}
+    names |= {"step": step, "length": length, "trained": trained, "mask": mask}
     for option, named in names.items():
         for name in [named] if isinstance(named, str) else named or []:
             if name not in dump.columns:
@@ -124,9 +130,12 @@ def audit(
 
 def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict[str, Any]:
     """The row of one step."""
-    advantages = _numbers(part, names["advantage"])
-    dump = _dump(part, names)
+    of_rows = advantages_of(part, names["advantage"], names["mask"])
+    advantages = of_rows.values
+    dump = _dump(part, names, of_rows.n_trained)
     judged = ~np.isnan(dump.rewards[dump.rollouts])  # a row without a reward may have any advantage
+    if of_rows.n_trained is not None:
+        judged &= of_rows.n_trained > 0
     if dump.trained is not None:
         judged &= dump.trained[dump.rollouts]
     step = None if names["step"] is None else part[names["step"]][0]
@@ -136,10 +145,13 @@ def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict
         "n_groups": int(dump.codes.max(initial=-1)) + 1,
     }
     if not judged.any():
-        return row | {"n_equivalent": 0, "message": "no row has a reward", "rows": []}
+        message = "no row has a reward"
+        message += "" if of_rows.n_trained is None else " and a trained token"
+        return row | {"n_equivalent": 0, "message": message, "rows": []}
     share, equivalent = -1.0, 0
     for candidate in dump.rules():
-        explained = float((_fits(candidate, advantages, tolerance) | ~judged).mean())
+        fits = _fits(candidate, advantages, tolerance) & ~of_rows.misplaced
+        explained = float((fits | ~judged).mean())
         if explained > share:
             best, share, equivalent = candidate, explained, 0
         equivalent += explained == share
@@ -152,8 +164,12 @@ def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict
     }
     if share == 1.0:
         return row | {"message": f"{best.rule} explains every row", "rows": []}
-    off = part[_ROW].to_numpy()[judged & ~_fits(best, advantages, tolerance)]
+    of_rule = _fits(best, advantages, tolerance)
+    off = part[_ROW].to_numpy()[judged & (~of_rule | of_rows.misplaced)]
     row["rows"] = off[:_LISTED].tolist()
+    if (of_rule | ~judged).all():
+        message = f"{FAULTS['mask.unequal']}; the rule is {best.rule}"
+        return row | {"fault": "mask.unequal", "message": message}
     for fault, candidate in _accused(dump, advantages, judged, tolerance):
         message = f"{FAULTS[fault]}; the rule is {candidate.rule}"
         return row | {
@@ -197,7 +213,7 @@ def _largest(candidate: Candidate, advantages: NDArray[np.float64], judged: NDAr
     return float(finite.max()) if finite.size else 0.0
 
 
-def _dump(part: pl.DataFrame, names: dict[str, Any]) -> Dump:
+def _dump(part: pl.DataFrame, names: dict[str, Any], n_trained: NDArray[np.float64] | None) -> Dump:
     groups = _codes(part, "group", names["group"])
     rollouts = (
         np.arange(part.height) if names["rollout"] is None else _codes(part, "rollout", names["rollout"])
@@ -208,24 +224,32 @@ def _dump(part: pl.DataFrame, names: dict[str, Any]) -> Dump:
     if (groups[last][rollouts] != groups).any():
         raise ParameterError("group differs within a rollout: its rows are of one group")
     rewards = [names["reward"]] if isinstance(names["reward"], str) else list(names["reward"])
-    columns = np.stack([_numbers(part, name) for name in rewards])
+    columns = np.stack([numbers(part, name) for name in rewards])
     absent = np.isnan(columns).all(axis=0)
     total = np.where(absent, np.nan, np.nansum(columns, axis=0))
-    lengths = None if names["length"] is None else np.maximum(_numbers(part, names["length"]), 1.0)
+    lengths = n_trained if names["length"] is None else numbers(part, names["length"])
+    lengths = None if lengths is None else np.maximum(lengths, 1.0)
     of_rollout = None if lengths is None else np.bincount(rollouts, lengths).astype(float)
     trained = (
         None
         if names["trained"] is None
         else part[names["trained"]].cast(pl.Boolean).fill_null(True).to_numpy()
     )
-    return Dump(total[last], groups[last], of_rollout, None if trained is None else trained[last], rollouts)
+    was_trained = None if trained is None else trained[last]
+    coarser = tuple(codes[last] for codes in _coarser(part, names["group"], groups))
+    return Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser)
 
 
-def _numbers(part: pl.DataFrame, name: str) -> NDArray[np.float64]:
-    if not (part[name].dtype.is_numeric() or part[name].dtype == pl.Boolean or part[name].dtype == pl.Null):
-        raise ParameterError(f"column '{name}' has type {part[name].dtype}, expected a number in each row")
-    numbers: NDArray[np.float64] = part[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()
-    return numbers
+def _coarser(
+    part: pl.DataFrame, names: str | Sequence[str], groups: NDArray[np.int64]
+) -> Iterator[NDArray[np.int64]]:
+    """The groups by fewer columns, where these are fewer groups; the most columns first."""
+    listed = [names] if isinstance(names, str) else list(names)
+    for n in range(len(listed) - 1, 0, -1):
+        for some in combinations(listed, n):
+            codes = _codes(part, "group", some)
+            if codes.max(initial=-1) < groups.max(initial=-1):
+                yield codes
 
 
 def _codes(part: pl.DataFrame, option: str, names: str | Sequence[str]) -> NDArray[np.int64]:

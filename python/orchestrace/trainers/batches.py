@@ -46,6 +46,9 @@ PREFIX: Final = "orchestrace_"
 _FROZEN: Final = "agent.frozen"
 """The reason of rows of agents that are not trained: that they get nothing is what was asked for."""
 
+_ACROSS_BATCHES: Final = frozenset({"rae"})
+"""Methods whose baseline goes on from batch to batch, so that a single one does not know it."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -160,8 +163,8 @@ def token_advantages(
     Raises
     ------
     ParameterError
-        Shapes differ, the rows of a rollout are of several groups, an option or parameter is unknown, or rows
-        have no advantage and `null` is ``"error"``.
+        The method needs more than a batch, shapes differ, the rows of a rollout are of several groups, an
+        option or parameter is unknown, or rows have no advantage and `null` is ``"error"``.
 
     Notes
     -----
@@ -177,6 +180,9 @@ def token_advantages(
     >>> token_advantages(batch, "dr_grpo").advantages.tolist()
     [[0.5, 0.5, 0.5], [-0.5, -0.5, 0.0]]
     """
+    if method in _ACROSS_BATCHES:
+        message = f"method is '{method}', whose baseline goes on from batch to batch"
+        raise ParameterError(f"{message}: no batch has its numbers, use ot.credit on the recorded run")
     chosen = {"turns": turns, "outcome": outcome, "rewards": rewards, "null": null}
     for name, value in chosen.items():
         if value not in _WORDS[name]:
@@ -221,7 +227,8 @@ def estimators(options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[s
     ({'ddof': 0}, {})
     """
     chosen = options or {}
-    methods = list_methods().filter(pl.col("units").list.contains("event"))["name"].to_list()
+    of_events = list_methods().filter(pl.col("units").list.contains("event"))["name"].to_list()
+    methods = [method for method in of_events if method not in _ACROSS_BATCHES]
     if unknown := sorted(set(chosen) - set(methods)):
         raise ParameterError(unknown_name("method", unknown[0], methods))
     return {method: dict(chosen.get(method, {})) for method in methods}

@@ -13,11 +13,13 @@ FAULTS: Final = {
     "lone.nan": "a group of one has no deviation, and its advantage is no number",
     "sign.flipped": "advantages have the opposite sign of the rule",
     "fanout.counted": "a rollout that is written as several rows counts once for each of them",
+    "group.merged": "groups that differ in a column of the group were compared as one",
     "filtered.counted": "rollouts that were filtered out are still in the mean and in the deviation",
     "padding.counted": "groups were filled up to the largest with zeros, which are in the mean",
     "normalized.twice": "advantages were centered and divided once more",
     "length.weighted": "advantages were multiplied or divided by lengths",
     "group.split": "groups were cut where micro-batches end, and compared within the pieces",
+    "mask.unequal": "advantages stand on other tokens than those that the mask trains",
     "group.lost": "each row is a group of its own: nothing is compared",
 }
 """What each fault is, the surest first."""
@@ -36,6 +38,8 @@ class Dump(NamedTuple):
         (rollouts,): the reward, the group, the trained tokens, and whether it was trained on.
     rollouts
         (rows,), which rollout a row is of.
+    coarser
+        (rollouts,) each, the groups by some of the columns that make a group.
     """
 
     rewards: Floats
@@ -43,6 +47,7 @@ class Dump(NamedTuple):
     lengths: Floats | None
     trained: Flags | None
     rollouts: Codes
+    coarser: tuple[Codes, ...] = ()
 
     def on_rows(self, candidate: Candidate) -> Candidate:
         """What the rows of each rollout get."""
@@ -70,7 +75,8 @@ def excuses(dump: Dump, advantages: Floats) -> Iterator[tuple[str, Flags]]:
 
 
 def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
-    """What each fault would give the rows, the surest first. Those of single groups are `excuses`."""
+    """What each fault would give the rows, the surest first. Those of single groups are `excuses`,
+    and an audit sees by itself which tokens have one."""
     for candidate in dump.rules():
         yield "sign.flipped", candidate._replace(values=-candidate.values)
     rewards, codes, rollouts = dump.rewards, dump.codes, dump.rollouts
@@ -81,6 +87,9 @@ def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
     if dump.trained is not None and not dump.trained.all():
         for candidate in honest(rewards, codes, dump.lengths):
             yield "filtered.counted", dump.on_rows(candidate)
+    for merged in dump.coarser:
+        for candidate in relative(rewards, merged):
+            yield "group.merged", dump.on_rows(candidate)
     sizes = np.bincount(codes)
     if sizes.size and (sizes < sizes.max()).any():
         filling = np.repeat(np.arange(sizes.size), sizes.max() - sizes)

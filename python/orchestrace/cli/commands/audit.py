@@ -44,6 +44,9 @@ def run(
     trained: Annotated[
         str | None, typer.Option("--trained", help="Column: false where a rollout was filtered out.")
     ] = None,
+    mask: Annotated[
+        str | None, typer.Option("--mask", help="Column of lists: which tokens are trained, 1 or 0.")
+    ] = None,
 ) -> None:
     rows = trainers.audit(
         dump,
@@ -54,6 +57,7 @@ def run(
         step=step,
         length=length,
         trained=trained,
+        mask=mask,
     )
     table.give(rows, "steps", COLUMNS)
     if rows.select((pl.col("explained").fill_null(0.0) < 1.0).any()).item():
