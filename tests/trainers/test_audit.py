@@ -172,6 +172,69 @@ def masked() -> dict[str, Any]:
     }
 
 
+def turns(seed: int = 3) -> dict[str, Any]:
+    """Five groups of four rollouts of one to six turns, each turn with a reward of its own, in any order."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 7, 20)
+    rollouts = np.repeat(np.arange(20), sizes)
+    columns = {
+        "rollout": rollouts,
+        "turn": np.concatenate([np.arange(size) * 3 + 1 for size in sizes]),
+        "group": rollouts // 4,
+        "reward": rng.random(len(rollouts)).round(2),
+    }
+    order = rng.permutation(len(rollouts))
+    return {name: values[order] for name, values in columns.items()}
+
+
+def to_go(columns: dict[str, Any], values: np.ndarray) -> np.ndarray:
+    """Sums from each turn on, in plain Python."""
+    rows = list(zip(columns["rollout"], columns["turn"], values, strict=True))
+    return np.array([sum(v for r, t, v in rows if r == own and t >= turn) for own, turn, _ in rows])
+
+
+def by_turn(
+    columns: dict[str, Any], values: np.ndarray, rule: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    return by_group(values, columns["group"] * 100 + columns["turn"], rule)
+
+
+OF_TURNS: dict[str, Callable[[dict[str, Any]], np.ndarray]] = {
+    "return_to_go": lambda c: to_go(c, c["reward"]).astype(F32),
+    "magrpo": lambda c: by_turn(c, to_go(c, c["reward"]), dr_grpo),
+    "at_grpo": lambda c: by_turn(c, to_go(c, c["reward"]), grpo(1, 1e-6, False)),
+    "marshal": lambda c: by_group(to_go(c, c["reward"]), c["group"], dr_grpo),
+    "dr_grpo": lambda c: np.array(
+        [
+            of_rollout[at] - of_rollout[at // 4 * 4 : at // 4 * 4 + 4].mean()
+            for of_rollout in [np.bincount(c["rollout"], c["reward"])]
+            for at in c["rollout"]
+        ]
+    ),
+}
+AS_TURNS = {"turn": "turn", "rollout": "rollout"}
+
+
+@pytest.mark.parametrize("rule", OF_TURNS)
+@pytest.mark.parametrize("seed", range(4))
+def test_rules_of_turns_are_named(rule: str, seed: int) -> None:
+    columns = turns(seed)
+    dump = pl.DataFrame(columns | {"advantage": OF_TURNS[rule](columns)})
+    row = ot.trainers.audit(dump, **AS_TURNS).row(0, named=True)
+    assert (row["rule"], row["explained"], row["fault"]) == (rule, 1.0, None), row
+
+
+def indexed() -> dict[str, Any]:
+    """Rewards less the mean of their turn, added up: how many means hangs on when a rollout stops."""
+    columns = turns()
+    return columns | {"advantage": to_go(columns, by_turn(columns, columns["reward"], dr_grpo))}
+
+
+def test_turns_are_of_rollouts() -> None:
+    with pytest.raises(ot.ParameterError, match="turns are of a rollout"):
+        ot.trainers.audit(pl.DataFrame(indexed()), turn="turn")
+
+
 LENGTHS = np.random.default_rng(1).integers(5, 90, 33).astype(float)
 KEPT = np.random.default_rng(2).random(33) < 0.7
 
@@ -220,6 +283,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "group.merged": (merged(), {"group": ["task", "agent"]}),
     "mask.unequal": (masked(), {"mask": "mask"}),
+    "turn.index": (indexed(), AS_TURNS),
     "group.lost": (plain(lambda r, g: np.zeros(len(r), F32)), {}),
 }
 
@@ -240,6 +304,12 @@ def test_advantages_of_tokens_are_judged_where_the_mask_trains() -> None:
     ]
     row = ot.trainers.audit(pl.DataFrame(columns | {"advantage": right}), mask="mask").row(0, named=True)
     assert (row["rule"], row["explained"], row["fault"]) == ("dr_grpo", 1.0, None)
+    everywhere = [[values[0]] * 3 + [0.0] for values in right]
+    masks = [[1, 1, 0, 0]] * len(right)
+    dump = pl.DataFrame(columns | {"advantage": everywhere, "mask": masks})
+    row = ot.trainers.audit(dump, mask="mask").row(0, named=True)
+    assert (row["rule"], row["fault"]) == ("dr_grpo", "mask.unequal")
+    assert row["explained"] == pytest.approx(1 / 33), "a group of one has 0, which no mask moves"
     lacking = [[0.0, *values[1:]] for values in right]
     row = ot.trainers.audit(pl.DataFrame(columns | {"advantage": lacking}), mask="mask").row(0, named=True)
     assert row["fault"] == "mask.unequal"

@@ -16,8 +16,9 @@ from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..corpus.table_files import read_table
 from .dumped_tokens import advantages_of, numbers
-from .faults import FAULTS, Dump, excuses, suspects
+from .faults import FAULTS, Dump
 from .rules import Candidate
+from .turn_rules import Turns
 
 _SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
     "step": pl.String,
@@ -49,6 +50,7 @@ def audit(
     length: str | None = None,
     trained: str | None = None,
     mask: str | None = None,
+    turn: str | None = None,
     tolerance: Positive = 1e-5,
 ) -> pl.DataFrame:
     """Find the rule that explains the advantages that a trainer dumped, or the fault that does.
@@ -75,6 +77,9 @@ def audit(
         A column of flags: False where a rollout was filtered out before training.
     mask
         The column of lists that say which tokens are trained, 1 or 0; of advantages that are lists.
+    turn
+        The column that numbers the turns of a `rollout`, where rows are turns that earned rewards of their
+        own.
     tolerance
         How far a number may be from that of a rule, and from it times the number where that is above 1. What
         rounding in 32 bits adds is allowed besides.
@@ -99,9 +104,9 @@ def audit(
 
     Notes
     -----
-    O(rows) for each of some 60 variants, and for faults, where no rule explains a step. What is known are
-    rules of a rollout; advantages by token or turn, of critics, and of several normalized rewards are not
-    among them.
+    O(rows) for each of some 60 variants, and for faults, where no rule explains a step; O(rows log rows) with
+    `turn`. What is known are rules of a rollout, and of turns that are paid one by one; advantages of
+    critics, and of several normalized rewards, are not among them.
 
     Examples
     --------
@@ -116,11 +121,13 @@ def audit(
     if isinstance(dump, str | os.PathLike):
         dump = read_table(path_of(dump), "advantages")
     names = {"reward": reward, "advantage": advantage, "group": group, "rollout": rollout}
-    names |= {"step": step, "length": length, "trained": trained, "mask": mask}
+    names |= {"step": step, "length": length, "trained": trained, "mask": mask, "turn": turn}
     for option, named in names.items():
         for name in [named] if isinstance(named, str) else named or []:
             if name not in dump.columns:
                 raise ParameterError(f"{option}: {unknown_name('column', name, dump.columns)}")
+    if turn is not None and rollout is None:
+        raise ParameterError("turn: the turns are of a rollout, so name its column, too: rollout=")
     # a number that no column of the caller's can be named like
     numbered = dump.with_row_index(_ROW)
     steps = numbered.partition_by(step, maintain_order=True) if step else [numbered]
@@ -132,12 +139,9 @@ def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict
     """The row of one step."""
     of_rows = advantages_of(part, names["advantage"], names["mask"])
     advantages = of_rows.values
-    dump = _dump(part, names, of_rows.n_trained)
-    judged = ~np.isnan(dump.rewards[dump.rollouts])  # a row without a reward may have any advantage
+    dump, judged = _dump(part, names, of_rows.n_trained)
     if of_rows.n_trained is not None:
         judged &= of_rows.n_trained > 0
-    if dump.trained is not None:
-        judged &= dump.trained[dump.rollouts]
     step = None if names["step"] is None else part[names["step"]][0]
     row: dict[str, Any] = {
         "step": None if step is None else str(step),
@@ -150,24 +154,23 @@ def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict
         return row | {"n_equivalent": 0, "message": message, "rows": []}
     share, equivalent = -1.0, 0
     for candidate in dump.rules():
-        fits = _fits(candidate, advantages, tolerance) & ~of_rows.misplaced
-        explained = float((fits | ~judged).mean())
-        if explained > share:
-            best, share, equivalent = candidate, explained, 0
-        equivalent += explained == share
+        fits = _fits(candidate, advantages, tolerance) | ~judged
+        if fits.mean() > share:
+            best, best_fits, share, equivalent = candidate, fits, float(fits.mean()), 0
+        equivalent += fits.mean() == share
+    misplaced = of_rows.misplaced & judged
     row |= {
         "rule": best.rule,
         "variant": _variant(best),
-        "explained": share,
+        "explained": float((best_fits & ~misplaced).mean()),
         "largest_residual": _largest(best, advantages, judged),
         "n_equivalent": equivalent,
     }
-    if share == 1.0:
-        return row | {"message": f"{best.rule} explains every row", "rows": []}
-    of_rule = _fits(best, advantages, tolerance)
-    off = part[_ROW].to_numpy()[judged & (~of_rule | of_rows.misplaced)]
+    off = part[_ROW].to_numpy()[~best_fits | misplaced]
     row["rows"] = off[:_LISTED].tolist()
-    if (of_rule | ~judged).all():
+    if not off.size:
+        return row | {"message": f"{best.rule} explains every row"}
+    if best_fits.all():
         message = f"{FAULTS['mask.unequal']}; the rule is {best.rule}"
         return row | {"fault": "mask.unequal", "message": message}
     for fault, candidate in _accused(dump, advantages, judged, tolerance):
@@ -182,16 +185,16 @@ def _judged(part: pl.DataFrame, names: dict[str, Any], tolerance: float) -> dict
 
 
 def _accused(
-    dump: Dump, advantages: NDArray[np.float64], judged: NDArray[np.bool_], tolerance: float
+    dump: Dump | Turns, advantages: NDArray[np.float64], judged: NDArray[np.bool_], tolerance: float
 ) -> Iterator[tuple[str, Candidate]]:
     """The faults that explain every row."""
-    for name, excused in excuses(dump, advantages):
+    for name, excused in dump.excuses(advantages):
         rest = judged & ~excused
         for candidate in dump.rules():
             if (_fits(candidate, advantages, tolerance) | ~rest).all():
                 yield name, candidate
                 break
-    for name, candidate in suspects(dump):
+    for name, candidate in dump.suspects():
         if (_fits(candidate, advantages, tolerance) | ~judged).all():
             yield name, candidate
 
@@ -213,7 +216,10 @@ def _largest(candidate: Candidate, advantages: NDArray[np.float64], judged: NDAr
     return float(finite.max()) if finite.size else 0.0
 
 
-def _dump(part: pl.DataFrame, names: dict[str, Any], n_trained: NDArray[np.float64] | None) -> Dump:
+def _dump(
+    part: pl.DataFrame, names: dict[str, Any], n_trained: NDArray[np.float64] | None
+) -> tuple[Dump | Turns, NDArray[np.bool_]]:
+    """What the rows are, and which of them a rule has to explain: one without a reward may have anything."""
     groups = _codes(part, "group", names["group"])
     rollouts = (
         np.arange(part.height) if names["rollout"] is None else _codes(part, "rollout", names["rollout"])
@@ -227,17 +233,23 @@ def _dump(part: pl.DataFrame, names: dict[str, Any], n_trained: NDArray[np.float
     columns = np.stack([numbers(part, name) for name in rewards])
     absent = np.isnan(columns).all(axis=0)
     total = np.where(absent, np.nan, np.nansum(columns, axis=0))
-    lengths = n_trained if names["length"] is None else numbers(part, names["length"])
-    lengths = None if lengths is None else np.maximum(lengths, 1.0)
-    of_rollout = None if lengths is None else np.bincount(rollouts, lengths).astype(float)
     trained = (
         None
         if names["trained"] is None
         else part[names["trained"]].cast(pl.Boolean).fill_null(True).to_numpy()
     )
+    is_trained = np.ones(part.height, bool) if trained is None else trained
+    if names["turn"] is not None:
+        turns = Turns(total, groups, rollouts, numbers(part, names["turn"]))
+        return turns, turns.paid & is_trained
+    lengths = n_trained if names["length"] is None else numbers(part, names["length"])
+    lengths = None if lengths is None else np.maximum(lengths, 1.0)
+    of_rollout = None if lengths is None else np.bincount(rollouts, lengths).astype(float)
     was_trained = None if trained is None else trained[last]
     coarser = tuple(codes[last] for codes in _coarser(part, names["group"], groups))
-    return Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser)
+    dump = Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser)
+    is_trained = is_trained[last][rollouts]
+    return dump, ~np.isnan(dump.rewards[rollouts]) & is_trained
 
 
 def _coarser(

@@ -19,6 +19,7 @@ FAULTS: Final = {
     "normalized.twice": "advantages were centered and divided once more",
     "length.weighted": "advantages were multiplied or divided by lengths",
     "group.split": "groups were cut where micro-batches end, and compared within the pieces",
+    "turn.index": "rewards were normalized turn by turn, and added up as far as the rollout goes",
     "mask.unequal": "advantages stand on other tokens than those that the mask trains",
     "group.lost": "each row is a group of its own: nothing is compared",
 }
@@ -59,62 +60,60 @@ class Dump(NamedTuple):
         rewards = self.rewards if self.trained is None else np.where(self.trained, self.rewards, np.nan)
         return map(self.on_rows, honest(rewards, self.codes, self.lengths))
 
+    def excuses(self, advantages: Floats) -> Iterator[tuple[str, Flags]]:
+        """Faults of single groups, and the rows that they would excuse: all others have to fit a rule."""
+        rewards = self.rewards if self.trained is None else np.where(self.trained, self.rewards, np.nan)
+        is_there = ~np.isnan(rewards)
+        codes, n = self.codes, int(self.codes.max(initial=-1)) + 1
+        sizes = np.bincount(codes[is_there], minlength=n)
+        low, high = np.full(n, np.inf), np.full(n, -np.inf)
+        np.minimum.at(low, codes[is_there], rewards[is_there])
+        np.maximum.at(high, codes[is_there], rewards[is_there])
+        agrees = (sizes > 1) & (high - low <= _EQUAL * np.maximum(np.abs(low), np.abs(high)))
+        yield "noise.equal", agrees[codes][self.rollouts] & (np.abs(advantages) < _NOISE)
+        yield "lone.nan", (sizes == 1)[codes][self.rollouts] & np.isnan(advantages)
 
-def excuses(dump: Dump, advantages: Floats) -> Iterator[tuple[str, Flags]]:
-    """Faults of single groups, and the rows that they would excuse: all others have to fit a rule."""
-    rewards = dump.rewards if dump.trained is None else np.where(dump.trained, dump.rewards, np.nan)
-    is_there = ~np.isnan(rewards)
-    codes, n = dump.codes, int(dump.codes.max(initial=-1)) + 1
-    sizes = np.bincount(codes[is_there], minlength=n)
-    low, high = np.full(n, np.inf), np.full(n, -np.inf)
-    np.minimum.at(low, codes[is_there], rewards[is_there])
-    np.maximum.at(high, codes[is_there], rewards[is_there])
-    agrees = (sizes > 1) & (high - low <= _EQUAL * np.maximum(np.abs(low), np.abs(high)))
-    yield "noise.equal", agrees[codes][dump.rollouts] & (np.abs(advantages) < _NOISE)
-    yield "lone.nan", (sizes == 1)[codes][dump.rollouts] & np.isnan(advantages)
-
-
-def suspects(dump: Dump) -> Iterator[tuple[str, Candidate]]:
-    """What each fault would give the rows, the surest first. Those of single groups are `excuses`,
-    and an audit sees by itself which tokens have one."""
-    for candidate in dump.rules():
-        yield "sign.flipped", candidate._replace(values=-candidate.values)
-    rewards, codes, rollouts = dump.rewards, dump.codes, dump.rollouts
-    if len(rollouts) > len(rewards):
-        lengths = None if dump.lengths is None else dump.lengths[rollouts]
-        for candidate in honest(rewards[rollouts], codes[rollouts], lengths):
-            yield "fanout.counted", candidate
-    if dump.trained is not None and not dump.trained.all():
-        for candidate in honest(rewards, codes, dump.lengths):
-            yield "filtered.counted", dump.on_rows(candidate)
-    for merged in dump.coarser:
-        for candidate in relative(rewards, merged):
-            yield "group.merged", dump.on_rows(candidate)
-    sizes = np.bincount(codes)
-    if sizes.size and (sizes < sizes.max()).any():
-        filling = np.repeat(np.arange(sizes.size), sizes.max() - sizes)
-        filled = np.append(rewards, np.zeros(filling.size)), np.append(codes, filling)
-        for candidate in relative(*filled):
-            n = len(rewards)
-            cut = candidate._replace(values=candidate.values[:n], slack=candidate.slack[:n])
-            yield "padding.counted", dump.on_rows(cut)
-    for candidate in relative(rewards, codes):
-        for again in (codes, np.zeros_like(codes)):
-            for ddof in (1, 0):
-                values = of_groups(grpo, candidate.values, again, ddof=ddof)
-                yield "normalized.twice", dump.on_rows(candidate._replace(values=values))
-        if dump.lengths is not None:
-            for weights in (1 / dump.lengths, dump.lengths, dump.lengths / dump.lengths.mean()):
-                weighted = candidate._replace(
-                    values=candidate.values * weights, slack=candidate.slack * weights
-                )
-                yield "length.weighted", dump.on_rows(weighted)
-    n = len(rewards)
-    for size in (k for k in range(2, n // 2 + 1) if n % k == 0):
-        pieces = np.unique(codes * n + np.arange(n) // size, return_inverse=True)[1]
-        if pieces.max() > codes.max():
-            for candidate in relative(rewards, pieces):
-                yield "group.split", dump.on_rows(candidate)
-    nothing = np.zeros(n)
-    yield "group.lost", dump.on_rows(Candidate("grpo", {}, nothing, nothing))
-    yield "group.lost", dump.on_rows(Candidate("grpo", {}, rewards / (1 + 1e-6), nothing))
+    def suspects(self) -> Iterator[tuple[str, Candidate]]:
+        """What each fault would give the rows, the surest first. Those of single groups are `excuses`,
+        and an audit sees by itself which tokens have one."""
+        for candidate in self.rules():
+            yield "sign.flipped", candidate._replace(values=-candidate.values)
+        rewards, codes, rollouts = self.rewards, self.codes, self.rollouts
+        if len(rollouts) > len(rewards):
+            lengths = None if self.lengths is None else self.lengths[rollouts]
+            for candidate in honest(rewards[rollouts], codes[rollouts], lengths):
+                yield "fanout.counted", candidate
+        if self.trained is not None and not self.trained.all():
+            for candidate in honest(rewards, codes, self.lengths):
+                yield "filtered.counted", self.on_rows(candidate)
+        for merged in self.coarser:
+            for candidate in relative(rewards, merged):
+                yield "group.merged", self.on_rows(candidate)
+        sizes = np.bincount(codes)
+        if sizes.size and (sizes < sizes.max()).any():
+            filling = np.repeat(np.arange(sizes.size), sizes.max() - sizes)
+            filled = np.append(rewards, np.zeros(filling.size)), np.append(codes, filling)
+            for candidate in relative(*filled):
+                n = len(rewards)
+                cut = candidate._replace(values=candidate.values[:n], slack=candidate.slack[:n])
+                yield "padding.counted", self.on_rows(cut)
+        for candidate in relative(rewards, codes):
+            for again in (codes, np.zeros_like(codes)):
+                for ddof in (1, 0):
+                    values = of_groups(grpo, candidate.values, again, ddof=ddof)
+                    yield "normalized.twice", self.on_rows(candidate._replace(values=values))
+            if self.lengths is not None:
+                for weights in (1 / self.lengths, self.lengths, self.lengths / self.lengths.mean()):
+                    weighted = candidate._replace(
+                        values=candidate.values * weights, slack=candidate.slack * weights
+                    )
+                    yield "length.weighted", self.on_rows(weighted)
+        n = len(rewards)
+        for size in (k for k in range(2, n // 2 + 1) if n % k == 0):
+            pieces = np.unique(codes * n + np.arange(n) // size, return_inverse=True)[1]
+            if pieces.max() > codes.max():
+                for candidate in relative(rewards, pieces):
+                    yield "group.split", self.on_rows(candidate)
+        nothing = np.zeros(n)
+        yield "group.lost", self.on_rows(Candidate("grpo", {}, nothing, nothing))
+        yield "group.lost", self.on_rows(Candidate("grpo", {}, rewards / (1 + 1e-6), nothing))

@@ -47,6 +47,9 @@ def run(
     mask: Annotated[
         str | None, typer.Option("--mask", help="Column of lists: which tokens are trained, 1 or 0.")
     ] = None,
+    turn: Annotated[
+        str | None, typer.Option("--turn", help="Column: the number of a turn, where rows are turns.")
+    ] = None,
 ) -> None:
     rows = trainers.audit(
         dump,
@@ -58,6 +61,7 @@ def run(
         length=length,
         trained=trained,
         mask=mask,
+        turn=turn,
     )
     table.give(rows, "steps", COLUMNS)
     if rows.select((pl.col("explained").fill_null(0.0) < 1.0).any()).item():
