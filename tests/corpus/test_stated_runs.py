@@ -142,6 +142,22 @@ def test_a_mean_over_half_of_an_export_has_bounds(tmp_path: Path) -> None:
     assert "more run" not in str(ot.summary(whole))
 
 
+def test_runs_of_other_formats_are_not_missing(tmp_path: Path) -> None:
+    rewarded(tmp_path / "half")  # its pages
+    lines = tmp_path / "whole.jsonl"
+    ot.export(ot.generate(traces=30, seed=2), "jsonl", lines)
+    corpus = ot.read_traces([tmp_path / "half", lines])
+    mine = pl.col("importer").cast(pl.String)
+    numbers = corpus.traces.filter(mine == "langfuse").select("trace").collect()["trace"]
+    judged = pl.DataFrame(
+        {"trace": numbers, "kind": "reward", "name": "passed", "value": [1.0] * 20 + [0.0] * 20 + [None] * 10}
+    )
+    table = ot.describe(corpus.with_measures(judged.drop_nulls()))["measures"]
+    rows = {row["name"]: row for row in table.filter(pl.col("kind") == "reward").iter_rows(named=True)}
+    assert (rows["passed"]["mean"], rows["passed"]["lowest"], rows["passed"]["highest"]) == (0.5, 0.2, 0.8)
+    assert rows["team"]["lowest"] is None, "its source states nothing"
+
+
 @pytest.mark.parametrize("disk", [False, True])
 def test_the_counts_hold_on_disk_too(tmp_path: Path, disk: bool) -> None:
     source = written(tmp_path / "in", [page(1, map(trace, range(50)), 100)])

@@ -42,10 +42,18 @@ def n_floors(corpus: Corpus) -> int:
     return int(incomplete.select(pl.col("trace").n_unique()).collect().item())
 
 
+def missing_runs(corpus: Corpus) -> pl.LazyFrame:
+    """``trace count``: how many runs the source of a trace states that are not here.
+
+    A floor: most sources state nothing.
+    """
+    missing = pl.col("code").cast(pl.String) == "source.runs_missing"
+    return corpus.findings.filter(missing).select("trace", pl.col("count").cast(pl.Int64))
+
+
 def n_missing_runs(corpus: Corpus) -> int:
-    """How many runs sources state that are not here; a floor, since most sources state nothing."""
-    missing = corpus.findings.filter(pl.col("code").cast(pl.String) == "source.runs_missing")
-    return int(missing.select(pl.col("count").cast(pl.Int64).sum()).collect().item())
+    """How many runs sources state that are not here."""
+    return int(missing_runs(corpus).select(pl.col("count").sum()).collect().item())
 
 
 def words_for_waits(corpus: Corpus) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ..base.sums import ordered_total, total
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import divisions, sizes_of
-from .figures import n_missing_runs
+from .figures import missing_runs
 
 
 @verb
@@ -26,9 +26,9 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
         over events, and tokens, that of the traces' costs; null where nothing says it. ``ignored``: importer,
         kind, records that mean nothing to a trace. ``traces``: importer, topology, time_basis, traces,
         events. ``measures``: kind, name, traces, mean, min, median, max; null beyond the floats. ``lowest``
-        and ``highest``, of a reward where a source states more runs than are here
-        (``source.runs_missing``): what the mean of all is if each run without the reward has the least or
-        the most of what was seen, 0 and 1; null where no source states more.
+        and ``highest``, of a reward of a format whose source states more runs than are here
+        (``source.runs_missing``): what the mean is if these, and the runs of the format that lack the reward,
+        have the least or the most of what was seen, 0 and 1; null where no source states more.
         ``findings``: code, severity, traces, count and the first case (trace_id, seq, message).
         ``quarantine``: code, severity, records and the first case (message, path, file, line).
         Severity is ``error`` for what is left out, ``warning`` where a result may be null or not what one
@@ -46,8 +46,6 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
     3
     """
     sizes = sizes_of(corpus)
-    n_missing = n_missing_runs(corpus)
-    without = pl.lit(sizes["traces"] + n_missing) - pl.col("traces")
     plan = {
         "formats": _formats(corpus),
         "ignored": corpus.record_counts.filter(pl.col("status") == "ignored")
@@ -65,13 +63,9 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
             median=pl.col("value").median(),
             max=pl.col("value").max(),
         )
-        .with_columns(
-            _mean_of_all("min", 0.0, without).alias("lowest"),
-            _mean_of_all("max", 1.0, without).alias("highest"),
-        )
-        .with_columns(
-            pl.when(pl.col("kind") == "reward", pl.lit(n_missing > 0)).then(pl.col("lowest", "highest"))
-        )
+        .join(_without(corpus), on=["kind", "name"], how="left")
+        .with_columns(_mean_of_all("min", 0.0).alias("lowest"), _mean_of_all("max", 1.0).alias("highest"))
+        .drop("without")
         .with_columns(finite("mean"), finite("median"), finite("lowest"), finite("highest"))
         .sort("kind", pl.col("name").cast(pl.String)),
         "findings": corpus.findings.join(
@@ -92,11 +86,26 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
     return {"tables": tables, **dict(zip(plan, pl.collect_all(list(plan.values())), strict=True))}
 
 
-def _mean_of_all(end: Literal["min", "max"], usual: float, without: pl.Expr) -> pl.Expr:
-    """The mean if each of so many runs without a value has the least, or the most, that one can have."""
+def _mean_of_all(end: Literal["min", "max"], usual: float) -> pl.Expr:
+    """The mean if each of the runs without a value has the least, or the most, that one can have."""
     horizontal = pl.min_horizontal if end == "min" else pl.max_horizontal
-    least = horizontal(pl.col(end), pl.lit(usual))
-    return (pl.col("mean") * pl.col("traces") + least * without) / (pl.col("traces") + without)
+    extreme = horizontal(pl.col(end), pl.lit(usual)) * pl.col("without")
+    return (pl.col("mean") * pl.col("traces") + extreme) / (pl.col("traces") + pl.col("without"))
+
+
+def _without(corpus: Corpus) -> pl.LazyFrame:
+    """``kind name without``: how many runs of formats whose sources state more than are here lack it."""
+    traces = corpus.traces.select("trace", pl.col("importer").cast(pl.String))
+    missing = missing_runs(corpus).join(traces, on="trace").group_by("importer").agg(pl.col("count").sum())
+    rewards = corpus.measures.filter(pl.col("kind") == "reward").join(traces, on="trace")
+    return (
+        rewards.join(missing, on="importer")
+        .group_by("kind", "name", "importer")
+        .agg(pl.col("count").first(), here=pl.col("trace").n_unique())
+        .join(traces.group_by("importer").len(), on="importer")
+        .group_by("kind", "name")
+        .agg(without=(pl.col("count") + pl.col("len") - pl.col("here")).sum())
+    )
 
 
 def _formats(corpus: Corpus) -> pl.LazyFrame:
