@@ -27,7 +27,7 @@ FLOORS: dict[str, tuple[str, ...]] = {
         *("schedules", "credit", "replay", "metrics", "safety", "costs", "rewards", "summaries"),
         *("trainers", "exports", "view", "mapping", "distributed"),
     ),
-    "laboratory": ("outcomes", "evaluation", "effects", "stopping", "synthetic", "scaling", "plot"),
+    "laboratory": ("outcomes", "values", "evaluation", "effects", "stopping", "synthetic", "scaling", "plot"),
     "studies": ("study",),
     "doors": ("", "cli"),  # the names at the top, and the command
 }

@@ -71,6 +71,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 # Of the second table: what learns from many runs, beside two that do not.
 LEARNING: list[tuple[str, dict[str, Any]]] = [
     ("hca", {}),
+    ("dae", {}),
     ("rudder", {}),
     ("vdn", {}),
     ("qmix", {}),
@@ -82,7 +83,7 @@ LEARNING: list[tuple[str, dict[str, Any]]] = [
 # `value` of a planted corpus is the exact expected outcome: it tells the truth whatever the reward says.
 READ_THE_CRITIC = frozenset({"gae", "sequential_gae", "eligibility", "dag_gae", "coma (critic=value)"})
 # They take most of the time: one permutation is enough.
-FITTED = frozenset({"hca", "rudder", "vdn", "qmix"})
+FITTED = frozenset({"hca", "dae", "rudder", "vdn", "qmix"})
 # Draws of methods that sample, where players are too many for all coalitions.
 SAMPLES = 64
 

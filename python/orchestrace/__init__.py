@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
         study as study,
         synthetic as synthetic,
         trainers as trainers,
+        values as values,
     )
     from .base.errors import (
         InputError as InputError,

@@ -384,7 +384,8 @@ def test_threads_and_blocks_do_not_change_a_bit(method: str, many: bytes) -> Non
         params = {"samples": 64} if "samples" in GAMES.get(method, ()) else {}
         unit = finest(method)
         frame = ot.credit(ot.Corpus(store), method=method, unit=unit, threads=threads, seed=5, **params)
-        assert frame["credit"].is_finite().any(), "there is something to compare"
+        # Generated outcomes hang on no choice, and `dae` says so: tests/credit/test_dae.py has others.
+        assert method == "dae" or frame["credit"].is_finite().any(), "there is something to compare"
         bits.add(frame["credit"].fill_null(math.nan).to_numpy().tobytes())
     assert len(bits) == 1
 

@@ -61,7 +61,7 @@ def test_what_is_beyond_the_range_of_a_float_is_null_with_a_reason() -> None:
     }
     corpus = ot.read_traces(io.BytesIO(json.dumps(run).encode()))
     reasons = set()
-    fitted = ["aristocrat", "coma", "hca", "rudder", "vdn", "qmix"]
+    fitted = ["aristocrat", "coma", "hca", "dae", "rudder", "vdn", "qmix"]
     core = ot.list_methods().filter(~pl.col("name").is_in(fitted))
     for method, units in core.select("name", "units").iter_rows():
         for unit in {"event", "turn", "agent", "team"}.intersection(units):

@@ -172,12 +172,12 @@ def test_methods_and_engines_load_when_they_are_named(tmp_path: Path) -> None:
         late = ("orchestrace.credit.fitted", "orchestrace.distributed")
         print(*(name in sys.modules for name in late))
         print(ot.metrics(corpus, engine="processes").equals(plain))
-        print(*ot.list_methods()["name"].tail(6))
+        print(*ot.list_methods()["name"].tail(7))
     """
     assert printed(script, str(tmp_path)) == [
         "False False",
         "True",
-        "aristocrat coma hca rudder vdn qmix",
+        "aristocrat coma hca dae rudder vdn qmix",
     ]
 
 

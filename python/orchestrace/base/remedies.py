@@ -257,6 +257,11 @@ REMEDIES: dict[tuple[str, str], Remedy] = {
         "Nobody ever ran without the planner.",
         "Record runs that do it otherwise. Bounds, where there are some, are all that is known.",
     ),
+    ("reason", "signal.absent"): Remedy(
+        "`dae` on forty runs, or on runs whose outcome hangs on what no field names.",
+        "Record more runs of each task, or what was chosen (`action`, `p_actions`, `state_key`)."
+        " Do not read another fitted method for it: it would show noise.",
+    ),
     ("reason", "reward.not_binary"): Remedy(
         "`maxrl` on scores between 0 and 1.",
         "Make a reward of 0 and 1 of it with `with_measures`, or choose `grpo`, `dr_grpo` or `rloo`.",

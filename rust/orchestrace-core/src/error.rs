@@ -166,6 +166,7 @@ codes!(
         BudgetExceeded = "budget.exceeded" => "The exact value would cost more than the budget.",
         GroupDegenerate = "group.degenerate" => "The group has one rollout or no spread: a credit is exactly 0, an interval null.",
         SupportAbsent = "support.absent" => "The recordings lack the data that the method compares with.",
+        SignalAbsent = "signal.absent" => "The outcomes say nothing about the choices that chance does not say as well.",
         RewardNotBinary = "reward.not_binary" => "The rewards of the group are not all 0 or 1, and the method says nothing of others.",
         RewardNotPositive = "reward.not_positive" => "The amount to divide is not above 0.",
         AgentFrozen = "agent.frozen" => "Nothing says that the policy of the agent is trained, and credit is over trained agents.",
