@@ -38,7 +38,7 @@ def written(folder: Path, pages: Sequence[Any], one_file: bool = False) -> Path:
     return folder
 
 
-def said(corpus: ot.Corpus) -> list[tuple[str, int, str]]:
+def source_findings(corpus: ot.Corpus) -> list[tuple[str, int, str]]:
     """Findings about sources."""
     is_source = pl.col("code").cast(pl.String).str.starts_with("source.")
     found = corpus.findings.filter(is_source).select(pl.col("code").cast(pl.String), "count", "message")
@@ -52,16 +52,16 @@ def test_pages_that_are_cut_off_are_counted(tmp_path: Path, missing: int, one_fi
     pages = [page(at // 10 + 1, traces[at : at + 10], 100) for at in range(0, len(traces), 10)]
     corpus = ot.read_traces(written(tmp_path / "a", pages, one_file))
     expected = ("source.runs_missing", missing, f"meta.totalItems is 100, traces found: {100 - missing}")
-    assert said(corpus) == ([expected] if missing else [])
+    assert source_findings(corpus) == ([expected] if missing else [])
     assert len(corpus) == 100 - missing
     backwards = sorted((tmp_path / "a").iterdir(), reverse=True)
-    assert said(ot.read_traces(backwards)) == said(corpus)
+    assert source_findings(ot.read_traces(backwards)) == source_findings(corpus)
 
 
 def test_what_is_read_twice_is_there_once(tmp_path: Path) -> None:
     pages = [page(1, map(trace, range(10)), 20), page(2, map(trace, range(10, 20)), 20)]
-    assert said(ot.read_traces(written(tmp_path / "a", [*pages, pages[0]]))) == []
-    assert said(ot.read_traces(written(tmp_path / "b", [*pages, pages[0]], one_file=True))) == []
+    assert source_findings(ot.read_traces(written(tmp_path / "a", [*pages, pages[0]]))) == []
+    assert source_findings(ot.read_traces(written(tmp_path / "b", [*pages, pages[0]], one_file=True))) == []
 
 
 def test_a_broken_record_is_not_missing(tmp_path: Path) -> None:
@@ -69,17 +69,17 @@ def test_a_broken_record_is_not_missing(tmp_path: Path) -> None:
     del traces[4]["id"]
     corpus = ot.read_traces(written(tmp_path, [page(1, traces, 10)]))
     assert corpus.quarantine.collect().height == 1
-    assert said(corpus) == []
+    assert source_findings(corpus) == []
 
 
 def test_other_totals_in_one_folder_are_a_conflict(tmp_path: Path) -> None:
     first, second = page(1, map(trace, range(10)), 20), page(2, map(trace, range(10, 20)), 30)
-    [(code, count, message)] = said(ot.read_traces(written(tmp_path / "one", [first, second])))
+    [(code, count, message)] = source_findings(ot.read_traces(written(tmp_path / "one", [first, second])))
     assert (code, count) == ("source.conflict", 1)
     assert message == "meta.totalItems is 20 in one part of the source and 30 in another one"
     written(tmp_path / "two/a", [first])
     written(tmp_path / "two/b", [second])
-    both = said(ot.read_traces(tmp_path / "two"))
+    both = source_findings(ot.read_traces(tmp_path / "two"))
     assert [(code, count) for code, count, _ in both] == [
         ("source.runs_missing", 10),
         ("source.runs_missing", 20),
@@ -96,14 +96,14 @@ def test_exports_in_files_of_their_own_may_lie_in_one_folder(tmp_path: Path) -> 
         lines = "".join(json.dumps(one) + "\n" for one in pages)
         (tmp_path / f"{name}.jsonl").write_text(lines)
     expected = [("source.runs_missing", 10, "meta.totalItems is 30, traces found: 20")]
-    assert said(ot.read_traces(tmp_path)) == expected
+    assert source_findings(ot.read_traces(tmp_path)) == expected
     (tmp_path / "copy.jsonl").write_bytes((tmp_path / "b.jsonl").read_bytes())
-    assert said(ot.read_traces(tmp_path)) == expected
+    assert source_findings(ot.read_traces(tmp_path)) == expected
 
 
 def test_more_than_is_stated_is_a_surplus(tmp_path: Path) -> None:
     corpus = ot.read_traces(written(tmp_path, [page(1, map(trace, range(10)), 7)]))
-    assert said(corpus) == [("source.surplus", 3, "meta.totalItems is 7, traces found: 10")]
+    assert source_findings(corpus) == [("source.surplus", 3, "meta.totalItems is 7, traces found: 10")]
 
 
 def test_parts_of_traces_are_no_runs(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_parts_of_traces_are_no_runs(tmp_path: Path) -> None:
     ]
     corpus = ot.read_traces(written(tmp_path, [page(1, parts, 5)]))
     expected = ("source.incomplete", 2, "meta.totalItems is 5, observations found: 3")
-    assert len(corpus) == 0 or said(corpus) == [expected]
+    assert len(corpus) == 0 or source_findings(corpus) == [expected]
 
 
 def rewarded(tmp_path: Path, n_passed: int = 40) -> ot.Corpus:
@@ -165,7 +165,8 @@ def test_the_counts_hold_on_disk_too(tmp_path: Path, disk: bool) -> None:
     if disk:
         ot.ingest(source, tmp_path / "out")
         corpus = ot.read_corpus(tmp_path / "out")
-    assert said(corpus) == [("source.runs_missing", 50, "meta.totalItems is 100, traces found: 50")]
+    expected = ("source.runs_missing", 50, "meta.totalItems is 100, traces found: 50")
+    assert source_findings(corpus) == [expected]
 
 
 def sample(number: int) -> dict[str, Any]:
@@ -212,11 +213,11 @@ def test_logs_of_inspect_are_compared_in_both_forms(tmp_path: Path) -> None:
     samples = [sample(number) for number in range(3)]
     (tmp_path / "log.json").write_text(json.dumps(log(samples, 5)))
     expected = ("source.runs_missing", 2, "results.total_samples is 5, samples found: 3")
-    assert said(ot.read_traces(tmp_path / "log.json")) == [expected]
-    assert said(ot.read_traces(archived(tmp_path / "log.eval", samples, 5))) == [expected]
+    assert source_findings(ot.read_traces(tmp_path / "log.json")) == [expected]
+    assert source_findings(ot.read_traces(archived(tmp_path / "log.eval", samples, 5))) == [expected]
     # a log and its copy in the other form are one log
-    assert said(ot.read_traces(tmp_path)) == [expected]
-    assert said(ot.read_traces(archived(tmp_path / "more.eval", samples[:2], 2))) == []
+    assert source_findings(ot.read_traces(tmp_path)) == [expected]
+    assert source_findings(ot.read_traces(archived(tmp_path / "more.eval", samples[:2], 2))) == []
 
 
 def test_a_sample_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
@@ -225,4 +226,4 @@ def test_a_sample_that_cannot_be_read_is_not_missing(tmp_path: Path) -> None:
     (tmp_path / "log.json").write_text(json.dumps(log(samples, 4)))
     corpus = ot.read_traces(tmp_path / "log.json")
     assert len(corpus) == 3
-    assert said(corpus) == []
+    assert source_findings(corpus) == []

@@ -255,7 +255,7 @@ impl Eval {
         Tree::parse(results?, limits).ok()?.root().get("total_samples").i64()
     }
 
-    /// What its samples are of; nothing where the log says nothing of itself, so that nobody knows whose they are.
+    /// Stands for the log: samples of one log have it in common. Nothing where the log has no id.
     fn source(&self) -> Option<u64> {
         self.prefix.as_ref().map(|prefix| xxh3_64(prefix.as_bytes()))
     }

@@ -1,14 +1,12 @@
 //! The work of a span, from its type and from attributes that its metadata keeps.
 
-use std::borrow::Cow;
-
-use crate::importers::otel::attributes::{Attribute, Facts, Sort};
+use crate::importers::otel::attributes::{Attribute, Facts, Sort, text_or_json};
 use crate::importers::otel::time::instant;
 use crate::importers::recording::{Text, Usage};
 use crate::importers::spans::{Span, Spans, ToolKind};
 use crate::importers::usage::{Counts, Part, part};
+use crate::json::Limits;
 use crate::json::tree::Value;
-use crate::json::{Kind, Limits};
 
 /// Types of spans.
 pub(super) const TYPES: [&str; 4] = ["general", "tool", "llm", "guardrail"];
@@ -43,7 +41,7 @@ pub(super) fn push(item: u32, value: Value<'_>, fallback: &str, limits: Limits, 
             [inner, output, metadata].into_iter().find_map(|value| value.get("tool_call_id").some_str());
         facts.tool(None, call);
     }
-    facts.contents(text(value.get("input")), text(result));
+    facts.contents(text_or_json(value.get("input")), text_or_json(result));
     facts.model(value.get("model").some_str());
     let (usage, total) = usage(value.get("usage"));
     let usage = Usage { cost_usd: cost(value), ..usage };
@@ -68,16 +66,6 @@ pub(super) fn push(item: u32, value: Value<'_>, fallback: &str, limits: Limits, 
         ..Span::default()
     };
     facts.push(span, limits, spans);
-}
-
-/// A text, or the JSON of anything else that says something.
-fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
-    let text = match value.kind()? {
-        Kind::Null => return None,
-        Kind::String => value.str()?,
-        _ => value.raw(),
-    };
-    (!matches!(text, "" | "{}")).then_some(Cow::Borrowed(text))
 }
 
 /// Usage in the words of R7, and the total that is stated. What the provider said stands again under names that begin

@@ -8,12 +8,23 @@ use super::answers::{self, Piece};
 use crate::importers::recording::Usage;
 use crate::importers::spans::ToolKind;
 use crate::importers::usage::{self, Part};
+use crate::json::Kind;
 use crate::json::tree::Value;
 
 pub(super) mod claude_code;
 mod conclusions;
 pub(super) mod mlflow;
 mod vercel;
+
+/// A text, or the JSON of anything else that says something.
+pub(in crate::importers) fn text_or_json(value: Value<'_>) -> Option<Cow<'_, str>> {
+    let text = match value.kind()? {
+        Kind::Null => return None,
+        Kind::String => value.str()?,
+        _ => value.raw(),
+    };
+    (!matches!(text, "" | "{}")).then_some(Cow::Borrowed(text))
+}
 
 /// The value of an attribute.
 #[derive(Debug, Clone)]

@@ -1,9 +1,8 @@
 //! The work of a call, from its operation, its usage and attributes.
 
-use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::importers::otel::attributes::{Attribute, Facts, Sort};
+use crate::importers::otel::attributes::{Attribute, Facts, Sort, text_or_json};
 use crate::importers::otel::time::instant;
 use crate::importers::recording::{Text, Usage};
 use crate::importers::spans::{Span, Spans, ToolKind};
@@ -127,7 +126,7 @@ pub(super) fn push(item: u32, call: Value<'_>, place: &Place<'_>, limits: Limits
         let call_id = [output, inputs].into_iter().find_map(|value| value.get("tool_call_id").some_str());
         facts.tool(name.strip_prefix("langchain.Tool."), call_id);
     }
-    facts.contents(text(inputs), text(output));
+    facts.contents(text_or_json(inputs), text_or_json(output));
     let (_, total, model) = usage_of(call);
     facts.model(
         model.or_else(|| [output, inputs].into_iter().find_map(|value| value.get("model").some_str())),
@@ -189,16 +188,6 @@ fn flatten_member<'t>(path: &str, value: Value<'t>, out: &mut Vec<(String, Value
     } else {
         out.push((path.to_owned(), value));
     }
-}
-
-/// A text, or the JSON of anything else that says something.
-fn text(value: Value<'_>) -> Option<Cow<'_, str>> {
-    let text = match value.kind()? {
-        Kind::Null => return None,
-        Kind::String => value.str()?,
-        _ => value.raw(),
-    };
-    (!matches!(text, "" | "{}")).then_some(Cow::Borrowed(text))
 }
 
 /// Usage in the words of R7, the total that is stated beside it, and the model that used most of it.
