@@ -394,3 +394,14 @@ def test_counting_turns_misjudges_the_decision_to_stop() -> None:
         _, low, _ = script.estimates(corpus, "dr_mas", False)["stop"]
         assert low > 0.5 > truth["stop"], "stopping is praised, whether or not it is the worse choice"
     assert better.truth()["contrast"] > 0 > better.weighted(17)["contrast"]
+
+
+def test_rewards_normalized_turn_by_turn_hide_what_going_on_earns() -> None:
+    script = loaded("turn_rewards")
+    for world in script.WORLDS:
+        corpus = ot.read_traces(script.recordings(world, 4, seed=4))
+        truth, limit = world.truth(4), world.turn_by_turn(4)
+        assert truth * limit < 0, "the sign is wrong"
+        for rule, expected in (("magrpo", truth), ("return_to_go", truth), ("turn by turn", limit)):
+            _, low, high = script.contrast(script.first_turns(corpus, rule))
+            assert low <= expected <= high, (world, rule, low, expected, high)
