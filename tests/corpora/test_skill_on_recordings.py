@@ -28,11 +28,16 @@ def test_the_page_says_what_choices_predict(corpora: Path, name: str, reward: st
         warnings.simplefilter("ignore")
         corpus = ot.read_traces(corpora / name)
     found = quality(corpus, reward)
-    rows = PAGE.read_text(encoding="utf-8").partition("## What `dae` says")[2].split("\n")
+    rows = (
+        PAGE.read_text(encoding="utf-8")
+        .replace("\N{MINUS SIGN}", "-")
+        .partition("## What `dae` says")[2]
+        .split("\n")
+    )
     cells = [
         cell.strip() for cell in [row for row in rows if row.startswith("|")][2 + line].strip("|").split("|")
     ]
-    written = [float(cell.replace("−", "-")) for cell in cells[2:6]]
+    written = [float(cell) for cell in cells[2:6]]
     assert written == pytest.approx([found[key] for key in ("n", "r2_cv", "p_value", "overlap")], abs=0.006)
     table = ot.values.prefix(corpus, reward=reward)
     if name == "tau-bench":
@@ -41,11 +46,11 @@ def test_the_page_says_what_choices_predict(corpora: Path, name: str, reward: st
     tools = corpus.events.select("trace", "seq", pl.col("tool").cast(pl.String)).collect()
     means = table.filter(part="skill").join(tools, on=["trace", "seq"]).group_by("tool")
     of = {tool: rest for tool, *rest in means.agg(pl.col("change", "lower", "upper").mean()).iter_rows()}
-    number = r"(−?[\d.]+) \[(−?[\d.]+), (−?[\d.]+)\]"
+    number = r"(-?[\d.]+) \[(-?[\d.]+), (-?[\d.]+)\]"
     names = re.findall(r"of `(\w+)`", cells[6])
     assert len(names) == 2
     for tool, text in zip(names, re.findall(number, cells[6]), strict=True):
-        assert [float(part.replace("−", "-")) for part in text] == pytest.approx(of[tool], abs=0.006)
+        assert [float(part) for part in text] == pytest.approx(of[tool], abs=0.006)
 
 
 def test_runs_that_all_failed_say_nothing(corpora: Path) -> None:

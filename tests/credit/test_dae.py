@@ -433,3 +433,30 @@ def test_it_ranks_decisions_of_planted_runs(outcome: str, least: float) -> None:
     both = truth.contributions.join(decided, on=["trace", "seq"]).join(credits, on=["trace", "seq"])
     rho = both.group_by("trace").agg(rho=pl.corr("credit", "contribution", method="spearman"))["rho"]
     assert rho.drop_nans().mean() > least
+
+
+def test_what_it_leaves_to_siblings_adds_up_with_it() -> None:
+    """In short runs that fork, `c3` of the residual and `dae` together rank decisions better than either."""
+    found = []
+    for seed in (0, 1):
+        corpus, truth = ot.synthetic.planted(
+            traces=512, group_size=32, agents=1, events=8, effects="tool", seed=seed, **LONG
+        )  # type: ignore[call-overload]  # options
+        left = corpus.with_measures(ot.values.luck(corpus).select("trace", left="residual"))
+        credits = {
+            "dae": ot.credit(corpus, method="dae"),
+            "c3": ot.credit(corpus, method="c3"),
+            "left": ot.credit(left, method="c3", reward="left"),
+        }
+        decided = corpus.events.filter(pl.col("action").is_not_null()).select("trace", "seq").collect()
+        both = truth.contributions.join(decided, on=["trace", "seq"])
+        for name, rows in credits.items():
+            rows = rows.drop_nulls("credit").select("trace", "seq", pl.col("credit").alias(name))
+            both = both.join(rows, on=["trace", "seq"])
+        both = both.with_columns(sum=pl.col("dae") + pl.col("left"))
+        rho = both.group_by("trace").agg(
+            pl.corr(name, "contribution", method="spearman").alias(name) for name in ("dae", "c3", "sum")
+        )
+        found.append([rho[name].drop_nans().mean() for name in ("dae", "c3", "sum")])
+    alone, siblings, together = np.mean(np.array(found, dtype=float), axis=0)
+    assert together > max(alone, siblings) + 0.08 and together > 0.45

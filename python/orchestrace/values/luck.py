@@ -2,6 +2,7 @@
 
 from typing import Final
 
+import numpy as np
 import polars as pl
 
 from ..base.arguments import Seed
@@ -14,6 +15,7 @@ from ..statistics.learners import one_thread
 from .prefixes import Folds
 
 _COLUMNS: Final = ("outcome", "baseline", "skill", "luck", "residual")
+_SUMS: Final = {"trace": pl.UInt32, "skill": pl.Float64, "luck": pl.Float64}
 
 
 @verb(rows="a trace")
@@ -69,20 +71,20 @@ def luck(corpus: Corpus, *, reward: Reward = "team", folds: Folds = 5, seed: See
         for piece in corpus.slices():
             placed = model.rows(piece)
             if model.reason is None:
-                parts = {name: model.values(placed, luck=name == "luck") for name in ("skill", "luck")}
-                sums.append(
-                    placed.select("trace")
-                    .with_columns(**{name: pl.Series(values) for name, values in parts.items()})
-                    .group_by("trace")
-                    .agg(pl.col("skill", "luck").sum())
-                )
-    nothing = pl.DataFrame(schema={"trace": pl.UInt32, "skill": pl.Float64, "luck": pl.Float64})
+                trace, run = np.unique(placed["trace"].to_numpy(), return_inverse=True)
+                parts = {
+                    name: np.bincount(
+                        run, weights=model.values(placed, luck=name == "luck"), minlength=len(trace)
+                    )
+                    for name in ("skill", "luck")
+                }
+                sums.append(pl.DataFrame({"trace": trace, **parts}, schema=_SUMS))
     runs = (
         corpus.traces.select("trace", "trace_id")
         .collect()
         .join(rewards.rename({"amount": "outcome"}), on="trace", maintain_order="left")
         .join(model.baselines, on="trace", how="left", maintain_order="left")
-        .join(pl.concat([nothing, *sums]), on="trace", how="left", maintain_order="left")
+        .join(pl.concat([pl.DataFrame(schema=_SUMS), *sums]), on="trace", how="left", maintain_order="left")
     )
     valued = pl.lit(model.reason is None) & pl.col("baseline").is_not_null()
     runs = runs.with_columns(pl.when(valued).then(pl.col("skill", "luck").fill_null(0.0)))

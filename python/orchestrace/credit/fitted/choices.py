@@ -200,8 +200,8 @@ class Choices:
     def overlap(self) -> float | None:
         """The share of choices that somebody made otherwise in their place; None where nobody chose."""
         chosen = self.kinds.filter(pl.col("result") == _NOTHING)
-        n = chosen["n"].sum()
-        return float(chosen.filter("supported")["n"].sum() / n) if n else None
+        n, compared = int(chosen["n"].sum()), int(chosen.filter("supported")["n"].sum())
+        return compared / n if n else None
 
     def placed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows with their ``kind``, and ``n``, ``recorded`` and ``supported`` of it."""
@@ -224,16 +224,16 @@ class Choices:
     def runs(self, placed: pl.DataFrame, traces: Ints) -> Floats:
         """The design of whole runs, (traces, columns): sums over the events of each of the `traces`."""
 
-        def summed(frame: pl.DataFrame, column: str, amount: pl.Expr, width: int) -> Any:
-            cells = frame.group_by("trace", column).agg(value=amount)
-            run = np.searchsorted(traces, cells["trace"].to_numpy())
-            return _csr(run, cells[column].to_numpy(), cells["value"].to_numpy(), (len(traces), width))
+        def summed(frame: pl.DataFrame, column: str, amount: Floats, width: int) -> Any:
+            run = np.searchsorted(traces, frame["trace"].to_numpy())
+            return _csr(run, frame[column].to_numpy(), amount, (len(traces), width))
 
-        counts = pl.len().cast(pl.Float64)
-        x: Floats = (summed(placed, "kind", counts, self.design.shape[0]) @ self.design).toarray()
+        x: Floats = (
+            summed(placed, "kind", np.ones(placed.height), self.design.shape[0]) @ self.design
+        ).toarray()
         logged = self.probabilities(placed)
         if logged.height:
-            x -= summed(logged, "slot", pl.col("p").sum(), self.places.shape[0]) @ self.places
+            x -= summed(logged, "slot", logged["p"].to_numpy(), self.places.shape[0]) @ self.places
         return np.asarray(x)
 
     def events(self, placed: pl.DataFrame, weights: Floats, model: Ints) -> Floats:

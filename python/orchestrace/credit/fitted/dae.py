@@ -43,7 +43,7 @@ _RUNS: Final = 1 << 13  # whose design is held at once
 
 @dataclass(frozen=True)
 class Advantages:
-    """What is fitted: for each fold what the other tasks say of A and B, last what all say.
+    """What is fitted: for each fold what the other tasks say of A and B.
 
     ``baselines`` is ``trace baseline``, the reward to be expected before the first choice; ``reason`` says
     why nothing is told. ``held`` has the choices of a corpus in memory, which is one piece.
@@ -69,7 +69,7 @@ class Advantages:
         is_luck = self.choices.family >= SKILL
         models = self.luck if luck else self.skill
         out = np.zeros((self.choices.n, self.folds.n))
-        for number, model in enumerate(models[: self.folds.n]):
+        for number, model in enumerate(models):
             out[is_luck == luck, number] = model.mean
         return out
 
@@ -236,15 +236,14 @@ def fitted(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Advan
     of_skill = [part.part(~is_luck) for part in sums]
     skill, luck = [], []
     error = both = 0.0
-    for number in range(folds.n + 1):
+    for number in range(folds.n):
         training = _others(sums, number)
         skill.append(posterior(training.part(~is_luck), choices.family[~is_luck], SKILL))
         of_luck = _of_luck(training, skill[-1].mean, is_luck)
         luck.append(posterior(of_luck, choices.family[is_luck] - SKILL, len(FAMILIES) - SKILL))
-        if number < folds.n:
-            unseen = _of_luck(sums[number], skill[-1].mean, is_luck)
-            error += float(unseen.yy[0])
-            both += float(unseen.error(luck[-1].mean[:, None])[0])
+        unseen = _of_luck(sums[number], skill[-1].mean, is_luck)
+        error += float(unseen.yy[0])
+        both += float(unseen.error(luck[-1].mean[:, None])[0])
     around = float(_all(sums).yy[0])
     p_value = _p_value(of_skill)
     r2 = 1.0 - error / around
