@@ -29,7 +29,7 @@ TRAINERS: Final = {
         "aiohttp",
     ],
     "trl": ["trl==1.16.0"],
-    "verifiers": ["verifiers==0.4.0"],
+    "verifiers": ["verifiers==0.4.0", "tokenizers", "transformers"],
     "skyrl": ["skyrl==0.3.0"],
 }
 """What is installed of each; verl says less than it imports."""
