@@ -390,6 +390,20 @@ def test_threads_and_blocks_do_not_change_a_bit(method: str, many: bytes) -> Non
     assert len(bits) == 1
 
 
+@pytest.fixture(scope="module")
+def without_runs(many: bytes, tmp_path_factory: pytest.TempPathFactory) -> ot.Corpus:
+    """A corpus on disk of which a filter leaves nothing."""
+    folder = tmp_path_factory.mktemp("on_disk")
+    (folder / "runs.jsonl").write_bytes(many)
+    ot.ingest(folder / "runs.jsonl", folder / "corpus", partitions=2)
+    return ot.read_corpus(folder / "corpus").filter(pl.lit(False))
+
+
+@every_method
+def test_a_corpus_on_disk_without_runs_has_no_rows(method: str, without_runs: ot.Corpus) -> None:
+    assert ot.credit(without_runs, method=method, unit=finest(method)).is_empty()
+
+
 # --- hard cases --------------------------------------------------------------------------------------
 
 #: Methods that follow edges in order, and so have nothing to say on a cycle.

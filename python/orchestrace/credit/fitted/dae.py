@@ -18,6 +18,7 @@ O(events · families + runs · p² + folds · steps · p³), one pass to count a
 Reference: H.-R. Pan et al., arXiv 2109.06093; H.-R. Pan, B. Schölkopf, arXiv 2402.12874, which has B.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -25,7 +26,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from ...base.arrays import Bools, Floats, Ints
+from ... import _core
+from ...base.arrays import Bools, Floats, Ints, alike
 from ...corpus.corpus import Corpus
 from ...statistics.folds import REASON, Folds, check_size, folds_of
 from ..registry import EventValues, credit_method
@@ -117,6 +119,9 @@ class _Runs:
         cell = runs["cell"].to_numpy()
         mean = np.add.reduceat(outcomes, first, axis=0) / sizes[first, None]
         outcomes -= mean[cell]
+        # Equal rewards differ from their mean by rounding, which is no difference between runs.
+        equal = alike(np.minimum.reduceat(y, first), np.maximum.reduceat(y, first))
+        outcomes[equal[cell]] = 0.0
         order = runs["trace"].arg_sort().to_numpy()
         return cls(
             trace=runs["trace"].to_numpy()[order].astype(np.int64),
@@ -216,7 +221,8 @@ def fitted(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Advan
     check_size(folds)
     in_memory: list[pl.DataFrame] = []
     counted, evidence = [], []
-    for piece in corpus.slices():
+    nothing = Corpus(_core.read([]))  # of a corpus on disk there may be no piece
+    for piece in itertools.chain(corpus.slices(), [nothing]):
         rows = _rewarded(choice_rows(piece), folds)
         counted.append(kinds_of(rows))
         evidence.append(named_options(rows))
