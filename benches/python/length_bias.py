@@ -12,12 +12,13 @@ the extra `plot`). The same numbers on every run.
 
 import argparse
 import io
-import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from native_runs import native_lines
 
 import orchestrace as ot
 from orchestrace.statistics.influence import mean_interval
@@ -70,39 +71,21 @@ RULES = {
 }
 
 
-def recordings(world: World, length: int, seed: int) -> io.BytesIO:
-    """Groups of rollouts as native JSON lines."""
+def runs_of(world: World, length: int, seed: int) -> Iterator[tuple[list[dict[str, object]], bool]]:
+    """The turns of every rollout, and whether it succeeded."""
     rng = np.random.default_rng(seed)
-    lines = []
     for run in range(GROUPS * SIZE):
         stops = rng.random() < world.p
-        won = rng.random() < (world.stop if stops else world.go)
-        turns = 1 if stops else 2 if won else length
-        events = [
-            {
-                "id": f"e{k}",
-                "t": k,
-                "type": "message",
-                "agent": "solver",
-                "turn": k,
-                "action": "stop" if stops else "go",
-            }
-            for k in range(turns)
-        ]
-        events[0]["group_id"] = f"group-{run // SIZE}"
-        lines.append(
-            {
-                "trace_id": f"run-{run}",
-                "task_id": f"task-{run // SIZE}",
-                "system": "stopping",
-                "topology": "unknown",
-                "events": events,
-                "edges": [{"src": f"e{k - 1}", "dst": f"e{k}", "type": "temporal"} for k in range(1, turns)],
-                "rewards": {"team": float(won)},
-                "costs": {"tokens": turns, "wall_clock_s": turns, "tool_calls": 0, "messages": turns},
-            }
-        )
-    return io.BytesIO("\n".join(map(json.dumps, lines)).encode())
+        won = bool(rng.random() < (world.stop if stops else world.go))
+        n = 1 if stops else 2 if won else length
+        turns: list[dict[str, object]] = [{"action": "stop" if stops else "go"} for _ in range(n)]
+        turns[0]["group_id"] = f"group-{run // SIZE}"
+        yield turns, won
+
+
+def recordings(world: World, length: int, seed: int) -> io.BytesIO:
+    """Groups of rollouts as native JSON lines."""
+    return native_lines(runs_of(world, length, seed), SIZE)
 
 
 def estimates(corpus: ot.Corpus, method: str, weighted: bool) -> dict[str, tuple[float, float, float]]:

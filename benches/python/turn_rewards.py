@@ -12,11 +12,12 @@ takes the mean of its turn off every reward, that of the group off the outcome, 
 """
 
 import io
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from native_runs import native_lines
 
 import orchestrace as ot
 from orchestrace.statistics.influence import mean_interval
@@ -45,40 +46,25 @@ WORLDS = (World("going on is better", 0.2, -0.05), World("going on is worse", -0
 RULES = ("magrpo", "return_to_go", "turn by turn")
 
 
+def runs_of(world: World, length: int, seed: int) -> Iterator[tuple[list[dict[str, object]], bool]]:
+    """What every rollout did and earned, turn by turn, and whether it succeeded."""
+    rng = np.random.default_rng(seed)
+    for _ in range(GROUPS * SIZE):
+        n = 1
+        while n < length and rng.random() < 0.5:
+            n += 1
+        won = bool(rng.random() < 0.5 + world.effect * (n - 1))
+        earned = world.pay + 0.5 * rng.standard_normal(n)
+        turns = [
+            {"action": "go" if k + 1 < n else "stop", "reward": float(reward)}
+            for k, reward in enumerate(earned)
+        ]
+        yield turns, won
+
+
 def recordings(world: World, length: int, seed: int) -> io.BytesIO:
     """Groups of rollouts as native JSON lines."""
-    rng = np.random.default_rng(seed)
-    lines = []
-    for run in range(GROUPS * SIZE):
-        turns = 1
-        while turns < length and rng.random() < 0.5:
-            turns += 1
-        won = rng.random() < 0.5 + world.effect * (turns - 1)
-        events = [
-            {
-                "id": f"e{k}",
-                "t": k,
-                "type": "message",
-                "agent": "solver",
-                "turn": k,
-                "action": "go" if k + 1 < turns else "stop",
-                "reward": float(world.pay + 0.5 * rng.standard_normal()),
-            }
-            for k in range(turns)
-        ]
-        lines.append(
-            {
-                "trace_id": f"run-{run}",
-                "task_id": f"task-{run // SIZE}",
-                "system": "stopping",
-                "topology": "unknown",
-                "events": events,
-                "edges": [{"src": f"e{k - 1}", "dst": f"e{k}", "type": "temporal"} for k in range(1, turns)],
-                "rewards": {"team": float(won)},
-                "costs": {"tokens": turns, "wall_clock_s": turns, "tool_calls": 0, "messages": turns},
-            }
-        )
-    return io.BytesIO("\n".join(map(json.dumps, lines)).encode())
+    return native_lines(runs_of(world, length, seed), SIZE)
 
 
 def first_turns(corpus: ot.Corpus, rule: str) -> pl.DataFrame:

@@ -2,6 +2,7 @@
 
 import io
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from orchestrace.statistics.folds import folds_of
 from samples.planted_teams import WORTH, corpus_of, correlation, fit_of, teams
 
 LONG = {"density": 1.0, "decisive": 0.0}
+Play = Callable[[np.random.Generator], tuple[float, list[dict[str, object]]]]
+"""Draws a run: its reward and its events."""
 
 
 def model_of(corpus: ot.Corpus, folds: int = 5) -> Advantages:
@@ -150,26 +153,30 @@ def test_advantages_are_those_of_the_loops(slopes: tuple[float, float, float]) -
 # --- probabilities that are recorded ----------------------------------------------------------------------
 
 
-def policies(order: tuple[int, ...], seed: int = 0, uniform: bool = False, n: int = 120) -> ot.Corpus:
-    """Runs of two decisions among three actions, each worth its number, under policies that change."""
+def played(play: Play, n: int, per_task: int, noise: float, seed: int) -> ot.Corpus:
+    """Runs of what `play` draws: its events, and its reward with noise."""
     rng = np.random.default_rng(seed)
     runs = []
     for run in range(n):
-        events: list[dict[str, object]] = []
-        reward = 0.0
-        for _ in range(2):
-            p = np.full(3, 1 / 3) if uniform else rng.dirichlet(np.ones(3))
-            chosen = int(rng.choice(3, p=p))
-            reward += chosen
-            events.append(
-                {
-                    "action": "abc"[chosen],
-                    "p_behavior": float(p[chosen]),
-                    "p_actions": [float(p[i]) for i in order],
-                }
-            )
-        runs.append((f"task {run // 4}", reward + 0.1 * float(rng.standard_normal()), events))
+        reward, events = play(rng)
+        runs.append((f"task {run // per_task}", reward + noise * float(rng.standard_normal()), events))
     return corpus_of(runs)
+
+
+def policies(order: tuple[int, ...], seed: int = 0, uniform: bool = False, n: int = 120) -> ot.Corpus:
+    """Runs of two decisions among three actions, each worth its number, under policies that change."""
+
+    def decision(rng: np.random.Generator) -> dict[str, object]:
+        p = np.full(3, 1 / 3) if uniform else rng.dirichlet(np.ones(3))
+        chosen = int(rng.choice(3, p=p))
+        recorded = {"p_behavior": float(p[chosen]), "p_actions": [float(p[i]) for i in order]}
+        return {"action": "abc"[chosen], **recorded}
+
+    def play(rng: np.random.Generator) -> tuple[float, list[dict[str, object]]]:
+        events = [decision(rng) for _ in range(2)]
+        return sum(float("abc".index(str(event["action"]))) for event in events), events
+
+    return played(play, n, per_task=4, noise=0.1, seed=seed)
 
 
 def test_places_of_probabilities_are_named_by_the_actions_taken() -> None:
@@ -291,9 +298,8 @@ def test_runs_without_choices_say_which_field_is_absent() -> None:
 
 def tools(seed: int, n: int = 200, skill: float = 0.0) -> ot.Corpus:
     """Calls of a tool that fails at random: an answer is worth 1, the choice of the query `skill`."""
-    rng = np.random.default_rng(seed)
-    runs = []
-    for run in range(n):
+
+    def play(rng: np.random.Generator) -> tuple[float, list[dict[str, object]]]:
         events: list[dict[str, object]] = []
         reward = 0.0
         for _ in range(3):
@@ -301,8 +307,9 @@ def tools(seed: int, n: int = 200, skill: float = 0.0) -> ot.Corpus:
             reward += ok + skill * wide
             events.append({"type": "tool_call", "tool": "search", "action": "wide" if wide else "narrow"})
             events.append({"type": "tool_result", "tool": "search", "agent": "search", "ok": ok})
-        runs.append((f"task {run // 5}", reward + 0.3 * float(rng.standard_normal()), events))
-    return corpus_of(runs)
+        return reward, events
+
+    return played(play, n, per_task=5, noise=0.3, seed=seed)
 
 
 def test_what_a_tool_answers_is_luck_and_no_skill() -> None:

@@ -22,6 +22,9 @@ SEEDS = range(5)
 
 
 def loaded(name: str) -> ModuleType:
+    """A script of benches, which may import its neighbours."""
+    if str(SCRIPTS) not in sys.path:
+        sys.path.append(str(SCRIPTS))
     spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

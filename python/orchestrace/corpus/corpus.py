@@ -187,8 +187,12 @@ class Corpus:
         return pl.DataFrame(self._mapping_counts, schema=MAPPING_COUNTS, orient="row")
 
     def slices(self) -> Iterator["Corpus"]:
-        """The corpus in pieces that memory has room for; here the corpus itself, on disk several."""
-        yield from (load() for _, load in self.pieces())
+        """The corpus in pieces that memory has room for; here the corpus itself, on disk several.
+
+        Of a corpus on disk without traces it is one piece, which is empty but has the columns of all others.
+        """
+        loading = [load for _, load in self.pieces()] or [lambda: Corpus(_core.read([]))]
+        yield from (load() for load in loading)
 
     def reward_channels(self) -> list[str]:
         """Names of all rewards that some trace has, sorted.

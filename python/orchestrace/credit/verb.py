@@ -224,10 +224,8 @@ def credit(
                         yield piece.file, _piece(piece.load(), compute, constants, callback)
 
                 return _sunk(corpus, Path(expanded(sink)), resume, computed, {**options, **constants})
-            pieces = [_piece(load(), compute, constants, callback) for _, load in corpus.pieces()]
-            if not pieces:
-                # Arguments are judged by the core, also where there is nothing to do.
-                pieces = [_piece(Corpus(_core.read([])), compute, constants, callback)]
+            # Arguments are judged by the core, also where there is nothing to do: in an empty piece.
+            pieces = [_piece(piece, compute, constants, callback) for piece in corpus.slices()]
     except ParameterError:
         for named in options["rewards"]:
             check_channels(corpus, named)  # its message says what to do without any reward

@@ -141,8 +141,7 @@ def decision_rows(corpus: Corpus, reward: Reward | None, *, context: Source | No
         "trace_id",
         pl.col("task_id", "group_id", "system", "topology", "time_basis").cast(pl.String),
     ).collect(engine="streaming")
-    parts = [_of_piece(piece) for piece in corpus.slices()]
-    rows = pl.concat(parts, how="diagonal_relaxed") if parts else _of_piece(_nothing())
+    rows = pl.concat([_of_piece(piece) for piece in corpus.slices()], how="diagonal_relaxed")
     rows = rows.join(traces, on="trace", maintain_order="left").join(
         rewards, on="trace", maintain_order="left"
     )
@@ -157,12 +156,6 @@ def decision_rows(corpus: Corpus, reward: Reward | None, *, context: Source | No
     clock = pl.col("time_basis").is_in(["seconds", "partial"])
     rows = rows.with_columns(seconds_after=pl.when(clock).then("seconds_after")).drop("time_basis")
     return rows.sort("trace_id", "trace", "t", "seq")
-
-
-def _nothing() -> Corpus:
-    """A corpus without traces, whose rows have the columns of all others."""
-    empty = {name: pl.DataFrame(schema=SCHEMAS[name]) for name in ("traces", "events")}
-    return Corpus.from_arrow(traces=empty["traces"], events=empty["events"])
 
 
 def _as_count(wide: pl.Expr) -> pl.Expr:

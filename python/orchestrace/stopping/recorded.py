@@ -110,8 +110,7 @@ def epochs(
         rewards = amounts(corpus, reward).select("trace", y="reward")
     if source == "attempt":
         return _with_missing(_left(_attempts(corpus, rewards), budgets))
-    parts = [_piece(load(), source) for _, load in corpus.pieces()]
-    points = pl.concat(parts) if parts else _piece(Corpus(_core.read([])), source)
+    points = pl.concat([_piece(piece, source) for piece in corpus.slices()])
     facts = corpus.traces.select("trace", "trace_id", "task_id", "group_id", "partial")
     rows = points.join(facts.collect(engine="streaming"), on="trace", how="left", maintain_order="left")
     rows = rows.join(rewards, on="trace", how="left", maintain_order="left")

@@ -5,14 +5,13 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Seed
+from ..base.arguments import Folds, Seed
 from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward, amounts
 from ..credit.fitted.dae import fitted
 from ..statistics.learners import one_thread
-from .prefixes import Folds
 
 _COLUMNS: Final = ("outcome", "baseline", "skill", "luck", "residual")
 _SUMS: Final = {"trace": pl.UInt32, "skill": pl.Float64, "luck": pl.Float64}

@@ -1,12 +1,12 @@
 """The value of every prefix of a run as a table: recorded by a critic, or fitted to what was chosen."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
 
-from ..base.arguments import Confidence, Integer, Seed
-from ..base.arrays import Floats
+from ..base.arguments import Confidence, Folds, Seed
+from ..base.arrays import Bools, Floats
 from ..base.errors import ParameterError
 from ..base.schema import CREDITS
 from ..base.verbs import verb
@@ -19,8 +19,11 @@ from ..statistics.folds import REASON
 from ..statistics.learners import one_thread
 
 How = Literal["recorded", "dae"]
-Folds = Annotated[int, Integer(2, 50)]
 PARTS: Final = pl.Enum(["skill", "luck"])
+_COLUMNS: Final = (
+    *("trace", "trace_id", "seq", "value", "after", "change", "part"),
+    *("lower", "upper", "n", "how", "reason"),
+)
 _ROWS: Final = 1 << 16  # whose intervals are computed at once
 
 
@@ -99,9 +102,8 @@ def prefix(
     else:
         with one_thread("blas"):
             model = fitted(corpus, rewards, folds, seed)
-            tables = [_fitted(piece, rewards, model, confidence) for piece in corpus.slices()]
-    table = pl.concat(tables) if tables else _recorded(corpus, rewards)
-    return table.with_columns(how=pl.lit(how))
+            tables = [_fitted(piece, model, confidence) for piece in corpus.slices()]
+    return pl.concat(tables).with_columns(how=pl.lit(how)).select(*_COLUMNS)
 
 
 def _events(corpus: Corpus) -> pl.DataFrame:
@@ -124,7 +126,6 @@ def _table(events: pl.DataFrame) -> pl.DataFrame:
         lower="lower",
         upper="upper",
         n=pl.col("n").cast(pl.UInt32),
-        how=pl.lit(""),
         reason=pl.col("reason").cast(CREDITS["reason"]),
     )
 
@@ -143,7 +144,7 @@ def _recorded(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _fitted(corpus: Corpus, rewards: pl.DataFrame, model: Advantages, confidence: float) -> pl.DataFrame:
+def _fitted(corpus: Corpus, model: Advantages, confidence: float) -> pl.DataFrame:
     events = _events(corpus).join(model.baselines, on="trace", how="left", maintain_order="left")
     placed = model.rows(corpus)
     silent = model.reason is not None
@@ -182,7 +183,7 @@ def _fitted(corpus: Corpus, rewards: pl.DataFrame, model: Advantages, confidence
     return _table(joined.with_columns(reason=reason, **shown))
 
 
-def _deviations(model: Advantages, placed: pl.DataFrame, is_luck: Any) -> Floats:
+def _deviations(model: Advantages, placed: pl.DataFrame, is_luck: Bools) -> Floats:
     """Standard deviation of the change at each row, by the posterior of the model that values it."""
     fold = model.folds.of(placed["trace"])
     of_luck = model.choices.family >= SKILL

@@ -18,29 +18,25 @@ O(events · families + runs · p² + folds · steps · p³), one pass to count a
 Reference: H.-R. Pan et al., arXiv 2109.06093; H.-R. Pan, B. Schölkopf, arXiv 2402.12874, which has B.
 """
 
-import itertools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from ... import _core
-from ...base.arrays import Bools, Floats, Ints, alike
+from ...base.arrays import Bools, Floats
 from ...corpus.corpus import Corpus
 from ...statistics.folds import REASON, Folds, check_size, folds_of
 from ..registry import EventValues, credit_method
 from .choices import FAMILIES, SKILL, Choices, choice_rows, kinds_of, named_options
 from .family_ridge import Posterior, Sums, posterior
+from .grouped_runs import PERMUTATIONS, GroupedRuns, sums_of_folds, sums_of_others, total
 from .vdn import FOLDS
 
 NO_SIGNAL: Final = "signal.absent"
 _NO_SUPPORT: Final = "support.absent"
-PERMUTATIONS: Final = 99
 _LEVEL: Final = 0.05
 _GRID: Final = tuple(10.0**k for k in range(-2, 5))  # penalties of the fits to permuted rewards
-_RUNS: Final = 1 << 13  # whose design is held at once
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,8 @@ class Advantages:
     """What is fitted: for each fold what the other tasks say of A and B.
 
     ``baselines`` is ``trace baseline``, the reward to be expected before the first choice; ``reason`` says
-    why nothing is told. ``held`` has the choices of a corpus in memory, which is one piece.
+    why no advantage is given. ``held`` is a corpus in memory with its choices; None where the corpus is
+    on disk, whose choices are read again piece by piece.
     """
 
     choices: Choices
@@ -80,104 +77,6 @@ class Advantages:
         return self.choices.events(placed, self.weights(luck), self.folds.of(placed["trace"]))
 
 
-@dataclass(frozen=True)
-class _Runs:
-    """Rewarded runs, in the order of their numbers: the cell of each (runs of a group in one fold), its fold,
-    its reward less the mean of the cell, and the same for every permutation within cells. ``size`` and
-    ``mean`` are of each cell.
-    """
-
-    trace: Ints
-    cell: Ints
-    fold: Ints
-    size: Floats
-    mean: Floats
-    y: Floats
-
-    @classmethod
-    def of(cls, folds: Folds, groups: pl.DataFrame, seed: int) -> "_Runs":
-        runs = folds.traces.join(groups, on="trace", maintain_order="left").with_columns(
-            alone=pl.len().over("group_id", "fold") == 1
-        )
-        # Where no task was tried twice, runs are compared with all others of the fold.
-        by = ["fold"] if runs["alone"].all() else ["fold", "group_id"]
-        runs = runs.sort(*by, "trace_id", "trace").with_columns(
-            cell=pl.struct(by).rle_id().cast(pl.Int64), size=pl.len().over(by)
-        )
-        y = runs["amount"].to_numpy().astype(float)
-        outcomes = np.empty((len(y), PERMUTATIONS + 1))
-        outcomes[:, 0] = y
-        rng = np.random.default_rng([seed % 2**63, 0])
-        sizes = runs["size"].to_numpy()
-        first = np.flatnonzero(np.diff(runs["cell"].to_numpy(), prepend=-1))
-        for size in np.unique(sizes):
-            rows = first[sizes[first] == size][:, None] + np.arange(size)
-            for column in range(1, PERMUTATIONS + 1):
-                outcomes[rows, column] = np.take_along_axis(
-                    y[rows], rng.random(rows.shape).argsort(axis=1), 1
-                )
-        cell = runs["cell"].to_numpy()
-        mean = np.add.reduceat(outcomes, first, axis=0) / sizes[first, None]
-        outcomes -= mean[cell]
-        # Equal rewards differ from their mean by rounding, which is no difference between runs.
-        equal = alike(np.minimum.reduceat(y, first), np.maximum.reduceat(y, first))
-        outcomes[equal[cell]] = 0.0
-        order = runs["trace"].arg_sort().to_numpy()
-        return cls(
-            trace=runs["trace"].to_numpy()[order].astype(np.int64),
-            cell=cell[order],
-            fold=runs["fold"].to_numpy()[order],
-            size=sizes[first].astype(float),
-            mean=mean[:, 0],
-            y=outcomes[order],
-        )
-
-
-def _sums(
-    pieces: Iterator[pl.DataFrame], choices: Choices, runs: _Runs, folds: int
-) -> tuple[list[Sums], Floats]:
-    """Cross products of each fold, around the means of cells; and those means, (cells, columns)."""
-    p, k = choices.n, runs.y.shape[1]
-    xx, xy = np.zeros((folds, p, p)), np.zeros((folds, p, k))
-    of_cells = np.zeros((len(runs.size), p))
-    for placed in pieces:
-        numbers = placed["trace"].to_numpy()
-        here = np.flatnonzero(np.isin(runs.trace, numbers, kind="sort"))
-        for at in range(0, len(here), _RUNS):
-            block = here[at : at + _RUNS]
-            trace = runs.trace[block]
-            ends = np.searchsorted(numbers, [trace[0], trace[-1] + 1])
-            rows = placed[ends[0] : ends[1]]
-            rows = rows.filter(pl.col("trace").is_in(pl.Series(trace).cast(pl.UInt32).implode()))
-            x = choices.runs(rows, trace)
-            np.add.at(of_cells, runs.cell[block], x)
-            for fold in range(folds):
-                inside = runs.fold[block] == fold
-                xx[fold] += x[inside].T @ x[inside]
-                xy[fold] += x[inside].T @ runs.y[block[inside]]
-    fold_of_cell = np.zeros(len(runs.size), dtype=np.int64)
-    fold_of_cell[runs.cell] = runs.fold
-    sums = []
-    for fold in range(folds):
-        cells = fold_of_cell == fold
-        means = of_cells[cells] / np.sqrt(runs.size[cells, None])
-        y = runs.y[runs.fold == fold]
-        free = float((runs.fold == fold).sum() - cells.sum())
-        sums.append(Sums(xx[fold] - means.T @ means, xy[fold], np.square(y).sum(axis=0), free))
-    return sums, of_cells / runs.size[:, None]
-
-
-def _all(sums: list[Sums]) -> Sums:
-    total = sums[0]
-    for part in sums[1:]:
-        total += part
-    return total
-
-
-def _others(sums: list[Sums], left_out: int) -> Sums:
-    return _all([part for number, part in enumerate(sums) if number != left_out])
-
-
 def _p_value(sums: list[Sums]) -> float:
     """The share of permutations whose rewards are predicted as well, on unseen tasks, as the recorded ones:
     by a ridge regression of its best penalty, the same for all of them.
@@ -186,14 +85,14 @@ def _p_value(sums: list[Sums]) -> float:
         return 1.0
     errors = np.zeros((len(_GRID), PERMUTATIONS + 1))
     for number, part in enumerate(sums):
-        others = _others(sums, number)
+        others = sums_of_others(sums, number)
         values, vectors = np.linalg.eigh(others.xx)
         values = np.maximum(values, 0.0)
         right = vectors.T @ others.xy
         typical = max(float(np.diagonal(others.xx).mean()), np.finfo(float).tiny)
         for at, penalty in enumerate(_GRID):
             errors[at] += part.error(vectors @ (right / (values + penalty * typical)[:, None]))
-    explained = 1.0 - errors.min(axis=0) / _all(sums).yy
+    explained = 1.0 - errors.min(axis=0) / total(sums).yy
     return float((explained >= explained[0]).mean())
 
 
@@ -221,8 +120,7 @@ def fitted(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Advan
     check_size(folds)
     in_memory: list[pl.DataFrame] = []
     counted, evidence = [], []
-    nothing = Corpus(_core.read([]))  # of a corpus on disk there may be no piece
-    for piece in itertools.chain(corpus.slices(), [nothing]):
+    for piece in corpus.slices():
         rows = _rewarded(choice_rows(piece), folds)
         counted.append(kinds_of(rows))
         evidence.append(named_options(rows))
@@ -232,25 +130,25 @@ def fitted(corpus: Corpus, rewards: pl.DataFrame, most: int, seed: int) -> Advan
     held = (corpus, choices.placed(in_memory[0])) if in_memory else None
     groups = corpus.traces.select("trace", "trace_id", "group_id").collect(engine="streaming")
     degenerate = folds.n < 2
-    runs = _Runs.of(folds, groups, seed) if not degenerate else None
+    runs = GroupedRuns.of(folds, groups, seed) if not degenerate else None
     if runs is None or not np.abs(runs.y[:, 0]).max() > 0.0:
         quality: dict[str, object] = {"r2_cv": None, "n": folds.traces.height, "folds": folds.n}
         return Advantages(choices, folds, [], [], _means(folds, groups), REASON, quality, held)
     pieces = (choices.placed(_rewarded(choice_rows(piece), folds)) for piece in corpus.slices())
-    sums, means = _sums(iter([held[1]]) if held else pieces, choices, runs, folds.n)
+    sums, means = sums_of_folds(iter([held[1]]) if held else pieces, choices, runs, folds.n)
     is_luck = choices.family >= SKILL
     of_skill = [part.part(~is_luck) for part in sums]
     skill, luck = [], []
     error = both = 0.0
     for number in range(folds.n):
-        training = _others(sums, number)
+        training = sums_of_others(sums, number)
         skill.append(posterior(training.part(~is_luck), choices.family[~is_luck], SKILL))
         of_luck = _of_luck(training, skill[-1].mean, is_luck)
         luck.append(posterior(of_luck, choices.family[is_luck] - SKILL, len(FAMILIES) - SKILL))
         unseen = _of_luck(sums[number], skill[-1].mean, is_luck)
         error += float(unseen.yy[0])
         both += float(unseen.error(luck[-1].mean[:, None])[0])
-    around = float(_all(sums).yy[0])
+    around = float(total(sums).yy[0])
     p_value = _p_value(of_skill)
     r2 = 1.0 - error / around
     if both >= error:  # what tools answered says nothing that is worth a number
@@ -281,7 +179,7 @@ def _means(folds: Folds, groups: pl.DataFrame) -> pl.DataFrame:
     return runs.select("trace", baseline=mean)
 
 
-def _baselines(model: Advantages, runs: _Runs, means: Floats) -> pl.DataFrame:
+def _baselines(model: Advantages, runs: GroupedRuns, means: Floats) -> pl.DataFrame:
     """The mean reward of a cell, less what its runs happened to choose and to be answered; where a run is
     alone, the mean of that over all cells.
     """

@@ -13,13 +13,11 @@ O(rows · log rows).
 Reference: B. Liu et al., SPIRAL, arXiv 2506.24119, section 3; the code of prime-rl.
 """
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from ... import _core
 from ...base.schema import CREDITS
 from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
@@ -46,7 +44,6 @@ def _owned(piece: Corpus) -> pl.DataFrame:
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> Baselines:
     """Goes through the agents of all rollouts in order. Memory: some 100 bytes an agent."""
-    nothing = Corpus(_core.read([]))  # of a corpus on disk there may be no piece
     paid_agents = [
         _owned(piece)
         .group_by("trace", "owner", maintain_order=True)
@@ -54,7 +51,7 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
             pl.col("role").drop_nulls().first(),
             paid=pl.when(pl.col("reward").count() > 0).then(pl.col("reward").sum()),
         )
-        for piece in itertools.chain(corpus.slices(), [nothing])
+        for piece in corpus.slices()
     ]
     agents = pl.concat(paid_agents)
     amounts = rewards.filter(pl.col("amount").is_not_null()).select("trace", "amount")

@@ -1,11 +1,9 @@
 """The state before a decision as columns, from the events before it alone."""
 
-from collections.abc import Callable
 from typing import Final
 
 import polars as pl
 
-from ... import _core
 from ...corpus.corpus import Corpus
 from ...stopping.features import OF_SCORES
 from ...stopping.recorded import so_far
@@ -66,12 +64,7 @@ def states(corpus: Corpus, wanted: pl.DataFrame, *, inclusive: bool) -> pl.DataF
     >>> states(corpus, wanted, inclusive=False)["x_position"].to_list()
     [0.0, 1.0]
     """
-    return pl.concat(_of_piece(load(), wanted, inclusive) for load in pieces_of(corpus))
-
-
-def pieces_of(corpus: Corpus) -> list[Callable[[], Corpus]]:
-    """Functions that load the pieces of a corpus. Where it has no pieces, one without traces: its columns."""
-    return [load for _, load in corpus.pieces()] or [lambda: Corpus(_core.read([]))]
+    return pl.concat(_of_piece(piece, wanted, inclusive) for piece in corpus.slices())
 
 
 def _of_piece(corpus: Corpus, wanted: pl.DataFrame, inclusive: bool) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from ...stopping.recorded import Source as EpochSource, check_source
 from ..rows import Source, params_text
 from .evidence import EVIDENCE, Facts, aggregated, delegated, sent, spawned, stopped
 from .kinds import decided, stops
-from .state import NUMBERS, WORDS, pieces_of
+from .state import NUMBERS, WORDS
 
 Kind = Literal["spawn", "delegate", "communicate", "aggregate", "stop"]
 
@@ -262,8 +262,8 @@ def _credited(corpus: Corpus, rows: pl.DataFrame, credits: pl.DataFrame | pl.Laz
         )
     wanted = rows.select("trace", "seq")
     parts = []
-    for load in pieces_of(corpus):
-        ids = pl.DataFrame(_core.unit_ids(store_of(load()), levels[0]))
+    for piece in corpus.slices():
+        ids = pl.DataFrame(_core.unit_ids(store_of(piece), levels[0]))
         ids = ids.with_columns(pl.col("trace", "seq").cast(pl.Int64), pl.col("unit_id").cast(pl.String))
         parts.append(ids.join(wanted, on=["trace", "seq"], how="semi"))
     units = wanted.join(pl.concat(parts), on=["trace", "seq"], how="left", maintain_order="left")
