@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from .regimes import regimes as regimes
     from .tables import trainer_table as trainer_table
     from .tokens import token_credits as token_credits
+    from .training_curves import training_curves as training_curves
     from .weights import token_weights as token_weights
 
 
