@@ -1,6 +1,5 @@
 """The bench of off-policy evaluation: both sides answer alike, and the page has the table of the result."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -8,19 +7,15 @@ from types import ModuleType
 import pytest
 
 import orchestrace as ot
+from samples.scripts import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benches" / "python" / "policy_values.py"
 RESULT = ROOT / "benches" / "results" / "policy_values.json"
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("policy_values", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("policy_values")
 
 
 def test_both_sides_give_the_same_estimates(bench: ModuleType) -> None:

@@ -4,9 +4,6 @@ Intervals are over independent seeds (Student's t) or over tasks (docs/intervals
 pass: it is the promised value and the width of the interval.
 """
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -16,21 +13,9 @@ from scipy import stats
 
 import orchestrace as ot
 from samples.planted_teams import WORTH, teams
+from samples.scripts import loaded
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "benches" / "python"
 SEEDS = range(5)
-
-
-def loaded(name: str) -> ModuleType:
-    """A script of benches, which may import its neighbours."""
-    if str(SCRIPTS) not in sys.path:
-        sys.path.append(str(SCRIPTS))
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look it up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The bench of abort rules: its split, its rows, and the table of docs/stopping.md."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,19 +9,15 @@ import polars as pl
 import pytest
 
 from samples.scored_runs import planted, steps
+from samples.scripts import loaded
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benches" / "python" / "stopping_scores.py"
 RESULT = ROOT / "benches" / "results" / "stopping_scores.json"
 
 
 @pytest.fixture(scope="module")
 def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("stopping_scores", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("stopping_scores")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The pictures of the pages about questions: the committed ones show the committed results."""
 
-import importlib.util
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -8,22 +7,19 @@ from types import ModuleType
 
 import pytest
 
+from samples.scripts import loaded
+
 pytest.importorskip("altair")
 vl_convert = pytest.importorskip("vl_convert")
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "benches" / "python" / "question_pictures.py"
 PICTURES = ROOT / "docs" / "pictures"
 PAGES = ("gaming", "stopping", "off-policy", "rewards", "decisions")
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("question_pictures", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("question_pictures")
 
 
 def points(svg: str) -> list[str]:
