@@ -76,6 +76,7 @@ def lay_out(folder: Path, runs: str = "recordings") -> None:
         recordings(folder)
     scored(folder / "stops.jsonl", 80)
     ot.generate(folder / "attempts.jsonl", traces=64, seed=0)
+    ot.synthetic.gamed("serial_collapse", tasks=4, seed=0)[0].write_jsonl(folder / "training.jsonl")
     ot.ingest(path, folder / "corpus", partitions=2)
     for name in ("plan", "finished"):
         ot.distributed.plan(folder / "corpus", "taint", folder=folder / name)

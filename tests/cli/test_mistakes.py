@@ -109,6 +109,8 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("audit dump.csv --group prompt --advantage adv --reward prompt", 2, "column 'prompt' has type String"),
     ("audit none.csv", 1, "none.csv: No such file or directory"),
     ("audit runs.txt", 2, "expected a file of advantages: .csv, .parquet, .jsonl, .ndjson"),
+    ("training runs.jsonl", 2, "no trace has the metric train_step: expected recordings that say"),
+    ("training runs.jsonl --alpha 2", 2, "--alpha is 2.0, expected a number"),
     ("taint runs.jsonl --carry everything", 2, "--carry is 'everything', expected 'all',"),
     ("taint runs.jsonl --untrusted-tool wbe", 2, "--untrusted-tool: unknown tool 'wbe'; did you mean 'web'?"),
     ("stopping abort stops.jsonl --source drft", 2, "--source is 'drft', expected 'draft', 'score',"),

@@ -37,7 +37,7 @@ def test_a_table_of_many_series_alarms_as_rarely_as_one(worlds: ModuleType) -> N
 @pytest.mark.parametrize("kind", ["independent steps", "line"])
 def test_a_jump_of_eight_deviations_is_found_where_it_is(worlds: ModuleType, kind: str) -> None:
     rng, t = np.random.default_rng(6), np.arange(40)
-    series = [worlds.AROUND[kind](rng, t) + 8.0 * (t >= 20) for _ in range(100)]
+    series = [worlds.WITHOUT_A_JUMP[kind](rng, t) + 8.0 * (t >= 20) for _ in range(100)]
     places = [breaks({"y": y}, alpha=0.05)["y"].places for y in series]
     hits = [place for place in places if place.size]
     assert len(hits) >= 90
