@@ -101,7 +101,7 @@ def breaks(series: Mapping[str, Floats], *, alpha: float, seed: int = 0) -> dict
     # Squares of the largest floats are beyond them.
     unit = {name: float(np.abs(y).max()) or 1.0 for name, y in series.items()}
     first = {name: _p_value(y / unit[name], simulated[len(y)]) for name, y in series.items()}
-    found: dict[str, Breaks] = {}
+    judged: dict[str, Breaks] = {}
     adjusted = 0.0
     for rank, name in enumerate(sorted(first, key=lambda name: first[name][0])):
         factor = len(series) - rank
@@ -117,15 +117,15 @@ def breaks(series: Mapping[str, Floats], *, alpha: float, seed: int = 0) -> dict
             sizes.append(size * unit[name])
             y = y - size * (np.arange(len(y)) >= place)
         order = np.argsort(places, kind="stable")
-        found[name] = Breaks(adjusted, np.array(places, np.int64)[order], np.array(sizes, float)[order])
-    return {name: found[name] for name in series}
+        judged[name] = Breaks(adjusted, np.array(places, np.int64)[order], np.array(sizes, float)[order])
+    return {name: judged[name] for name in series}
 
 
 def _p_value(y: Floats, simulated: list[_Jumps]) -> tuple[float, int, float]:
     """The p-value of the largest jump, its place and its size."""
-    found = _largest(y[None], _width(len(y)))
-    statistic, correlation = found.statistic[0], found.correlation[0]
-    size, place = float(found.size[0]), int(found.place[0])
+    largest = _largest(y[None], _width(len(y)))
+    statistic, correlation = largest.statistic[0], largest.correlation[0]
+    size, place = float(largest.size[0]), int(largest.place[0])
     if size == 0.0:
         return 1.0, place, size
     n = len(simulated[0].statistic)
@@ -135,7 +135,7 @@ def _p_value(y: Floats, simulated: list[_Jumps]) -> tuple[float, int, float]:
         above = at + 1 < len(simulated) and correlation > null.correlation.max()
         if not (below or above):
             likely = max(likely, (1 + np.count_nonzero(null.statistic >= statistic)) / (n + 1))
-    return min(1.0, likely + 2.0 / (n + 1)), place, size
+    return float(min(1.0, likely + 2.0 / (n + 1))), place, size
 
 
 @lru_cache(maxsize=8)

@@ -11,7 +11,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.names import measure_of_traces
 from ..corpus.reward import Reward, amounts, label_of, reaches, weights_of
 from ..metrics.verb import metrics
-from ..rewards.gaming.balance import centered
+from ..statistics.within_groups import centered
 from .staleness import lags
 from .strategies import diversity, strategies
 
@@ -87,8 +87,8 @@ def of_rewards(corpus: Corpus, reward: Reward, success: float, runs: pl.DataFram
         channel = measure_of_traces(corpus, "reward", name).rename({name: "part"})
         part = judged.join(channel, on="trace", how="left", maintain_order="left")
         yield Curve("reward_mean", name, rows_of(part, pl.col("part")), "reward.absent")
-        own = weight * centered(part["part"].to_numpy(), groups, sets.most)
-        both = np.bincount(groups, own * apart, sets.most)[sets.group]
+        part_apart = weight * centered(part["part"].to_numpy(), groups, sets.most)
+        both = np.bincount(groups, part_apart * apart, sets.most)[sets.group]
         of_group = np.divide(both, square, out=np.full(len(both), np.nan), where=~equal & (square > 0.0))
         yield Curve("variance_share", name, sets.rows(of_group), "group.degenerate")
 

@@ -74,7 +74,7 @@ def ratios(corpus: Corpus, log_probs: tuple[str, str]) -> pl.DataFrame:
         below = x - np.repeat(top, n)
         beyond = (np.abs(np.expm1(np.minimum(x, 1.0))) > CLIP + 1e-9).astype(float)
         columns = {"first": np.exp(below), "second": np.exp(2.0 * below), "product": x, "clipped": beyond}
-        sums = {name: np.add.reduceat(one, first) if len(x) else one for name, one in columns.items()}
+        sums = {name: np.add.reduceat(y, first) if len(x) else y for name, y in columns.items()}
         parts.append(
             pl.DataFrame(
                 {

@@ -14,7 +14,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.names import measure_of_traces
 from ..corpus.reward import Reward
 from ..statistics.breaks import STEPS, breaks
-from ..statistics.influence import NO_INTERVAL, Interval, interval, mean_interval
+from ..statistics.influence import Interval, interval, mean_interval
 from .curve_rows import Curve, of_rewards, of_runs, of_strategies, of_versions, rows_of, runs_of
 from .staleness import effective_share, ratios
 
@@ -147,10 +147,14 @@ def training_curves(
         curves = [*of_rewards(corpus, reward, success, runs), *of_runs(runs), *of_strategies(corpus, runs)]
         if policy_version is not None:
             curves += of_versions(corpus, policy_version, runs)
-        found = [_averaged(curve, runs, confidence) for curve in curves]
+        tables = [_averaged(curve, runs, confidence) for curve in curves]
         if log_probs is not None:
-            found += _of_weights(ratios(corpus, (log_probs[0], log_probs[1])), runs, confidence)
-        return _with_alarms(pl.concat(found), alpha, seed)
+            ratio = ratios(corpus, (log_probs[0], log_probs[1]))
+            weights = runs.join(ratio, on="trace", maintain_order="left")
+            tables += _of_weights(weights, _steps(runs), confidence)
+            clipped = rows_of(weights, pl.col("clipped"))
+            tables.append(_averaged(Curve("clipped", None, clipped, "field.absent"), runs, confidence))
+        return _with_alarms(pl.concat(tables), alpha, seed)
 
 
 # --- means over rows --------------------------------------------------------------------------------------
@@ -159,55 +163,47 @@ def training_curves(
 def _averaged(curve: Curve, runs: pl.DataFrame, confidence: float) -> pl.DataFrame:
     """The mean of each step with its interval; steps without a row say why."""
     within = (0.0, 1.0) if curve.statistic in _SHARES else None
-    found = []
+    means = []
     by_step = curve.rows.partition_by("train_step", as_dict=True)
     for step in _steps(runs):
         rows = by_step.get((step,), curve.rows.clear())
-        mean = mean_interval(
-            rows["value"].to_numpy(), rows["task"].to_numpy(), confidence=confidence, within=within
-        )
+        values, tasks = rows["value"].to_numpy(), rows["task"].to_numpy()
+        mean = mean_interval(values, tasks, confidence=confidence, within=within)
         reason = mean.around.reason if rows.height else curve.absent
         if rows.height and mean.estimate is None:
             reason = "result.range"
+        row = {"train_step": step, "value": mean.estimate, **_ends(mean.around), "reason": reason}
         counts = {"n_traces": rows["n_traces"].sum(), "n_groups": rows["n_groups"].sum()}
-        found.append(
-            {"train_step": step, "value": mean.estimate, **_ends(mean.around), **counts}
-            | {"n_tasks": mean.n_clusters, "reason": reason}
-        )
-    return _table(found, curve.statistic, curve.reward)
+        means.append(row | counts | {"n_tasks": mean.n_clusters})
+    return _table(means, curve.statistic, curve.reward)
 
 
-def _of_weights(weights: pl.DataFrame, runs: pl.DataFrame, confidence: float) -> list[pl.DataFrame]:
-    """Effective shares, and the largest weights, by step."""
-    rows = runs.join(weights, on="trace", maintain_order="left")
-    found: dict[str, list[dict[str, Any]]] = {}
-    by_step = rows.partition_by("train_step", as_dict=True)
-    for step in _steps(runs):
-        own = by_step.get((step,), rows.clear())
-        counts = {
-            "n_traces": own.height,
-            "n_groups": own["group"].n_unique(),
-            "n_tasks": own["task"].n_unique(),
-        }
-        of_events = (own["first"].to_numpy(), own["second"].to_numpy(), own["n"].to_numpy())
-        product = own["product"].to_numpy()
-        of_runs = (product, 2.0 * product, np.ones(own.height))
-        for unit, sums, top in (("events", of_events, own["largest"]), ("runs", of_runs, own["product"])):
-            share, largest, around = None, None, NO_INTERVAL
-            if own.height:
-                share, influence = effective_share(*sums)
-                around = interval(
-                    share, influence, own["task"].to_numpy(), confidence=confidence, within=(0.0, 1.0)
-                )
-                largest = float(1.0 / np.exp(sums[0] - top.to_numpy().max()).sum())
-            missing = None if own.height else "field.absent"
-            ends = _ends(around) | {"reason": missing or around.reason}
-            row = {"train_step": step, **counts}
-            found.setdefault(f"effective_{unit}", []).append(row | {"value": share} | ends)
-            found.setdefault(f"largest_{unit[:-1]}", []).append(row | {"value": largest, "reason": missing})
-    tables = [_table(listed, statistic, None) for statistic, listed in found.items()]
-    clipped = Curve("clipped", None, rows_of(rows, pl.col("clipped")), "field.absent")
-    return [*tables, _averaged(clipped, runs, confidence)]
+def _of_weights(weights: pl.DataFrame, steps: list[float | None], confidence: float) -> list[pl.DataFrame]:
+    """The effective share of each step and its largest weight: of events, and of products over runs."""
+    by_step = weights.with_columns(twice=2.0 * pl.col("product"), alone=pl.lit(1.0)).partition_by(
+        "train_step", as_dict=True
+    )
+    columns = {"event": ("first", "second", "n", "largest"), "run": ("product", "twice", "alone", "product")}
+    tables = []
+    for unit, names in columns.items():
+        effective, largest = [], []
+        for step in steps:
+            rows = by_step.get((step,))
+            row: dict[str, Any] = {"train_step": step, "n_traces": 0, "n_groups": 0, "n_tasks": 0}
+            if rows is None:
+                row["reason"] = "field.absent"
+                effective.append(row)
+                largest.append(row)
+                continue
+            row |= {f"n_{name}s": rows[name].n_unique() for name in ("trace", "group", "task")}
+            first, second, n, most = (rows[name].to_numpy() for name in names)
+            share, influence = effective_share(first, second, n)
+            tasks = rows["task"].to_numpy()
+            around = interval(share, influence, tasks, confidence=confidence, within=(0.0, 1.0))
+            effective.append(row | {"value": share, **_ends(around), "reason": around.reason})
+            largest.append(row | {"value": float(1.0 / np.exp(first - most.max()).sum())})
+        tables += [_table(effective, f"effective_{unit}s", None), _table(largest, f"largest_{unit}", None)]
+    return tables
 
 
 def _steps(runs: pl.DataFrame) -> list[float | None]:
@@ -229,19 +225,14 @@ def _table(rows: list[dict[str, Any]], statistic: str, reward: str | None) -> pl
 def _with_alarms(curves: pl.DataFrame, alpha: float, seed: int) -> pl.DataFrame:
     """The table with the jumps of each statistic that has enough steps."""
     numbered = curves.with_row_index("row").filter(pl.all_horizontal("train_step", "value").is_not_null())
-    series = {
-        key: rows["row"].to_numpy()
-        for key, rows in numbered.partition_by(
-            "statistic", "reward", as_dict=True, maintain_order=True
-        ).items()
-        if rows.height >= STEPS
-    }
+    by_statistic = numbered.partition_by("statistic", "reward", as_dict=True, maintain_order=True)
+    places = {str(key): rows["row"].to_numpy() for key, rows in by_statistic.items() if rows.height >= STEPS}
     values = curves["value"].to_numpy()
-    found = breaks({str(key): values[rows] for key, rows in series.items()}, alpha=alpha, seed=seed)
+    jumps_of = breaks({name: values[rows] for name, rows in places.items()}, alpha=alpha, seed=seed)
     p_value, jump = np.full(curves.height, np.nan), np.full(curves.height, np.nan)
-    for key, rows in series.items():
-        p_value[rows] = found[str(key)].p_value
-        jump[rows[found[str(key)].places]] = found[str(key)].sizes
+    for name, rows in places.items():
+        p_value[rows] = jumps_of[name].p_value
+        jump[rows[jumps_of[name].places]] = jumps_of[name].sizes
     tested = pl.Series(p_value).fill_nan(None)
     jumps = pl.Series(jump).fill_nan(None)
     return curves.with_columns(

@@ -9,7 +9,7 @@ import polars as pl
 
 from ... import _core
 from ...base.arguments import Confidence, Finite, Number, Pair, Resamples, Seed
-from ...base.arrays import Floats, Ints, alike
+from ...base.arrays import Floats, Ints
 from ...base.errors import ParameterError
 from ...base.schema import CREDITS, unknown_name
 from ...base.text import in_json
@@ -18,6 +18,7 @@ from ...corpus.corpus import Corpus
 from ...corpus.frames import collected
 from ...corpus.names import measure_of_traces
 from ...statistics.resampling import Statistic, rank_correlation_of, ratio_of, resampled, sums_of
+from ...statistics.within_groups import centered
 from ..mixing import weights_by_reward
 
 BALANCE: Final = pl.Schema(
@@ -171,19 +172,6 @@ def _statistics(
         "group.degenerate",
     )
     return statistics
-
-
-def centered(values: Floats, groups: Ints, n_groups: int) -> Floats:
-    """Values less the mean of their group; exactly 0 in groups of values that are equal to rounding."""
-    counts = np.maximum(np.bincount(groups, minlength=n_groups), 1)
-    mean = sums_of(values, groups, n_groups) / counts
-    least, most = np.full(n_groups, np.inf), np.full(n_groups, -np.inf)
-    np.minimum.at(least, groups, values)
-    np.maximum.at(most, groups, values)
-    around: Floats = np.where(alike(least, most)[groups], 0.0, values - mean[groups])
-    # the mean of a group is rounded: what differs from it by that alone does not differ
-    size = np.maximum(np.abs(least), np.abs(most))[groups]
-    return np.where(np.abs(around) <= 4e-16 * size * np.sqrt(counts)[groups], 0.0, around)
 
 
 def _wide(corpus: Corpus, rewards: pl.DataFrame | pl.LazyFrame, names: list[str]) -> pl.DataFrame:

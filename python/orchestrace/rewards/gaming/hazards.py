@@ -20,7 +20,7 @@ from ...credit.verb import credit
 from ...evaluation.accounts import free_ride
 from ...metrics.verb import metrics
 from ...statistics.resampling import ratio_of, sums_of
-from .balance import centered
+from ...statistics.within_groups import centered
 from .detectors import (
     HAZARDS,
     Detect,
