@@ -3,9 +3,10 @@
 import gzip
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import polars as pl
@@ -295,3 +296,18 @@ def test_agents_come_in_the_order_in_which_they_began(corpora: Path) -> None:
     names = ["proposer", "solver", "solver#2", "solver#3", "solver#4"]
     assert spawns["to"].cast(pl.String).to_list() == names
     assert set(spawns["agent"].cast(pl.String)) == {"env"}
+
+
+def test_the_lag_of_a_published_training_run_is_that_of_its_files(corpora: Path) -> None:
+    lags, drifts = defaultdict(list), defaultdict(list)
+    for episode in episodes(corpora, "kuhn-train"):
+        work = episode["run"]["work"]
+        lags[work["step"]].append(work["step"] - work["policy"]["start"])
+        drifts[work["step"]].append(work["policy"]["end"] - work["policy"]["start"])
+    versions = ("x_policy_start", "x_policy_end")
+    fields = dict.fromkeys(versions, pl.Int64())
+    corpus = ot.read_traces(corpora / "verifiers" / "kuhn-train", fields=fields)
+    curves = ot.trainers.training_curves(corpus, reward="payoff", policy_version=versions)
+    for statistic, values in (("lag", lags), ("drift", drifts)):
+        rows = curves.filter(statistic=statistic).select("train_step", "value", "n_traces").rows()
+        assert rows == [(step, fmean(own), len(own)) for step, own in sorted(values.items())]

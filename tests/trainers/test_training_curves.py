@@ -222,6 +222,8 @@ def test_mistakes_are_named() -> None:
         follow(corpus, log_probs=("x_new", "agent"))
     with pytest.raises(ot.ParameterError, match="log_probs is 'x_new', expected the names of two columns"):
         follow(corpus, log_probs="x_new")  # type: ignore[arg-type]
+    with pytest.raises(ot.ParameterError, match="policy_version is 3, expected the name of a column, or of"):
+        follow(corpus, policy_version=3)  # type: ignore[arg-type]
     with pytest.raises(ot.ParameterError, match="reward channel"):
         follow(corpus, reward="teem")
 
@@ -229,6 +231,15 @@ def test_mistakes_are_named() -> None:
 def test_nothing_at_all_is_an_empty_table() -> None:
     table = ot.trainers.training_curves(ot.read_traces(io.BytesIO(b""), format="native"))
     assert table.height == 0 and "alarm" in table.columns
+
+
+def test_versions_of_two_columns_are_of_beginning_and_end() -> None:
+    """An event that began under version 5 and ended under 7, and one without an end: they moved by 2."""
+    events = [event(0, x_old=5, x_new=7), event(1, x_old=6)]
+    runs = [run(0, 1.0, events, metrics={"train_step": 8})]
+    table = ot.trainers.training_curves(corpus_of(runs), policy_version=("x_old", "x_new"))
+    assert table.filter(statistic="lag")["value"].item() == 2.5
+    assert table.filter(statistic="drift")["value"].item() == 2.0
 
 
 # --- its parts --------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def of_strategies(corpus: Corpus, runs: pl.DataFrame) -> Iterator[Curve]:
         yield Curve(statistic, None, rows, "siblings.absent")
 
 
-def of_versions(corpus: Corpus, policy_version: str, runs: pl.DataFrame) -> Iterator[Curve]:
+def of_versions(corpus: Corpus, policy_version: str | tuple[str, str], runs: pl.DataFrame) -> Iterator[Curve]:
     acted = runs.join(lags(corpus, policy_version), on="trace", how="left", maintain_order="left")
     yield Curve("lag", None, rows_of(acted, pl.col("train_step") - pl.col("version")), "field.absent")
     yield Curve("drift", None, rows_of(acted, pl.col("drift")), "field.absent")

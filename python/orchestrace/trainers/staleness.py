@@ -13,8 +13,10 @@ CLIP: Final = 0.2
 """A weight further from 1 counts as clipped."""
 
 
-def lags(corpus: Corpus, policy_version: str) -> pl.DataFrame:
-    """Of each run: ``trace version drift``, the mean version of the policy that acted, and how far it moved.
+def lags(corpus: Corpus, policy_version: str | tuple[str, str]) -> pl.DataFrame:
+    """Of each run: ``trace version drift``, the mean version that began its events, and how far it moved.
+
+    Of two columns the first is the version at which an event began, the second that at which it ended.
 
     Examples
     --------
@@ -26,13 +28,18 @@ def lags(corpus: Corpus, policy_version: str) -> pl.DataFrame:
     >>> lags(corpus.with_fields(versions), "turn").row(0)
     (0, 3.0, 0.0)
     """
-    number_column("policy_version", policy_version, "events", corpus.events.collect_schema())
+    names = [policy_version] if isinstance(policy_version, str) else list(policy_version)
+    schema = corpus.events.collect_schema()
+    for name in names:
+        number_column("policy_version", name, "events", schema)
+    began, ended = (pl.col(name).cast(pl.Float64) for name in (names[0], names[-1]))
     parts = []
     for piece in corpus.slices():
-        rows = piece.events.select("trace", x=pl.col(policy_version).cast(pl.Float64)).collect()
+        rows = piece.events.select("trace", x=began, end=pl.coalesce(ended, began)).collect()
         trace, x, first = _runs_of(rows)
+        end = rows.filter(pl.col("x").is_finite()).sort("trace", maintain_order=True)["end"].to_numpy()
         n = np.diff(first, append=len(x))
-        drift = np.maximum.reduceat(x, first) - np.minimum.reduceat(x, first) if len(x) else x
+        drift = np.maximum.reduceat(end, first) - np.minimum.reduceat(x, first) if len(x) else x
         mean = np.add.reduceat(x, first) / n if len(x) else x
         parts.append(pl.DataFrame({"trace": trace, "version": mean, "drift": drift}))
     return pl.concat(parts)

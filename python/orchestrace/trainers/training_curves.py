@@ -9,6 +9,7 @@ from ..base.arguments import Alpha, Confidence, Seed, Success, Threads
 from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.schema import CREDITS
+from ..base.text import briefly
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import measure_of_traces
@@ -48,7 +49,7 @@ def training_curves(
     *,
     reward: Reward = "team",
     success: Success = 1.0,
-    policy_version: str | None = None,
+    policy_version: str | tuple[str, str] | None = None,
     log_probs: tuple[str, str] | None = None,
     confidence: Confidence = 0.95,
     alpha: Alpha = 0.05,
@@ -67,7 +68,8 @@ def training_curves(
     success
         The reward from which on a run passed.
     policy_version
-        The column of events that says which version of the policy acted, counted as training steps are.
+        The column of events that says which version of the policy acted, counted as training steps are; or
+        two, of the version at which an event began and of that at which it ended.
     log_probs
         Two columns of events: the logarithm of the probability that the trained policy gave what was done,
         and that which the acting policy gave it.
@@ -96,8 +98,8 @@ def training_curves(
           and ``finish_rate`` as in `metrics`
         - tasks with two runs or more in the step: ``diversity`` and ``strategy_entropy`` of what runs did,
           the unbiased chance that two differ, and the entropy in nats, corrected (`strategies.diversity`)
-        - with `policy_version`: ``lag``, the step less the mean version that acted, and ``drift``, by how
-          much the version moved during a run
+        - with `policy_version`: ``lag``, the step less the mean version at which events began, and ``drift``,
+          by how much the version moved during a run
         - with `log_probs`: ``effective_events`` and ``effective_runs``, the effective share of the sample
           (Σw)²/(nΣw²) with weights w of events, and with their product over a run; ``largest_event`` and
           ``largest_run``, what the largest weight has of their sum; ``clipped``, the share of a run's events
@@ -131,10 +133,15 @@ def training_curves(
     >>> curves.filter(statistic="reward_mean").height
     40
     """
-    if log_probs is not None and not (isinstance(log_probs, tuple | list) and len(log_probs) == 2):
+    if log_probs is not None and not _is_pair(log_probs):
         raise ParameterError(
-            f"log_probs is {log_probs!r}, expected the names of two columns: of the trained policy, and of"
-            " the one that acted"
+            f"log_probs is {briefly(log_probs)}, expected the names of two columns: of the trained policy,"
+            " and of the one that acted"
+        )
+    if not (policy_version is None or isinstance(policy_version, str) or _is_pair(policy_version)):
+        raise ParameterError(
+            f"policy_version is {briefly(policy_version)}, expected the name of a column, or of two: of the"
+            " version at which an event began, and at which it ended"
         )
     steps = measure_of_traces(corpus, "metric", "train_step")
     if not steps.height and len(corpus):
@@ -155,6 +162,12 @@ def training_curves(
             clipped = rows_of(weights, pl.col("clipped"))
             tables.append(_averaged(Curve("clipped", None, clipped, "field.absent"), runs, confidence))
         return _with_alarms(pl.concat(tables), alpha, seed)
+
+
+def _is_pair(names: object) -> bool:
+    return (
+        isinstance(names, tuple | list) and len(names) == 2 and all(isinstance(name, str) for name in names)
+    )
 
 
 # --- means over rows --------------------------------------------------------------------------------------
