@@ -86,6 +86,20 @@ def envelopes() -> Any:
     return ot.plot.envelopes(corpora=corpora)
 
 
+def training() -> Any:
+    corpus = ot.generate(traces=1920, seed=0)
+    step = pl.col("trace") // 32
+    team = corpus.measures.filter(name="team").select("trace", team="value")
+    lenient = pl.when(step >= 40).then(0.8).otherwise(0.2)
+    runs = corpus.traces.join(team, on="trace").select(
+        "trace", train_step=step * 1.0, judge=0.4 * pl.col("team") + lenient
+    )
+    kind = pl.when(pl.col("name") == "judge").then(pl.lit("reward")).otherwise(pl.lit("metric"))
+    measures = runs.collect().unpivot(index="trace", variable_name="name").with_columns(kind=kind)
+    curves = ot.trainers.training_curves(corpus.with_measures(measures), reward="judge", success=0.5)
+    return ot.plot.training(curves, statistics=["reward_mean", "all_pass", "degenerate", "reward_sd"])
+
+
 PICTURES: dict[str, Callable[[], Any]] = {
     one.__name__.replace("_", "-"): one
     for one in (
@@ -99,6 +113,7 @@ PICTURES: dict[str, Callable[[], Any]] = {
         agreement,
         laws,
         envelopes,
+        training,
     )
 }
 LARGEST = 150_000

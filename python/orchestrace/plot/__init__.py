@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # the only list of names, which `python .ci/pages.py write` m
     from .stopping_frontiers import stopping as stopping
     from .taint_flows import taint as taint
     from .timelines import timeline as timeline
+    from .training_panels import training as training
 
 
 load_lazily(__name__)

@@ -84,7 +84,8 @@ class Canvas:
         heading = self.alt.TitleParams(heads or "", subtitle=lines)
         chart = chart.properties(title=heading, description=plain(description), datasets=self._rows)
         config = looks(self._theme)
-        lacking = max(unknown_width(heads, _TITLE), unknown_width(lines)) - chart.width
+        width = chart.vconcat[0].width if isinstance(chart, self.alt.VConcatChart) else chart.width
+        lacking = max(unknown_width(heads, _TITLE), unknown_width(lines)) - width
         if lacking > 0:
             config["padding"] = {"left": 5, "top": 5, "bottom": 5, "right": 5 + lacking}
         return chart.configure(**config)
