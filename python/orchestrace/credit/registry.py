@@ -110,7 +110,10 @@ class Registered:
         }
 
 
-FITTED: Final = ("gdpo", "rae", "aristocrat", "coma", "hca", "dae", "rudder", "vdn", "qmix")
+FITTED: Final = (
+    *("gdpo", "rae", "hierarchical_grpo", "aristocrat", "coma"),
+    *("hca", "dae", "rudder", "vdn", "qmix"),
+)
 """Methods of the room `fitted`, in the order of `methods`."""
 BY_CHANNEL: Final = frozenset({"gdpo"})
 """Methods of the room `fitted` that look at each channel by itself; a trace may lack some."""

@@ -21,9 +21,9 @@ import polars as pl
 from ...base.schema import CREDITS
 from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
-from ...corpus.owners import owners
 from ..parameters import Param
 from ..registry import EventValues, credit_method
+from .agent_rewards import paid_agents, values_of_events
 
 
 @dataclass(frozen=True)
@@ -33,27 +33,9 @@ class Baselines:
     values: pl.DataFrame
 
 
-def _owned(piece: Corpus) -> pl.DataFrame:
-    """``trace seq owner role reward`` of the events that an agent owns."""
-    paid = piece.events.select("trace", "seq", "reward").collect()
-    owned = owners(piece).with_columns(pl.col("owner", "role").cast(pl.String))
-    return owned.join(paid, on=["trace", "seq"], how="left", maintain_order="left").filter(
-        pl.col("owner").is_not_null()
-    )
-
-
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> Baselines:
     """Goes through the agents of all rollouts in order. Memory: some 100 bytes an agent."""
-    paid_agents = [
-        _owned(piece)
-        .group_by("trace", "owner", maintain_order=True)
-        .agg(
-            pl.col("role").drop_nulls().first(),
-            paid=pl.when(pl.col("reward").count() > 0).then(pl.col("reward").sum()),
-        )
-        for piece in corpus.slices()
-    ]
-    agents = pl.concat(paid_agents)
+    agents = pl.concat([paid_agents(piece) for piece in corpus.slices()])
     amounts = rewards.filter(pl.col("amount").is_not_null()).select("trace", "amount")
     traces = corpus.traces.select("trace", "trace_id", pl.col("system").cast(pl.String)).collect()
     steps = measure_of_traces(corpus, "metric", "train_step")
@@ -89,15 +71,6 @@ def rae(
     corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], seed: int, model: Baselines
 ) -> EventValues:
     """Every event has the value of the agent that owns it."""
-    events = corpus.events.select("trace", "seq").collect()
-    owned = _owned(corpus).select("trace", "seq", "owner")
-    values = (
-        events.join(owned, on=["trace", "seq"], how="left", maintain_order="left")
-        .join(model.values, on=["trace", "owner"], how="left", maintain_order="left")
-        .with_columns(
-            reason=pl.when(pl.col("owner").is_not_null(), pl.col("value").is_null())
-            .then(pl.lit("field.absent"))
-            .cast(CREDITS["reason"])
-        )
-    )
-    return EventValues(values.select("value", "reason"))
+    values = model.values.with_columns(reason=pl.lit(None, pl.String))
+    frame = values_of_events(corpus, values, "field.absent")
+    return EventValues(frame.with_columns(pl.col("reason").cast(CREDITS["reason"])))
