@@ -311,3 +311,30 @@ def test_the_lag_of_a_published_training_run_is_that_of_its_files(corpora: Path)
     for statistic, values in (("lag", lags), ("drift", drifts)):
         rows = curves.filter(statistic=statistic).select("train_step", "value", "n_traces").rows()
         assert rows == [(step, fmean(own), len(own)) for step, own in sorted(values.items())]
+
+
+@pytest.mark.parametrize(("name", "within"), [("proposer-eval", {"solver"}), ("kuhn-train", set())])
+def test_agents_of_published_episodes_are_compared_as_their_trainer_does(
+    corpora: Path, name: str, within: set[str]
+) -> None:
+    """prime-rl's hierarchical GRPO on the files: peers by group and name, of some names by episode."""
+    peers: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    agents: dict[tuple[str, str], tuple[tuple[str, ...], float]] = {}
+    for episode in episodes(corpora, name):
+        seen: Counter[str] = Counter()
+        for trace in sorted(episode["traces"], key=lambda one: one["timing"]["start"]):
+            called = trace["agent"]["name"]
+            seen[called] += 1
+            rewards = trace["rewards"].values()
+            reward = sum(own["score"] * own.get("weight", 1.0) for own in rewards)
+            key = (str(episode.get("group")), called, episode["id"] if called in within else "")
+            peers[key].append(reward)
+            numbered = called if seen[called] == 1 else f"{called}#{seen[called]}"
+            agents[episode["id"], numbered] = key, reward
+    channel = "payoff" if name == "kuhn-train" else "correct"
+    credits = ot.credit(of(corpora, name), method="hierarchical_grpo", unit="agent", reward=channel)
+    rows = credits.drop_nulls("credit").select("trace_id", pl.col("unit_id").cast(pl.String), "credit").rows()
+    assert len(rows) == len(agents)
+    for trace_id, agent, credit in rows:
+        key, reward = agents[trace_id, agent]
+        assert credit == pytest.approx(reward - fmean(peers[key]), abs=1e-12), (trace_id, agent)

@@ -17,7 +17,18 @@ QUICK = examples(12, derandomize=True)
 #: They are fitted to a corpus, or sampled; their tests are beside them, of gdpo in test_trainer_rules.py,
 #: of rae in test_role_baselines.py, of hierarchical_grpo in test_hierarchical_grpo.py.
 #: Games have theirs in test_games_surrogate.py and test_games_on_traces.py.
-WITHOUT_REFERENCE = {"gdpo", "rae", "hierarchical_grpo", "hca", "dae", "rudder", "vdn", "qmix", "sharp", *GAMES}
+WITHOUT_REFERENCE = {
+    "gdpo",
+    "rae",
+    "hierarchical_grpo",
+    "hca",
+    "dae",
+    "rudder",
+    "vdn",
+    "qmix",
+    "sharp",
+    *GAMES,
+}
 
 #: Fields without which a method says nothing; half of the corpora have them throughout.
 NEEDED = {

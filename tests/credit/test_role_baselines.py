@@ -95,6 +95,13 @@ def test_agents_of_one_role_share_a_baseline() -> None:
     assert table["credit"].to_list() == pytest.approx(plain([1.0, 0.0, 1.0], 0.95))
 
 
+def test_names_tell_agents_of_one_role_apart() -> None:
+    corpus = games([{"w1": 1.0, "w2": 0.0}, {"w1": 1.0, "w1#2": 1.0}], roles=True)
+    table = ot.credit(corpus, method="rae", unit="agent", by="name")
+    first, second, third = plain([1.0, 1.0, 1.0], 0.95)
+    assert table["credit"].to_list() == pytest.approx([first, 0.0, second, third])
+
+
 def test_without_rewards_of_events_the_run_is_paid() -> None:
     corpus = games([{"x": None, "y": None}, {"x": None, "y": None}])
     assert rae(corpus, "x") == rae(corpus, "y") == pytest.approx([1.0, 0.95])

@@ -1,9 +1,20 @@
-"""What each agent of a rollout was paid: the sum of the field ``reward`` over the events that it owns."""
+"""What each agent of a rollout was paid: the sum of the field ``reward`` over the events that it owns.
+
+Recordings of verifiers say it otherwise: they keep all rewards of an agent, each with its weight, in the
+field `x_agent_rewards` of its first answer. They are no rewards of events, since a return would count them
+beside the channels that they add up to.
+"""
+
+import json
+from typing import Final
 
 import polars as pl
 
 from ...corpus.corpus import Corpus
 from ...corpus.owners import owners
+
+STATED: Final = "x_agent_rewards"
+_NUMBER: Final = r"#\d+$"
 
 
 def owned_events(piece: Corpus) -> pl.DataFrame:
@@ -25,14 +36,44 @@ def paid_agents(piece: Corpus) -> pl.DataFrame:
     >>> paid_agents(ot.generate(traces=2, seed=0)).columns
     ['trace', 'owner', 'role', 'paid']
     """
-    return (
-        owned_events(piece)
-        .group_by("trace", "owner", maintain_order=True)
-        .agg(
-            pl.col("role").drop_nulls().first(),
-            paid=pl.when(pl.col("reward").count() > 0).then(pl.col("reward").sum()),
-        )
+    owned = owned_events(piece).join(_stated(piece), on=["trace", "seq"], how="left", maintain_order="left")
+    agents = owned.group_by("trace", "owner", maintain_order=True)
+    summed = pl.when(pl.col("reward").count() > 0).then(pl.col("reward").sum())
+    return agents.agg(
+        pl.col("role").drop_nulls().first(), paid=pl.coalesce(summed, pl.col("stated").drop_nulls().first())
     )
+
+
+def who(by: str) -> pl.Expr:
+    """What agents that are compared share, of rows of `paid_agents`: their name less its number, or their
+    role and, without one, that name. Importers call the second ``solver`` of a run ``solver#2``.
+    """
+    name = pl.col("owner").str.replace(_NUMBER, "")
+    return pl.coalesce("role", name) if by == "role" else name
+
+
+def _stated(piece: Corpus) -> pl.DataFrame:
+    """``trace seq stated`` of the events that say what their agent was paid in all."""
+    says = pl.col("extras").str.contains(f'"{STATED}":', literal=True)
+    rewards = pl.col("extras").str.json_path_match(f"$.{STATED}")
+    rows = piece.events.filter(says).select("trace", "seq", rewards=rewards).collect()
+    totals = [_total(text) for text in rows["rewards"].to_list()]
+    return rows.select("trace", "seq", stated=pl.Series(totals, dtype=pl.Float64))
+
+
+def _total(text: str | None) -> float | None:
+    """The sum of score times weight; none where a reward is without a score."""
+    rewards = json.loads(text) if text else None
+    if not isinstance(rewards, dict) or not rewards:
+        return None
+    total = 0.0
+    for reward in rewards.values():
+        weighted = reward if isinstance(reward, dict) else {"score": reward}
+        score, weight = weighted.get("score"), weighted.get("weight", 1.0)
+        if not isinstance(score, int | float) or not isinstance(weight, int | float):
+            return None
+        total += float(score) * float(weight)
+    return total
 
 
 def values_of_events(piece: Corpus, agents: pl.DataFrame, absent: str) -> pl.DataFrame:

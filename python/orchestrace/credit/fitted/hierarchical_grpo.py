@@ -9,8 +9,8 @@ or harder, and say nothing of this one; proposers have peers in the other rollou
 are compared within their rollout if any rollout of the group has several of them, and over the group
 otherwise (`peers`). ``solver`` and ``solver#2``, as importers name the second, have one name.
 
-r is the sum of the field ``reward`` over the events that the agent owns, and the reward of the run where no
-agent of the group was paid. A comparison of one, or of equal rewards, gives exactly 0.
+r is what the agent was paid (`agent_rewards`), and the reward of the run where no agent of the group was. A
+comparison of one, or of equal rewards, gives exactly 0.
 O(agents · log agents).
 Reference: the algorithm `hierarchical_grpo` of prime-rl, whose ``episode_agents`` lists by hand what `peers`
 sees; Z. Liu et al., arXiv 2503.20783, for the mean without a deviation.
@@ -26,7 +26,7 @@ from ...corpus.corpus import Corpus
 from ...statistics.within_groups import centered
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .agent_rewards import paid_agents, values_of_events
+from .agent_rewards import paid_agents, values_of_events, who
 
 PEERS: Final = Param(
     "peers",
@@ -41,7 +41,6 @@ BY: Final = Param(
     "what the agents that are compared share: their name (solver and solver#2 have one), or their role",
     kind=("name", "role"),
 )
-_NUMBER: Final = r"#\d+$"
 
 
 @credit_method(
@@ -68,14 +67,12 @@ def hierarchical_grpo(
     """
     groups = corpus.traces.select("trace", pl.col("group_id").cast(pl.String)).collect()
     amounts = rewards.filter(pl.col("amount").is_not_null()).select("trace", "amount")
-    name = pl.col("owner").str.replace(_NUMBER, "")
-    who = pl.coalesce("role", name) if params["by"] == "role" else name
     is_paid = pl.col("paid").is_not_null().any().over("group_id")
     agents = (
         paid_agents(corpus)
         .join(amounts, on="trace", maintain_order="left")
         .join(groups, on="trace", maintain_order="left")
-        .with_columns(who=who, r=pl.when(is_paid).then("paid").otherwise("amount"))
+        .with_columns(who=who(params["by"]), r=pl.when(is_paid).then("paid").otherwise("amount"))
         .drop_nulls("r")
     )
     several = (pl.len().over("trace", "who") > 1).max().over("group_id", "who")

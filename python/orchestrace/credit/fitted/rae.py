@@ -4,11 +4,11 @@
 A = r - b,   then   b ← decay b + (1 - decay) r     for each system and role; b begins at 0
 ```
 
-r is the sum of the field ``reward`` over the events that the agent owns, where any event of the corpus has
-one, else the reward of the run. No group is needed: in self-play each rollout is a game of its own, and what
-the role that moves first gains by that is in its baseline. Rollouts count in the order of ``train_step``
-(those without one first) and of their ids, agents of one rollout in that of their first events; never in that
-of files. The first rollouts, some 1 / (1 - decay) of each role, keep much of their raw reward.
+r is what the agent was paid (`agent_rewards`), where any agent of the corpus was, else the reward of the run.
+No group is needed: in self-play each rollout is a game of its own, and what the role that moves first gains
+by that is in its baseline. Rollouts count in the order of ``train_step`` (those without one first) and of
+their ids, agents of one rollout in that of their first events; never in that of files. The first rollouts,
+some 1 / (1 - decay) of each role, keep much of their raw reward.
 O(rows · log rows).
 Reference: B. Liu et al., SPIRAL, arXiv 2506.24119, section 3; the code of prime-rl.
 """
@@ -23,7 +23,7 @@ from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .agent_rewards import paid_agents, values_of_events
+from .agent_rewards import paid_agents, values_of_events, who
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
     keep = params["decay"]
     before = pl.col("reward").shift(1, fill_value=0.0)
     baseline = pl.lit(0.0) if keep == 1.0 else before.ewm_mean(alpha=1.0 - keep, adjust=False)
-    role = pl.coalesce("role", "owner")
-    values = rows.with_columns(value=pl.col("reward") - baseline.over("system", role))
+    rows = rows.with_columns(who=who(params["by"]))
+    values = rows.with_columns(value=pl.col("reward") - baseline.over("system", "who"))
     return Baselines(values.select("trace", "owner", "value"))
 
 
@@ -61,7 +61,13 @@ def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: i
     summary="reward of an agent - what its role was paid in the rollouts before",
     quantity="advantage",
     params=[
-        Param("decay", 0.95, "how much of the baseline stays when a rollout is added", low=0.0, high=1.0)
+        Param("decay", 0.95, "how much of the baseline stays when a rollout is added", low=0.0, high=1.0),
+        Param(
+            "by",
+            "role",
+            "what the agents of one baseline share: role, else name; or name (solver and solver#2 have one)",
+            kind=("role", "name"),
+        ),
     ],
     reference="arXiv 2506.24119, section 3",
     scope="corpus",
