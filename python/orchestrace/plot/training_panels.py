@@ -73,11 +73,11 @@ def training(
     over = title or "Training, step by step"
     rows = finite(collected(curves, "curves", _NEEDED), "train_step", "value", "lower", "upper", "jump")
     if statistics is not None:
-        known = rows["statistic"].unique(maintain_order=True).to_list()
+        existing = rows["statistic"].unique(maintain_order=True).to_list()
         wanted = names_of("statistics", statistics)
         for name in wanted:
-            if name not in known:
-                raise ParameterError(unknown_name("statistic", name, known))
+            if name not in existing:
+                raise ParameterError(unknown_name("statistic", name, existing))
         rows = rows.filter(pl.col("statistic").is_in(wanted))
     several = pl.col("reward").n_unique().over("statistic") > 1
     named = pl.when(several).then(pl.format("{} of {}", "statistic", "reward")).otherwise("statistic")
