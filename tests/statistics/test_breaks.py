@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
+import orchestrace as ot
 from orchestrace.statistics import breaks as module
 from orchestrace.statistics.breaks import breaks
 
@@ -137,3 +138,12 @@ def test_each_of_several_jumps_has_its_place() -> None:
     found = one(noise(4, 150) + 9.0 * ((step >= 50) & (step < 100)) + 0.1 * step)
     assert found.places.tolist() == [50, 100]
     assert_allclose(found.sizes, [9.0, -9.0], atol=1.5)
+
+
+def test_an_alarm_that_cannot_be_is_refused() -> None:
+    series = {str(k): noise(k, 30) for k in range(3)}
+    with pytest.raises(
+        ot.ParameterError, match=r"alpha is 0.0001, expected at least 0.00045 for 3 statistics"
+    ):
+        breaks(series, alpha=1e-4)
+    assert all(found.p_value > 0.01 for found in breaks(series, alpha=0.01).values())

@@ -24,11 +24,13 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..base.arrays import Floats, Ints
+from ..base.errors import ParameterError
+from ..base.text import counted
 
 STEPS: Final = 30
 """Fewer steps than these have no test."""
 _CORRELATIONS: Final = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
-_SERIES: Final = 1999  # simulated for each correlation, at least
+_SERIES, _MOST_SERIES = 1999, 19_999  # simulated for each correlation, at least and at most
 _NARROWEST, _WIDEST = 5, 15  # steps before a jump that are compared with as many after
 _CELLS: Final = 1 << 17  # of simulated series that are held at once
 _ROUNDING: Final = 1e-12  # series, of which the largest number is 1, do not differ by less
@@ -74,6 +76,11 @@ def breaks(series: Mapping[str, Floats], *, alpha: float, seed: int = 0) -> dict
     dict
         The `Breaks` of each series.
 
+    Raises
+    ------
+    ParameterError
+        Alpha is smaller than what the simulations, 19,999 of each kind at most, can tell from 0.
+
     Notes
     -----
     Once a jump is found it is taken out, and the rest is tested at the same level, until nothing is found.
@@ -96,7 +103,13 @@ def breaks(series: Mapping[str, Floats], *, alpha: float, seed: int = 0) -> dict
     """
     if not series:
         return {}
-    n = max(_SERIES, int(np.ceil(6.0 * len(series) / alpha)))
+    n = int(min(max(_SERIES, np.ceil(6.0 * len(series) / alpha)), _MOST_SERIES))
+    least = 3.0 * len(series) / (n + 1)
+    if least > alpha:
+        raise ParameterError(
+            f"alpha is {alpha:g}, expected at least {least:.2g} for {counted(len(series), 'statistic')}: with"
+            f" {n:,} simulated series no alarm can be rarer"
+        )
     simulated = {steps: _simulated(steps, n, seed) for steps in sorted({len(y) for y in series.values()})}
     # Squares of the largest floats are beyond them.
     unit = {name: float(np.abs(y).max()) or 1.0 for name, y in series.items()}

@@ -69,10 +69,11 @@ def _total(text: str | None) -> float | None:
     total = 0.0
     for reward in rewards.values():
         weighted = reward if isinstance(reward, dict) else {"score": reward}
-        score, weight = weighted.get("score"), weighted.get("weight", 1.0)
-        if not isinstance(score, int | float) or not isinstance(weight, int | float):
+        part = [weighted.get("score"), weighted.get("weight", 1.0)]
+        numbers = [float(x) for x in part if isinstance(x, int | float) and not isinstance(x, bool)]
+        if len(numbers) < len(part):
             return None
-        total += float(score) * float(weight)
+        total += numbers[0] * numbers[1]
     return total
 
 
