@@ -101,7 +101,8 @@ def test_methods_of_both_kinds_are_listed_and_found() -> None:
     names = listed["name"].to_list()
     assert names == [
         *(str(one["name"]) for one in _core.methods()),
-        *("gdpo", "rae", "hierarchical_grpo", "aristocrat", "coma", "hca", "dae", "rudder", "vdn", "qmix"),
+        *("gdpo", "rae", "hierarchical_grpo", "turn_credit", "aristocrat", "coma"),
+        *("hca", "dae", "rudder", "vdn", "qmix"),
     ]
     assert set(listed.filter(pl.col("name").is_in(["vdn", "hca"]))["tier"]) == {"surrogate"}
     ot.credit_method("mine_alone", summary="", quantity="share")(even)

@@ -15,12 +15,13 @@ from samples.random_runs import Document, corpora
 
 QUICK = examples(12, derandomize=True)
 #: They are fitted to a corpus, or sampled; their tests are beside them, of gdpo in test_trainer_rules.py,
-#: of rae in test_role_baselines.py, of hierarchical_grpo in test_hierarchical_grpo.py.
+#: of rae in test_role_baselines.py, of others in a file of their name.
 #: Games have theirs in test_games_surrogate.py and test_games_on_traces.py.
 WITHOUT_REFERENCE = {
     "gdpo",
     "rae",
     "hierarchical_grpo",
+    "turn_credit",
     "hca",
     "dae",
     "rudder",
