@@ -51,6 +51,26 @@ def maxrl(epsilon: float) -> Callable[[np.ndarray], np.ndarray]:
     return rule
 
 
+def pass_k(by_deviation: float | None) -> Callable[[np.ndarray], np.ndarray]:
+    def rule(r: np.ndarray) -> np.ndarray:
+        found = np.zeros(len(r), F32)
+        if len(r) > 1:
+            second, best = np.sort(r)[-2:]
+            unit = F32(1) if by_deviation is None else r.std(ddof=1, dtype=F32) + F32(by_deviation)
+            if best > second:
+                found[r.argmax()] = (best - second) / unit
+        return found
+
+    return rule
+
+
+def unmasked(r: np.ndarray) -> np.ndarray:
+    """The best of a group gets its lead; the others keep what they were paid (EasyR1's issue 585)."""
+    found = r.copy()
+    found[r.argmax()] = pass_k(None)(r).max()
+    return found
+
+
 def batch_std(rewards: np.ndarray, groups: np.ndarray, ddof: int) -> np.ndarray:
     return by_group(rewards, groups, dr_grpo) / (rewards.astype(F32).std(ddof=ddof) + F32(1e-4))
 
@@ -63,6 +83,8 @@ RULES: dict[str, tuple[str, Callable[[np.ndarray, np.ndarray], np.ndarray]]] = {
         "reinforce_pp",
         lambda r, g: (r - r.mean()).astype(F32) / (r.astype(F32).std(ddof=1) + F32(1e-8)),
     ),
+    "pass_k": ("pass_k", lambda r, g: by_group(r, g, pass_k(None))),
+    "pass_k by deviation": ("pass_k", lambda r, g: by_group(r, g, pass_k(1e-6))),
     "nothing": ("broadcast", lambda r, g: r.astype(F32)),
     **{
         f"grpo {ddof} {epsilon} {keep}": (
@@ -269,6 +291,8 @@ def lonely(r: np.ndarray, g: np.ndarray) -> np.ndarray:
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fanout.counted": (fanned(), {"rollout": "rollout"}),
     "sign.flipped": (plain(lambda r, g: -by_group(r, g, grpo(1, 1e-6, False))), {}),
+    "lead.unmasked": (plain(lambda r, g: by_group(r, g, unmasked)), {}),
+    "lead.scaled": (plain(lambda r, g: F32(4) * by_group(r, g, pass_k(None))), {}),
     "normalized.twice": (ragged(), {}),
     "length.weighted": (
         plain(lambda r, g: by_group(r, g, dr_grpo) / LENGTHS.astype(F32), tokens=LENGTHS),

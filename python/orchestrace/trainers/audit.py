@@ -194,7 +194,7 @@ def _accused(
             if (_fits(candidate, advantages, tolerance) | ~rest).all():
                 yield name, candidate
                 break
-    for name, candidate in dump.suspects():
+    for name, candidate in dump.suspects(advantages):
         if (_fits(candidate, advantages, tolerance) | ~judged).all():
             yield name, candidate
 

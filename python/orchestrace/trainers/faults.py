@@ -6,12 +6,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from .advantages import grpo
-from .rules import Candidate, Codes, Flags, Floats, honest, of_groups, relative
+from .rules import Candidate, Codes, Flags, Floats, honest, leads, of_groups, of_leads, relative
 
 FAULTS: Final = {
     "noise.equal": "rewards of a group are equal, and what rounding left of them was divided by itself",
     "lone.nan": "a group of one has no deviation, and its advantage is no number",
     "sign.flipped": "advantages have the opposite sign of the rule",
+    "lead.unmasked": "the best of each group has its lead over the second, and the others kept their rewards",
+    "lead.scaled": "the lead of the best of each group over the second was multiplied by a constant",
     "fanout.counted": "a rollout that is written as several rows counts once for each of them",
     "group.merged": "groups that differ in a column of the group were compared as one",
     "filtered.counted": "rollouts that were filtered out are still in the mean and in the deviation",
@@ -73,12 +75,21 @@ class Dump(NamedTuple):
         yield "noise.equal", agrees[codes][self.rollouts] & (np.abs(advantages) < _NOISE)
         yield "lone.nan", (sizes == 1)[codes][self.rollouts] & np.isnan(advantages)
 
-    def suspects(self) -> Iterator[tuple[str, Candidate]]:
+    def suspects(self, advantages: Floats) -> Iterator[tuple[str, Candidate]]:
         """What each fault would give the rows, the surest first. Those of single groups are `excuses`,
         and an audit sees by itself which tokens have one."""
         for candidate in self.rules():
             yield "sign.flipped", candidate._replace(values=-candidate.values)
         rewards, codes, rollouts = self.rewards, self.codes, self.rollouts
+        is_best = leads(rewards, codes)[1]
+        for candidate in of_leads(rewards, codes):
+            kept = np.where(is_best, candidate.values, rewards)
+            if not is_best.all():
+                yield "lead.unmasked", self.on_rows(candidate._replace(values=kept))
+            factor = _factor(candidate.values[rollouts], advantages)
+            if factor is not None:
+                scaled = candidate._replace(values=factor * candidate.values, slack=factor * candidate.slack)
+                yield "lead.scaled", self.on_rows(scaled)
         if len(rollouts) > len(rewards):
             lengths = None if self.lengths is None else self.lengths[rollouts]
             for candidate in honest(rewards[rollouts], codes[rollouts], lengths):
@@ -117,3 +128,13 @@ class Dump(NamedTuple):
         nothing = np.zeros(n)
         yield "group.lost", self.on_rows(Candidate("grpo", {}, nothing, nothing))
         yield "group.lost", self.on_rows(Candidate("grpo", {}, rewards / (1 + 1e-6), nothing))
+
+
+def _factor(values: Floats, advantages: Floats) -> float | None:
+    """By what the value that is furthest from 0 was multiplied; none if all are 0, or the sign differs."""
+    sizes = np.abs(np.nan_to_num(values))
+    at = int(sizes.argmax()) if sizes.size else 0
+    if not sizes.size or sizes[at] == 0.0 or not np.isfinite(advantages[at]):
+        return None
+    factor = float(advantages[at] / values[at])
+    return factor if factor > 0.0 else None

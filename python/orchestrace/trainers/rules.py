@@ -65,6 +65,7 @@ def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Ca
             baseline = np.bincount(codes, weights * np.nan_to_num(rewards)) / np.bincount(codes, weights)
         yield Candidate("opo", {}, rewards - baseline[codes], rounding)
     yield from _of_verdicts(rewards, codes)
+    yield from of_leads(rewards, codes)
     batch = np.zeros_like(codes)
     in_groups, in_batch = of_groups(dr_grpo, rewards, codes), of_groups(dr_grpo, rewards, batch)
     of_both = of_groups(dr_grpo, in_groups, batch)
@@ -93,6 +94,33 @@ def _of_verdicts(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
     yield Candidate("maxrl", {}, values, rounding * (1 + np.abs(values)) / divisor)
     added = [epsilon for epsilon in EPSILONS if epsilon > 0.0]
     yield from _divided("maxrl", {}, centered, divisor, rounding, added)
+
+
+def of_leads(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
+    """`pass_k`: the best of a group gets what it is ahead of the second, all others get 0."""
+    lead, is_best = leads(rewards, codes)
+    values = np.where(is_best, lead, np.where(np.isnan(rewards), np.nan, 0.0))
+    rounding = _ROUNDING * _largest(rewards, codes)
+    yield Candidate("pass_k", {}, values, np.where(is_best, rounding * 2, 0.0))
+    divisor = _deviation(of_groups(dr_grpo, rewards, codes), rewards, codes, 1)
+    yield from _divided("pass_k", {"norm_std": True}, values, divisor, np.where(is_best, rounding * 2, 0.0))
+
+
+def leads(rewards: Floats, codes: Codes) -> tuple[Floats, Flags]:
+    """(rollouts,) each: what the best of a group is ahead of the second, and whether a rollout is the best.
+
+    The lead is 0 where it is alone or they are equal; the best is the first of several.
+    """
+    lead, is_best = np.zeros(len(rewards)), np.zeros(len(rewards), bool)
+    order = np.lexsort((np.arange(len(rewards)), -rewards, codes))
+    order = order[~np.isnan(rewards[order])]
+    first = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    size = np.diff(first, append=len(order))
+    best, several = order[first], size > 1
+    second = order[first[several] + 1]
+    is_best[best] = True
+    lead[best[several]] = rewards[best[several]] - rewards[second]
+    return lead, is_best
 
 
 def relative(rewards: Floats, codes: Codes) -> Iterator[Candidate]:

@@ -77,7 +77,7 @@ class Turns:
         """None is known of single groups of turns."""
         yield from ()
 
-    def suspects(self) -> Iterator[tuple[str, Candidate]]:
+    def suspects(self, _advantages: Floats) -> Iterator[tuple[str, Candidate]]:
         """What each fault would give the turns."""
         for candidate in relative(self.rewards, self._by_turn):
             values, slack = self.to_go(candidate.values), self.to_go(candidate.slack)
