@@ -83,9 +83,9 @@ class Dump(NamedTuple):
         rewards, codes, rollouts = self.rewards, self.codes, self.rollouts
         is_best = leads(rewards, codes)[1]
         for candidate in of_leads(rewards, codes):
-            kept = np.where(is_best, candidate.values, rewards)
+            with_rewards = np.where(is_best, candidate.values, rewards)
             if not is_best.all():
-                yield "lead.unmasked", self.on_rows(candidate._replace(values=kept))
+                yield "lead.unmasked", self.on_rows(candidate._replace(values=with_rewards))
             factor = _factor(candidate.values[rollouts], advantages)
             if factor is not None:
                 scaled = candidate._replace(values=factor * candidate.values, slack=factor * candidate.slack)
