@@ -293,6 +293,10 @@ def test_live_episodes_of_verifiers_get_what_their_file_gets() -> None:
     assert verifiers.assign([*episodes, silent], "dr_grpo") == 2, "nobody acted in the third"
     with pytest.raises(ot.ParameterError, match="two episodes share an id"):
         verifiers.assign([episodes[0], episodes[0]], "dr_grpo")
+    with pytest.raises(
+        ot.ParameterError, match="method is 'rae', whose baseline goes on from batch to batch"
+    ):
+        verifiers.assign(episodes, "rae")
     broken = Episode(episodes[1].record)
     broken.record = broken.record | {"traces": 3}
     with pytest.raises(ot.ParameterError, match="episode 2: "):

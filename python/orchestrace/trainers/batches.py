@@ -180,9 +180,7 @@ def token_advantages(
     >>> token_advantages(batch, "dr_grpo").advantages.tolist()
     [[0.5, 0.5, 0.5], [-0.5, -0.5, 0.0]]
     """
-    if method in _ACROSS_BATCHES:
-        message = f"method is '{method}', whose baseline goes on from batch to batch"
-        raise ParameterError(f"{message}: no batch has its numbers, use ot.credit on the recorded run")
+    check_method(method)
     chosen = {"turns": turns, "outcome": outcome, "rewards": rewards, "null": null}
     for name, value in chosen.items():
         if value not in _WORDS[name]:
@@ -232,6 +230,19 @@ def estimators(options: Mapping[str, Mapping[str, Any]] | None = None) -> dict[s
     if unknown := sorted(set(chosen) - set(methods)):
         raise ParameterError(unknown_name("method", unknown[0], methods))
     return {method: dict(chosen.get(method, {})) for method in methods}
+
+
+def check_method(method: str) -> None:
+    """Refuse a method that one batch does not have the numbers of.
+
+    Raises
+    ------
+    ParameterError
+        The baseline of the method goes on from batch to batch.
+    """
+    if method in _ACROSS_BATCHES:
+        message = f"method is '{method}', whose baseline goes on from batch to batch"
+        raise ParameterError(f"{message}: no batch has its numbers, use ot.credit on the recorded run")
 
 
 def array(tensor: Any) -> NDArray[Any]:

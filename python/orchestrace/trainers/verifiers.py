@@ -13,6 +13,7 @@ from typing import Any
 from ..base.errors import ParameterError
 from ..corpus.reading import read_traces
 from ..credit.verb import credit
+from .batches import check_method
 from .episodes import stamp
 
 
@@ -36,8 +37,10 @@ def assign(episodes: Sequence[Any], method: str, **params: Any) -> int:
     Raises
     ------
     ParameterError
-        Two episodes share an id, one could not be read, or as of `credit`.
+        Two episodes share an id, one could not be read, the baseline of the method goes on from batch to
+        batch (``rae``), or as of `credit`.
     """
+    check_method(method)
     if not episodes:
         return 0
     names = [episode.id for episode in episodes]
