@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
-from ..corpus.corpus import Corpus
 from ..credit.verb import credit, list_methods
+from . import advantages
+from .turn_layouts import Layout, Places, Rollouts
 
 Floats = NDArray[np.floating[Any]]
-Places = NDArray[np.int64]
 
 TurnsOf = Literal["row", "mask"]
 OutcomeOf = Literal["last", "sum"]
@@ -48,6 +48,10 @@ _FROZEN: Final = "agent.frozen"
 
 _ACROSS_BATCHES: Final = frozenset({"rae"})
 """Methods whose baseline goes on from batch to batch, so that a single one does not know it."""
+
+
+_OF_OUTCOMES: Final = {"grpo": advantages.grpo, "dr_grpo": advantages.dr_grpo, "rloo": advantages.rloo}
+"""Methods that read nothing but the outcome and the group of each rollout, as functions of arrays."""
 
 
 @dataclass(frozen=True)
@@ -185,8 +189,12 @@ def token_advantages(
     for name, value in chosen.items():
         if value not in _WORDS[name]:
             raise ParameterError(unknown_name(name, str(value), list(_WORDS[name])))
-    layout = _Layout(batch, turns)
-    corpus = layout.corpus(batch, outcome, rewards)
+    rollouts = Rollouts(batch, outcome)
+    if (direct := _of_rollouts(rollouts, batch, method, rewards, params)) is not None:
+        of_row = direct[rollouts.of_row].astype(np.float32)[:, None]
+        return Assigned(np.where(rollouts.mask, of_row, np.float32(0.0)), np.ones(rollouts.mask.shape, bool))
+    layout = Layout(rollouts, turns)
+    corpus = layout.corpus(batch, rewards)
     over: Literal["all", "trainable"] = "all" if batch.trainable is None else "trainable"
     table = credit(corpus, method=method, unit="event", over=over, **params)
     place = layout.place(table)
@@ -198,6 +206,25 @@ def token_advantages(
     of_token = values[layout.turn_of_token]
     credited = ~np.isnan(of_token)
     return Assigned(np.where(layout.mask & credited, of_token, 0.0).astype(np.float32), credited)
+
+
+def _of_rollouts(
+    rollouts: Rollouts, batch: Batch, method: str, rewards: RewardsOf, params: dict[str, Any]
+) -> NDArray[np.float64] | None:
+    """The advantage of each rollout, (rollouts,), by the kernel of `credit` on arrays, to the same bits.
+
+    None where a method reads more than outcomes and groups, or something is wrong: `credit` says what.
+    """
+    rule = _OF_OUTCOMES.get(method)
+    if rule is None or rewards == "turn" or batch.agents is not None or batch.trainable is not None:
+        return None
+    if not rollouts.total.size or not np.isfinite(rollouts.total).all():
+        return None
+    try:
+        values = rule(rollouts.total, rollouts.groups[rollouts.last_row], **params)
+    except (ParameterError, TypeError):  # an option that it has not, or not so
+        return None
+    return values.to_numpy()
 
 
 def _without(method: str, rows: Places, unknown: pl.DataFrame) -> str:
@@ -271,136 +298,3 @@ def installed(module: str, package: str) -> ModuleType:
         if not module.startswith(str(error.name)):
             raise
         raise ParameterError(f"{package} is not installed here: pip install {package}") from None
-
-
-class _Layout:
-    """Which turn each token is of. A row without trained tokens is one turn of no tokens."""
-
-    def __init__(self, batch: Batch, turns: TurnsOf) -> None:
-        self.mask = np.asarray(batch.mask) > 0
-        if self.mask.ndim != 2 or np.shape(batch.rewards) != self.mask.shape:
-            raise ParameterError(
-                f"rewards has shape {np.shape(batch.rewards)}, mask {self.mask.shape}: "
-                "expected (rows, tokens) of both"
-            )
-        n = len(self.mask)
-        for name in ("groups", "rollouts", "order", "agents", "trainable"):
-            if (value := getattr(batch, name)) is not None and len(value) != n:
-                raise ParameterError(f"{name} has {len(value):,} values, expected one for each of {n:,} rows")
-        for name in ("order", "trainable"):
-            if (value := getattr(batch, name)) is not None and (unknown := _unknown(value)) is not None:
-                raise ParameterError(f"{name} has no value in row {unknown}: expected one of each row")
-        begins = self.mask.copy()
-        if turns == "mask":
-            begins[:, 1:] &= ~self.mask[:, :-1]
-            counts = np.maximum(begins.sum(axis=1), 1)
-        else:
-            begins[:] = False
-            counts = np.ones(n, np.int64)
-        firsts = np.concatenate([[0], np.cumsum(counts)])
-        self.turn_of_token: Places = firsts[:-1, None] + np.maximum(begins.cumsum(axis=1) - 1, 0)
-        self.rows: Places = np.repeat(np.arange(n), counts)
-        self._turns = int(firsts[-1])
-
-    def corpus(self, batch: Batch, outcome: OutcomeOf, rewards: RewardsOf) -> Corpus:
-        """A trace for each rollout, an event for each turn."""
-        n = len(self.mask)
-        names = _texts("rollouts", np.arange(n) if batch.rollouts is None else batch.rollouts)
-        rollout = np.arange(n) if batch.rollouts is None else _codes(names)
-        order = np.zeros(n) if batch.order is None else np.asarray(batch.order, dtype=float)
-        by_time = np.lexsort((np.arange(n), order, rollout))
-        place_of_row = np.empty(n, np.int64)
-        place_of_row[by_time] = np.arange(n)
-        self._order = np.argsort(place_of_row[self.rows], kind="stable")
-        trace = rollout[self.rows][self._order]
-        self._firsts = np.searchsorted(trace, np.arange(trace[-1] + 2 if trace.size else 1))
-        seq = np.arange(trace.size) - self._firsts[trace]
-        last_row = by_time[np.searchsorted(rollout[by_time], np.arange(len(self._firsts) - 1), "right") - 1]
-        group = _texts("groups", batch.groups)
-        if batch.rollouts is not None and (group != group[last_row[rollout]]).any():
-            raise ParameterError("groups differs within a rollout: the rows of a rollout are of one group")
-        earned = np.asarray(batch.rewards, dtype=float)
-        of_row = earned.sum(axis=1)
-        total = of_row[last_row] if outcome == "last" else np.bincount(rollout, of_row)
-        events = {
-            "trace": trace.astype(np.uint32),
-            "id": pl.Series(seq).cast(pl.String),
-            "t": seq.astype(float),
-            "type": pl.repeat("message", trace.size, eager=True),
-            "agent": self._agents(batch)[self._order],
-            "turn": seq.astype(np.uint32),
-            "tokens_out": np.bincount(self.turn_of_token[self.mask], minlength=self._turns)[self._order],
-        }
-        if rewards == "turn":
-            of_turn = np.bincount(self.turn_of_token.ravel(), earned.ravel(), minlength=self._turns)
-            events["reward"] = of_turn[self._order]
-            total = np.zeros_like(total)
-        if batch.trainable is not None:
-            events["trainable"] = np.asarray(batch.trainable, dtype=bool)[self.rows][self._order]
-        traces = {
-            "trace": np.arange(len(last_row), dtype=np.uint32),
-            "trace_id": names[last_row],
-            "task_id": group[last_row],
-        }
-        judged = np.flatnonzero(np.isfinite(total))
-        measures = pl.DataFrame({"trace": judged.astype(np.uint32), "value": total[judged]})
-        return Corpus.from_arrow(
-            traces=pl.DataFrame(traces),
-            events=pl.DataFrame(events),
-            measures=measures.with_columns(kind=pl.lit("reward"), name=pl.lit("team")),
-        )
-
-    def place(self, table: pl.DataFrame) -> Places:
-        """The turn of each row of a table of credits."""
-        place: Places = self._order[self._firsts[table["trace"].to_numpy()] + table["seq"].to_numpy()]
-        return place
-
-    def _agents(self, batch: Batch) -> pl.Series:
-        """Who acted in each turn, in the order of rows."""
-        if batch.agents is None:
-            if batch.trainable is None:
-                return pl.repeat("policy", self._turns, eager=True)
-            # whether an agent is trained is one answer: those that are not are another agent
-            policies = ["policy" if is_trained else "frozen" for is_trained in batch.trainable]
-            return _texts("agents", policies)[self.rows]
-        if all(isinstance(agent, str) for agent in batch.agents):
-            return _texts("agents", batch.agents)[self.rows]
-        names: list[object] = []
-        for row, (agent, turns) in enumerate(zip(batch.agents, np.bincount(self.rows), strict=True)):
-            named = list(agent) if isinstance(agent, list | tuple) else [agent]
-            if not self.mask[row].any():
-                named = named[:1] or ["policy"]  # nothing is trained: one turn, of whoever began the row
-            elif len(named) != turns:
-                raise ParameterError(f"agents names {len(named)} turns of row {row}, its mask has {turns}")
-            names += named
-        return _texts("agents", names)
-
-
-def _texts(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
-    """Names, one for each row."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return pl.Series(values).cast(pl.String)
-    listed = values.tolist() if isinstance(values, np.ndarray) else values
-    try:
-        names = pl.Series(listed, dtype=pl.String)
-    except TypeError:  # names that are no texts
-        names = pl.Series([None if value is None else str(value) for value in listed], dtype=pl.String)
-    if names.null_count():
-        raise ParameterError(
-            f"{name} has no value in row {names.is_null().arg_max()}: expected one of each row"
-        )
-    return names
-
-
-def _unknown(values: Sequence[object] | NDArray[Any]) -> int | None:
-    """The first place without a number or a flag."""
-    listed = values.tolist() if isinstance(values, np.ndarray) else values
-    is_absent = pl.Series(listed, strict=False).cast(pl.Float64).fill_nan(None).is_null()
-    return is_absent.arg_max() if is_absent.any() else None
-
-
-def _codes(names: pl.Series) -> Places:
-    """Codes of equal names from 0 on, in the order in which they come."""
-    distinct = names.unique(maintain_order=True)
-    codes = names.replace_strict(distinct, np.arange(len(distinct)), return_dtype=pl.Int64).to_numpy()
-    return codes.astype(np.int64)
