@@ -191,8 +191,9 @@ def token_advantages(
             raise ParameterError(unknown_name(name, str(value), list(_WORDS[name])))
     rollouts = Rollouts(batch, outcome)
     if (direct := _of_rollouts(rollouts, batch, method, rewards, params)) is not None:
-        of_row = direct[rollouts.of_row].astype(np.float32)[:, None]
-        return Assigned(np.where(rollouts.mask, of_row, np.float32(0.0)), np.ones(rollouts.mask.shape, bool))
+        assigned = np.zeros(rollouts.mask.shape, np.float32)
+        np.copyto(assigned, direct[rollouts.of_row].astype(np.float32)[:, None], where=rollouts.mask)
+        return Assigned(assigned, np.ones(rollouts.mask.shape, bool))
     layout = Layout(rollouts, turns)
     corpus = layout.corpus(batch, rewards)
     over: Literal["all", "trainable"] = "all" if batch.trainable is None else "trainable"

@@ -41,15 +41,19 @@ class Rollouts:
         if batch.rollouts is not None:
             self.names = _labels("rollouts", batch.rollouts)
             self.of_row = _codes(self.names)
-            order = np.zeros(n) if batch.order is None else np.asarray(batch.order, dtype=float)
-            self.by_time = np.lexsort((np.arange(n), order, self.of_row))
+            # Both sorts leave rows of one time as they stand.
+            if batch.order is None:
+                self.by_time = np.argsort(self.of_row, kind="stable")
+            else:
+                self.by_time = np.lexsort((np.asarray(batch.order, dtype=float), self.of_row))
             counts = np.bincount(self.of_row)
             self.last_row = self.by_time[np.cumsum(counts) - 1]
             if (self.groups != self.groups[self.last_row[self.of_row]]).any():
                 raise ParameterError(
                     "groups differs within a rollout: the rows of a rollout are of one group"
                 )
-        of_row = np.asarray(batch.rewards).sum(axis=1, dtype=float)
+        # No copy of all tokens in 64 bits.
+        of_row = np.einsum("ij->i", np.asarray(batch.rewards), dtype=float, casting="unsafe")
         self.total: NDArray[np.float64] = of_row[self.last_row]
         if outcome == "sum":
             self.total = np.bincount(self.of_row, of_row).astype(float)
