@@ -36,6 +36,7 @@ CRITICS = {"gae", "sequential_gae", "eligibility", "dag_gae"}
 OF_THE_POLICY = {"hca", "aristocrat", "coma"}
 """Critics read `value`, these `p_behavior` and `action`; no published recording has any of them."""
 OF_LENGTHS = {"opo"}
+OF_SCORES = {"turn_credit"}
 """They read `tokens_out`, which the native form of the published recordings leaves out."""
 OF_MIXED_TASKS_ONLY = {
     *("grpo", "dr_grpo", "rloo", "pass_k", "shape_normalized"),
@@ -151,6 +152,8 @@ def test_every_method_at_every_unit(
         of_games = {"reward.not_positive", "support.absent"} if method in GAMES else set()
         # the outcome is not known, or not recorded to its end
         of_games |= {"outcome.ambiguous", "trace.partial"} if method in OF_THE_OUTCOME else set()
+        # it looks for a signal first, and where it has one, unique choices have no value
+        of_games |= {"signal.absent", "support.absent"} if method == "dae" else set()
         assert reasons <= {None, "field.absent", "reward.absent", "unit.none", "group.degenerate", *of_games}
         assert not rows.filter(pl.col("credit").is_infinite() | pl.col("credit").is_nan()).height
         null = pl.col("credit").is_null()
@@ -182,17 +185,19 @@ def test_every_method_at_every_unit(
 @pytest.mark.parametrize("name", SIZES)
 def test_a_field_that_is_missing_is_said_to_be(read: Any, name: str) -> None:
     corpus, channel = read(name), recordings.CHANNELS.get(name, "team")
-    events = corpus.events.select("value", "p_behavior", "action").collect()
-    assert events.null_count().row(0) == (events.height,) * 3
+    events = corpus.events.select("value", "p_behavior", "action", "score").collect()
+    assert events.null_count().row(0) == (events.height,) * 4
     silent = set()
     for method, units, _ in METHODS:
+        if method == "dae":  # it says so of runs in which nobody chose, beside others
+            continue
         unit = "event" if "event" in units else "agent"
         credits = ot.credit(corpus, method=method, unit=unit, reward=channel, **GAMES.get(method, {}))
         absent = (credits["reason"].cast(pl.String) == "field.absent").fill_null(False)
         if absent.any():
             silent.add(method)
             assert credits["credit"].null_count() == credits.height
-    assert silent == CRITICS | OF_THE_POLICY | OF_LENGTHS
+    assert silent == CRITICS | OF_THE_POLICY | OF_LENGTHS | OF_SCORES
 
 
 # --- groups of tau-bench ------------------------------------------------------------------------------------
