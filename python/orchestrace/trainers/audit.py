@@ -1,7 +1,7 @@
 """Which rule made these advantages? What trainers dump, held against every rule, and against known faults."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Final
 
@@ -14,10 +14,10 @@ from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.schema import unknown_name
 from ..base.verbs import verb
-from ..corpus.table_files import read_table
 from .dumped_tokens import advantages_of, numbers
+from .dumps import DUMPS, PLAIN, Trainer, rows_of
 from .faults import FAULTS, Dump
-from .rules import Candidate
+from .rules import Candidate, Channels
 from .turn_rules import Turns
 
 _SCHEMA: Final[dict[str, pl.DataType | type[pl.DataType]]] = {
@@ -42,30 +42,37 @@ _LISTED: Final = 10
 def audit(
     dump: pl.DataFrame | str | os.PathLike[str],
     *,
-    reward: str | Sequence[str] = "reward",
-    advantage: str = "advantage",
-    group: str | Sequence[str] = "group",
+    trainer: Trainer | None = None,
+    reward: str | Sequence[str] | Mapping[str, float] | None = None,
+    advantage: str | None = None,
+    group: str | Sequence[str] | None = None,
     rollout: str | None = None,
     step: str | None = None,
     length: str | None = None,
     trained: str | None = None,
     mask: str | None = None,
     turn: str | None = None,
-    tolerance: Positive = 1e-5,
+    tolerance: Positive | None = None,
 ) -> pl.DataFrame:
     """Find the rule that explains the advantages that a trainer dumped, or the fault that does.
 
     Parameters
     ----------
     dump
-        What the trainer wrote, a row for each sample: a frame, or a file (.csv, .parquet, .jsonl, .ndjson).
+        What the trainer wrote, a row for each sample: a frame, a file (.csv, .parquet, .jsonl, .ndjson), or a
+        folder of files (.parquet). Of rllm and verifiers, a file of episodes (.json, .jsonl), or a folder.
+    trainer
+        Whose dump it is, which names the columns: of verl and SkyRL what ``table`` of their plug-ins gives,
+        of TRL what ``log_completions`` writes. None: a table of one's own. Columns that you name go before.
     reward
-        The column of rewards; of several their sum, nulls left out.
+        The column of rewards, or of lists with one for each token; of several columns their sum, nulls left
+        out, each times its weight in a mapping. None: as the trainer has it, or ``reward``.
     advantage
         The column of advantages: a number a row, or a list with one for each token, of which those that the
-        mask trains have to be equal.
+        mask trains have to be equal. None: as the trainer has it, or ``advantage``.
     group
         The column of what is compared, or several that tell it apart together: the prompt, or task and agent.
+        None: as the trainer has it, or ``group``.
     rollout
         The column that says which rollout a row is of, where a rollout has several rows; its reward is that
         of its last one.
@@ -82,7 +89,8 @@ def audit(
         own.
     tolerance
         How far a number may be from that of a rule, and from it times the number where that is above 1. What
-        rounding in 32 bits adds is allowed besides.
+        rounding in 32 bits adds is allowed besides. None: 1e-5, and 6e-5 in files of verifiers, which have
+        four decimals.
 
     Returns
     -------
@@ -100,13 +108,14 @@ def audit(
     InputError
         The file cannot be read.
     ParameterError
-        A column is absent or of another type, or a group or rollout is null.
+        A column is absent or of another type, a group or rollout is null, or a folder has no such file.
 
     Notes
     -----
     O(rows) for each of some 60 variants, and for faults, where no rule explains a step; O(rows log rows) with
     `turn`. What is known are rules of a rollout, and of turns that are paid one by one; advantages of
-    critics, and of several normalized rewards, are not among them.
+    critics are not among them. Rewards that are normalized one by one (`gdpo`) are known where `reward` names
+    them one by one.
 
     Examples
     --------
@@ -118,20 +127,26 @@ def audit(
     >>> found.select("rule", "explained", "fault").row(0)
     ('dr_grpo', 1.0, None)
     """
+    dumped = PLAIN if trainer is None else DUMPS[trainer]
     if isinstance(dump, str | os.PathLike):
-        dump = read_table(path_of(dump), "advantages")
-    names = {"reward": reward, "advantage": advantage, "group": group, "rollout": rollout}
-    names |= {"step": step, "length": length, "trained": trained, "mask": mask, "turn": turn}
-    for option, named in names.items():
-        for name in [named] if isinstance(named, str) else named or []:
+        dump = rows_of(path_of(dump), dumped)
+    dump, names = dumped.named(dump)
+    named = {"reward": reward, "advantage": advantage, "group": group, "rollout": rollout, "step": step}
+    named |= {"length": length, "trained": trained, "mask": mask, "turn": turn}
+    names = (
+        dict.fromkeys(named) | names | {option: name for option, name in named.items() if name is not None}
+    )
+    for option, columns in names.items():
+        for name in [columns] if isinstance(columns, str) else columns or []:
             if name not in dump.columns:
                 raise ParameterError(f"{option}: {unknown_name('column', name, dump.columns)}")
-    if turn is not None and rollout is None:
+    if turn is not None and names["rollout"] is None:
         raise ParameterError("turn: the turns are of a rollout, so name its column, too: rollout=")
     # a number that no column of the caller's can be named like
     numbered = dump.with_row_index(_ROW)
-    steps = numbered.partition_by(step, maintain_order=True) if step else [numbered]
-    rows = [_judged(part, names, tolerance) for part in steps if part.height]
+    steps = numbered.partition_by(names["step"], maintain_order=True) if names["step"] else [numbered]
+    room = dumped.tolerance if tolerance is None else tolerance
+    rows = [_judged(part, names, room) for part in steps if part.height]
     return pl.DataFrame(rows, schema=_SCHEMA)
 
 
@@ -230,7 +245,9 @@ def _dump(
     if (groups[last][rollouts] != groups).any():
         raise ParameterError("group differs within a rollout: its rows are of one group")
     rewards = [names["reward"]] if isinstance(names["reward"], str) else list(names["reward"])
-    columns = np.stack([numbers(part, name) for name in rewards])
+    weights = list(names["reward"].values()) if isinstance(names["reward"], Mapping) else [1.0] * len(rewards)
+    channels = np.stack([numbers(part, name) for name in rewards])
+    columns = channels * np.array(weights)[:, None]
     absent = np.isnan(columns).all(axis=0)
     total = np.where(absent, np.nan, np.nansum(columns, axis=0))
     trained = (
@@ -247,7 +264,8 @@ def _dump(
     of_rollout = None if lengths is None else np.bincount(rollouts, lengths).astype(float)
     was_trained = None if trained is None else trained[last]
     coarser = tuple(codes[last] for codes in _coarser(part, names["group"], groups))
-    dump = Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser)
+    one_by_one = Channels(channels[:, last], weights) if len(rewards) > 1 else None
+    dump = Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser, one_by_one)
     is_trained = is_trained[last][rollouts]
     return dump, ~np.isnan(dump.rewards[rollouts]) & is_trained
 
@@ -270,7 +288,7 @@ def _codes(part: pl.DataFrame, option: str, names: str | Sequence[str]) -> NDArr
     for name in listed:
         if part[name].null_count():
             raise ParameterError(f"{option}: column '{name}' has a null, expected a value in each row")
-    codes: NDArray[np.int64] = part.select(code=pl.struct(listed).rank("dense").cast(pl.Int64) - 1)[
-        "code"
-    ].to_numpy()
+    ranks = part.select(rank=pl.struct(listed).rank("dense"))["rank"].to_numpy()
+    _, first, rank = np.unique(ranks, return_index=True, return_inverse=True)
+    codes: NDArray[np.int64] = np.argsort(np.argsort(first))[rank]
     return codes

@@ -6,7 +6,19 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from .advantages import grpo
-from .rules import Candidate, Codes, Flags, Floats, honest, leads, of_groups, of_leads, relative
+from .rules import (
+    Candidate,
+    Channels,
+    Codes,
+    Flags,
+    Floats,
+    honest,
+    leads,
+    of_channels,
+    of_groups,
+    of_leads,
+    relative,
+)
 
 FAULTS: Final = {
     "noise.equal": "rewards of a group are equal, and what rounding left of them was divided by itself",
@@ -43,6 +55,8 @@ class Dump(NamedTuple):
         (rows,), which rollout a row is of.
     coarser
         (rollouts,) each, the groups by some of the columns that make a group.
+    channels
+        The rewards one by one, where several add up.
     """
 
     rewards: Floats
@@ -51,6 +65,7 @@ class Dump(NamedTuple):
     trained: Flags | None
     rollouts: Codes
     coarser: tuple[Codes, ...] = ()
+    channels: Channels | None = None
 
     def on_rows(self, candidate: Candidate) -> Candidate:
         """What the rows of each rollout get."""
@@ -60,7 +75,10 @@ class Dump(NamedTuple):
     def rules(self) -> Iterator[Candidate]:
         """Of each row what rules give: rollouts that were filtered out are in no group."""
         rewards = self.rewards if self.trained is None else np.where(self.trained, self.rewards, np.nan)
-        return map(self.on_rows, honest(rewards, self.codes, self.lengths))
+        yield from map(self.on_rows, honest(rewards, self.codes, self.lengths))
+        if self.channels is not None:
+            one_by_one = np.where(np.isnan(rewards), np.nan, self.channels.rewards)
+            yield from map(self.on_rows, of_channels(self.channels._replace(rewards=one_by_one), self.codes))
 
     def excuses(self, advantages: Floats) -> Iterator[tuple[str, Flags]]:
         """Faults of single groups, and the rows that they would excuse: all others have to fit a rule."""

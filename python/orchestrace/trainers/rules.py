@@ -44,6 +44,21 @@ class Candidate(NamedTuple):
     slack: Floats
 
 
+class Channels(NamedTuple):
+    """Rewards that add up, one by one.
+
+    Parameters
+    ----------
+    rewards
+        (rewards, rollouts), NaN where a rollout lacks one.
+    weights
+        Of each reward.
+    """
+
+    rewards: Floats
+    weights: list[float]
+
+
 def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Candidate]:
     """All variants of all rules that have a name, the simplest first.
 
@@ -77,6 +92,36 @@ def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Ca
         yield from _divided("reinforce_pp", params, in_groups, everywhere, rounding)
         divisor = _deviation(of_both, in_groups, batch, ddof)
         yield from _divided("reinforce_pp", {"whitened": "centered", **params}, of_both, divisor, rounding)
+
+
+def of_channels(channels: Channels, codes: Codes) -> Iterator[Candidate]:
+    """`gdpo`: rewards that are normalized one by one within groups, and their sum over the batch or not.
+
+    Memory: one array of (rollouts,) a reward.
+    """
+    batch = np.zeros_like(codes)
+    for ddof in (1, 0):
+        of_reward = []
+        for rewards in channels.rewards:
+            centered = of_groups(dr_grpo, rewards, codes)
+            deviation = _deviation(centered, rewards, codes, ddof)
+            of_reward.append((centered, deviation, _ROUNDING * _largest(rewards, codes)))
+        for epsilon in EPSILONS:
+            total, slack = np.zeros(len(codes)), np.zeros(len(codes))
+            is_there = ~np.isnan(channels.rewards).all(axis=0)
+            for weight, (centered, deviation, rounding) in zip(channels.weights, of_reward, strict=True):
+                values = centered / (deviation + epsilon)
+                total += weight * np.nan_to_num(values)
+                slack += abs(weight) * np.nan_to_num(rounding * (1 + np.abs(values)) / (deviation + epsilon))
+            total = np.where(is_there, total, np.nan)
+            params = {"ddof": ddof, "epsilon": epsilon}
+            yield Candidate("gdpo", {**params, "batch": "none"}, total, slack)
+            in_batch = of_groups(dr_grpo, total, batch)
+            for batch_ddof in (1, 0):
+                divisor = _deviation(in_batch, total, batch, batch_ddof)
+                everywhere = np.full(len(codes), np.fmin.reduce(divisor, initial=np.inf)) + epsilon
+                whole = {**params, "batch_ddof": batch_ddof}
+                yield Candidate("gdpo", whole, in_batch / everywhere, (slack + _ROUNDING) / everywhere)
 
 
 def _of_verdicts(rewards: Floats, codes: Codes) -> Iterator[Candidate]:

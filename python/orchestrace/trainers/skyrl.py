@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import polars as pl
 
 from ..base.errors import ParameterError
 from .batches import PREFIX, Batch, array, estimators, installed, token_advantages
@@ -89,6 +90,29 @@ def register(**options: Mapping[str, Any]) -> list[str]:
         elif method in options and registry.get(name).options != of_method:
             raise ParameterError(f"{name} is registered with {registry.get(name).options}: register it once")
     return [PREFIX + method for method in chosen]
+
+
+def table(data: Any, **columns: Any) -> pl.DataFrame:
+    """The rows of a batch, as ``audit(..., trainer="skyrl")`` reads them.
+
+    Parameters
+    ----------
+    data
+        What ``compute_advantages_and_returns`` of SkyRL's trainer gives. What ``dump_data_batch`` writes has
+        neither rewards nor prompts any more.
+    **columns
+        More of each row, or one value for all: ``step=3``.
+
+    Returns
+    -------
+    DataFrame
+        ``uids rewards response_mask advantages``, lists of tokens, and ``is_last_step`` in step-wise
+        training; without the rows that fill the batch up.
+    """
+    n = len(data.metadata["uids"]) - data.metadata.get("pad_size", 0)
+    said = {name: data.metadata[name][:n] for name in ("uids", "is_last_step") if name in data.metadata}
+    tokens = ("rewards", "response_mask", "advantages")
+    return pl.DataFrame({**said, **{name: array(data[name])[:n] for name in tokens}, **columns})
 
 
 class WithSteps:

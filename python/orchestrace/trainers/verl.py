@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
 
+import polars as pl
+
 from ..base.errors import ParameterError
 from .batches import COLUMNS, PREFIX, Batch, array, estimators, installed, token_advantages
 
@@ -144,6 +146,28 @@ def sessions(keys: list[str], extra_fields: list[Any] | None = None) -> dict[str
         if extras and all(name in extra for extra in extras):
             columns[name] = [extra[name] for extra in extras]
     return columns
+
+
+def table(data: Any, **columns: Any) -> pl.DataFrame:
+    """The rows of a batch, as ``audit(..., trainer="verl")`` reads them.
+
+    Parameters
+    ----------
+    data
+        A `DataProto` whose advantages are computed.
+    **columns
+        More of each row, or one value for all: ``step=3``.
+
+    Returns
+    -------
+    DataFrame
+        ``uid token_level_rewards response_mask advantages``, lists of tokens, and what an agent loop said of
+        rows: ``episode_id turn_id agent trainable``.
+    """
+    tokens = ("token_level_rewards", "response_mask", "advantages")
+    said = {name: list(data.non_tensor_batch[name]) for name in COLUMNS if name in data.non_tensor_batch}
+    rows = {"uid": list(data.non_tensor_batch["uid"])} | {name: array(data.batch[name]) for name in tokens}
+    return pl.DataFrame(rows | said | columns)
 
 
 class WithSessions:

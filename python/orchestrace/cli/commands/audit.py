@@ -1,15 +1,17 @@
 """Find the rule, or the fault, behind a trainer's advantages."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, get_args
 
 import polars as pl
 import typer
 
 from ...base.deferred import Deferred
+from ...trainers.dumps import Trainer
 from ..output import FAILED
 from ..registry import command
 from ..tables import Columns, TableOptions
+from ..values import weights, word
 
 if TYPE_CHECKING:
     from ... import trainers
@@ -26,12 +28,20 @@ COLUMNS: Final = Columns("step rule variant explained fault", "n_rows n_groups l
 
 @command
 def run(
-    dump: Annotated[Path, typer.Argument(help="What the trainer wrote: .csv, .parquet, .jsonl or .ndjson.")],
+    dump: Annotated[
+        Path,
+        typer.Argument(help="What the trainer wrote: .csv, .parquet, .jsonl, .ndjson, or a folder of such."),
+    ],
     table: TableOptions,
-    reward: Annotated[
-        list[str] | None, typer.Option("--reward", help="Column; several are added up. [default: reward]")
+    trainer: Annotated[
+        str | None,
+        typer.Option("--trainer", help="verl, skyrl, trl, rllm or verifiers, whose names its columns have."),
     ] = None,
-    advantage: Annotated[str, typer.Option("--advantage", help="Column.")] = "advantage",
+    reward: Annotated[
+        list[str] | None,
+        typer.Option("--reward", help="Column, or column=weight; several are added up. [default: reward]"),
+    ] = None,
+    advantage: Annotated[str | None, typer.Option("--advantage", help="Column. [default: advantage]")] = None,
     group: Annotated[
         list[str] | None,
         typer.Option("--group", help="Column of what is compared; several together. [default: group]"),
@@ -53,9 +63,10 @@ def run(
 ) -> None:
     rows = trainers.audit(
         dump,
-        reward=reward or "reward",
+        trainer=None if trainer is None else word(trainer, "--trainer", get_args(Trainer)),
+        reward=weights(reward) if reward else None,
         advantage=advantage,
-        group=group or "group",
+        group=group or None,
         rollout=rollout,
         step=step,
         length=length,
