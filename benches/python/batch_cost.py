@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from orchestrace.trainers.batches import Batch, token_advantages
+from orchestrace.trainers.batch import Batch
+from orchestrace.trainers.batches import token_advantages
 
 METHODS = ("dr_grpo", "grpo", "opo", "dr_mas")
 

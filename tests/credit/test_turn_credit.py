@@ -1,5 +1,6 @@
 """Turn credit: the published algorithm in loops, and what holds whatever the scores are."""
 
+from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
 
@@ -93,6 +94,18 @@ def test_progress_telescopes_and_is_divided_once(scores: list[float | None], gam
     # Another chain beside it changes no bit.
     two = spread(np.tile(progress, 2), np.repeat([3, 7], len(scores)), gamma)
     assert (two.reshape(2, -1) == credit).all()
+
+
+@pytest.mark.parametrize("below_one", [1e-3, 1e-6, 1e-9, 1e-13])
+def test_gamma_close_to_one_keeps_its_digits(below_one: float) -> None:
+    """The shares of the last turn's progress in exact fractions."""
+    gamma = 1.0 - below_one
+    progress, n = np.zeros(50), 50
+    progress[-1] = 1.0
+    exact = Fraction(gamma)
+    total = sum((exact**k for k in range(n)), Fraction(0))
+    wanted = [float(exact ** (n - 1 - u) / total) for u in range(n)]
+    assert_allclose(spread(progress, np.zeros(n, np.int64), gamma), wanted, rtol=1e-13)
 
 
 def test_a_rise_that_is_lost_again_is_nothing_in_sum() -> None:

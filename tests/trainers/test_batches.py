@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.trainers import batches as module
-from orchestrace.trainers.batches import Batch, estimators, token_advantages
+from orchestrace.trainers.batch import Batch
+from orchestrace.trainers.batches import estimators, token_advantages
 
 
 @st.composite

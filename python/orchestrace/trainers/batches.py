@@ -5,8 +5,7 @@ each turn, asks `credit`, and lays the answers over the tokens. So every method 
 trained with, and its numbers are those that the recording of the same run gives.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, Literal, NamedTuple
@@ -19,13 +18,9 @@ from ..base.errors import ParameterError
 from ..base.schema import unknown_name
 from ..credit.verb import credit, list_methods
 from . import advantages
+from .batch import Batch, OutcomeOf, RewardsOf, TurnsOf
 from .turn_layouts import Layout, Places, Rollouts
 
-Floats = NDArray[np.floating[Any]]
-
-TurnsOf = Literal["row", "mask"]
-OutcomeOf = Literal["last", "sum"]
-RewardsOf = Literal["rollout", "turn"]
 Nulls = Literal["error", "mask"]
 
 _WORDS: Final = {
@@ -34,13 +29,6 @@ _WORDS: Final = {
     "rewards": ("rollout", "turn"),
     "null": ("error", "mask"),
 }
-COLUMNS: Final = {
-    "episode_id": "rollouts",
-    "turn_id": "order",
-    "agent": "agents",
-    "trainable": "trainable",
-}
-"""What plug-ins read of the columns that a trainer carries along, and which field of `Batch` it is."""
 PREFIX: Final = "orchestrace_"
 """Estimators of a trainer are called by the method, after this."""
 _FROZEN: Final = "agent.frozen"
@@ -52,64 +40,6 @@ _ACROSS_BATCHES: Final = frozenset({"rae"})
 
 _OF_OUTCOMES: Final = {"grpo": advantages.grpo, "dr_grpo": advantages.dr_grpo, "rloo": advantages.rloo}
 """Methods that read nothing but the outcome and the group of each rollout, as functions of arrays."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Rows of a trainer: each a response, or a whole rollout.
-
-    Parameters
-    ----------
-    rewards
-        (rows, tokens), what each token earned. Most trainers put the reward of a row on its last token.
-    mask
-        (rows, tokens), 1 where a token is trained.
-    groups
-        (rows,), what is compared: the prompt.
-    rollouts
-        (rows,), which rollout a row is of; None: each row is one.
-    order
-        (rows,), numbers in the order of time within a rollout; None: as the rows stand.
-    agents
-        (rows,), who acted. With ``turns="mask"`` it may be a list for each row, of who acted in each turn.
-    trainable
-        (rows,), whether the row's agent is trained; None: all are.
-    """
-
-    rewards: Floats
-    mask: NDArray[Any]
-    groups: Sequence[object] | NDArray[Any]
-    rollouts: Sequence[object] | NDArray[Any] | None = None
-    order: Sequence[float] | NDArray[Any] | None = None
-    agents: Sequence[object] | NDArray[Any] | None = None
-    trainable: Sequence[bool] | NDArray[Any] | None = None
-
-    @classmethod
-    def with_columns(
-        cls,
-        rewards: Floats,
-        mask: NDArray[Any],
-        groups: Sequence[object] | NDArray[Any],
-        columns: Mapping[str, Any] | None,
-    ) -> "Batch":
-        """A batch, and what a trainer carries along of its rows: the columns of `COLUMNS` that are there."""
-        fields = {field: (columns or {}).get(name) for name, field in COLUMNS.items()}
-        return cls(rewards, mask, groups, **fields)
-
-    @classmethod
-    def of_lengths(
-        cls,
-        rewards: Floats,
-        lengths: Sequence[int] | NDArray[Any],
-        groups: Sequence[object] | NDArray[Any],
-        **columns: Any,
-    ) -> "Batch":
-        """Rows of so many trained tokens, each with what it earned in all: (rows,) of both."""
-        tokens = np.asarray(lengths, dtype=np.int64)
-        mask = np.arange(max(int(tokens.max(initial=0)), 1)) < tokens[:, None]
-        earned = np.zeros(mask.shape)
-        earned[:, 0] = rewards
-        return cls(earned, mask, groups, **columns)
 
 
 class Assigned(NamedTuple):
@@ -178,7 +108,8 @@ def token_advantages(
     Examples
     --------
     >>> import numpy as np
-    >>> from orchestrace.trainers.batches import Batch, token_advantages
+    >>> from orchestrace.trainers.batch import Batch
+    >>> from orchestrace.trainers.batches import token_advantages
     >>> rewards = np.array([[0, 0, 1.0], [0, 0.0, 0]])
     >>> batch = Batch(rewards, mask=[[1, 1, 1], [1, 1, 0]], groups=["a", "a"])
     >>> token_advantages(batch, "dr_grpo").advantages.tolist()

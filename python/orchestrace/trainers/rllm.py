@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from .batches import PREFIX, Batch, estimators, installed, token_advantages
+from .batch import Batch
+from .batches import PREFIX, estimators, installed, token_advantages
 
 _REGISTRY: Final = "rllm.trainer.algorithms.advantage"
 

@@ -19,7 +19,8 @@ import numpy as np
 import polars as pl
 
 from ..base.errors import ParameterError
-from .batches import PREFIX, Batch, array, estimators, installed, token_advantages
+from .batch import Batch
+from .batches import PREFIX, array, estimators, installed, token_advantages
 
 _REGISTRY: Final = "skyrl.backends.skyrl_train.utils.ppo_utils"
 _last_steps: ContextVar[Any] = ContextVar("last_steps", default=None)

@@ -154,13 +154,14 @@ def training_curves(
         curves = [*of_rewards(corpus, reward, success, runs), *of_runs(runs), *of_strategies(corpus, runs)]
         if policy_version is not None:
             curves += of_versions(corpus, policy_version, runs)
-        tables = [_averaged(curve, runs, confidence) for curve in curves]
+        taken = runs["train_step"].unique().sort(nulls_last=True).to_list()
+        tables = [_averaged(curve, taken, confidence) for curve in curves]
         if log_probs is not None:
             ratio = ratios(corpus, (log_probs[0], log_probs[1]))
             weights = runs.join(ratio, on="trace", maintain_order="left")
-            tables += _of_weights(weights, _steps(runs), confidence)
+            tables += _of_weights(weights, taken, confidence)
             clipped = rows_of(weights, pl.col("clipped"))
-            tables.append(_averaged(Curve("clipped", None, clipped, "field.absent"), runs, confidence))
+            tables.append(_averaged(Curve("clipped", None, clipped, "field.absent"), taken, confidence))
         return _with_alarms(pl.concat(tables), alpha, seed)
 
 
@@ -173,12 +174,12 @@ def _is_pair(names: object) -> bool:
 # --- means over rows --------------------------------------------------------------------------------------
 
 
-def _averaged(curve: Curve, runs: pl.DataFrame, confidence: float) -> pl.DataFrame:
+def _averaged(curve: Curve, steps: list[float | None], confidence: float) -> pl.DataFrame:
     """The mean of each step with its interval; steps without a row say why."""
     within = (0.0, 1.0) if curve.statistic in _SHARES else None
     means = []
     by_step = curve.rows.partition_by("train_step", as_dict=True)
-    for step in _steps(runs):
+    for step in steps:
         rows = by_step.get((step,), curve.rows.clear())
         values, tasks = rows["value"].to_numpy(), rows["task"].to_numpy()
         mean = mean_interval(values, tasks, confidence=confidence, within=within)
@@ -217,10 +218,6 @@ def _of_weights(weights: pl.DataFrame, steps: list[float | None], confidence: fl
             largest.append(row | {"value": float(1.0 / np.exp(first - most.max()).sum())})
         tables += [_table(effective, f"effective_{unit}s", None), _table(largest, f"largest_{unit}", None)]
     return tables
-
-
-def _steps(runs: pl.DataFrame) -> list[float | None]:
-    return runs["train_step"].unique().sort(nulls_last=True).to_list()
 
 
 def _ends(around: Interval) -> dict[str, float | None]:

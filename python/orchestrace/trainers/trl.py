@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import ParameterError
-from .batches import Assigned, Batch, array, installed, token_advantages
+from .batch import Batch
+from .batches import Assigned, array, installed, token_advantages
 
 
 class WithCredit:

@@ -1,6 +1,7 @@
 """How the rows of a trainer's batch lie: which rollout each is of, and which turn each token is of."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -8,11 +9,7 @@ from numpy.typing import NDArray
 
 from ..base.errors import ParameterError
 from ..corpus.corpus import Corpus
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .batches import Batch, OutcomeOf, RewardsOf, TurnsOf
+from .batch import Batch, OutcomeOf, RewardsOf, TurnsOf
 
 Places = NDArray[np.int64]
 
@@ -20,7 +17,7 @@ Places = NDArray[np.int64]
 class Rollouts:
     """Which rollout each row is of, in numbers from 0 on as they come, and what each rollout earned."""
 
-    def __init__(self, batch: "Batch", outcome: "OutcomeOf") -> None:
+    def __init__(self, batch: Batch, outcome: OutcomeOf) -> None:
         self.mask = np.asarray(batch.mask) > 0
         if self.mask.ndim != 2 or np.shape(batch.rewards) != self.mask.shape:
             raise ParameterError(
@@ -62,7 +59,7 @@ class Rollouts:
 class Layout:
     """Which turn each token is of. A row without trained tokens is one turn of no tokens."""
 
-    def __init__(self, rollouts: Rollouts, turns: "TurnsOf") -> None:
+    def __init__(self, rollouts: Rollouts, turns: TurnsOf) -> None:
         self.rollouts, self.mask = rollouts, rollouts.mask
         n = len(self.mask)
         begins = self.mask.copy()
@@ -77,7 +74,7 @@ class Layout:
         self.rows: Places = np.repeat(np.arange(n), counts)
         self._turns = int(firsts[-1])
 
-    def corpus(self, batch: "Batch", rewards: "RewardsOf") -> Corpus:
+    def corpus(self, batch: Batch, rewards: RewardsOf) -> Corpus:
         """A trace for each rollout, an event for each turn."""
         rollouts, n = self.rollouts, len(self.mask)
         place_of_row = np.empty(n, np.int64)
@@ -121,7 +118,7 @@ class Layout:
         place: Places = self._order[self._firsts[table["trace"].to_numpy()] + table["seq"].to_numpy()]
         return place
 
-    def _agents(self, batch: "Batch") -> pl.Series:
+    def _agents(self, batch: Batch) -> pl.Series:
         """Who acted in each turn, in the order of rows."""
         if batch.agents is None:
             if batch.trainable is None:
@@ -142,14 +139,14 @@ class Layout:
         return _texts("agents", names)
 
 
-def _labels(name: str, values: "Sequence[object] | NDArray[Any]") -> pl.Series:
+def _labels(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
     """What tells rows apart: whole numbers as they are, anything else as texts."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return pl.Series(values)
     return _texts(name, values)
 
 
-def _texts(name: str, values: "Sequence[object] | NDArray[Any]") -> pl.Series:
+def _texts(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
     """Names, one for each row."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     try:
@@ -163,7 +160,7 @@ def _texts(name: str, values: "Sequence[object] | NDArray[Any]") -> pl.Series:
     return names
 
 
-def _unknown(values: "Sequence[object] | NDArray[Any]") -> int | None:
+def _unknown(values: Sequence[object] | NDArray[Any]) -> int | None:
     """The first place without a number or a flag."""
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     is_absent = pl.Series(listed, strict=False).cast(pl.Float64).fill_nan(None).is_null()

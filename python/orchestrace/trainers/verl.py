@@ -18,7 +18,8 @@ from typing import Any, Final
 import polars as pl
 
 from ..base.errors import ParameterError
-from .batches import COLUMNS, PREFIX, Batch, array, estimators, installed, token_advantages
+from .batch import COLUMNS, Batch
+from .batches import PREFIX, array, estimators, installed, token_advantages
 
 _CORE: Final = "verl.trainer.ppo.core_algos"
 _columns: ContextVar[Mapping[str, Any] | None] = ContextVar("columns", default=None)

@@ -26,17 +26,20 @@ def owned_events(piece: Corpus) -> pl.DataFrame:
     )
 
 
-def paid_agents(piece: Corpus) -> pl.DataFrame:
+def paid_agents(piece: Corpus, owned: pl.DataFrame) -> pl.DataFrame:
     """``trace owner role paid`` of every agent, in the order of their first events; null if nothing was paid.
+
+    `owned` are `owned_events` of the piece.
 
     Examples
     --------
     >>> import orchestrace as ot
-    >>> from orchestrace.credit.fitted.agent_rewards import paid_agents
-    >>> paid_agents(ot.generate(traces=2, seed=0)).columns
+    >>> from orchestrace.credit.fitted.agent_rewards import owned_events, paid_agents
+    >>> corpus = ot.generate(traces=2, seed=0)
+    >>> paid_agents(corpus, owned_events(corpus)).columns
     ['trace', 'owner', 'role', 'paid']
     """
-    owned = owned_events(piece).join(_stated(piece), on=["trace", "seq"], how="left", maintain_order="left")
+    owned = owned.join(_stated(piece), on=["trace", "seq"], how="left", maintain_order="left")
     agents = owned.group_by("trace", "owner", maintain_order=True)
     summed = pl.when(pl.col("reward").count() > 0).then(pl.col("reward").sum())
     return agents.agg(
@@ -77,14 +80,15 @@ def _total(text: str | None) -> float | None:
     return total
 
 
-def values_of_events(piece: Corpus, agents: pl.DataFrame, absent: str) -> pl.DataFrame:
+def values_of_events(piece: Corpus, owned: pl.DataFrame, agents: pl.DataFrame, absent: str) -> pl.DataFrame:
     """``value reason`` of every event: those of the agent that owns it, of ``trace owner value reason``.
 
-    An owned event whose agent has no value has the reason of the agent, else `absent`.
+    `owned` are `owned_events` of the piece. An owned event whose agent has no value has the reason of the
+    agent, else `absent`.
     """
     events = piece.events.select("trace", "seq").collect()
-    owned = owned_events(piece).select("trace", "seq", "owner")
-    rows = events.join(owned, on=["trace", "seq"], how="left", maintain_order="left")
+    names = owned.select("trace", "seq", "owner")
+    rows = events.join(names, on=["trace", "seq"], how="left", maintain_order="left")
     rows = rows.join(agents, on=["trace", "owner"], how="left", maintain_order="left")
     silent = pl.col("owner").is_not_null() & pl.col("value").is_null() & pl.col("reason").is_null()
     reason = pl.when(silent).then(pl.lit(absent)).otherwise("reason")

@@ -26,7 +26,7 @@ from ...corpus.corpus import Corpus
 from ...statistics.within_groups import centered
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .agent_rewards import paid_agents, values_of_events, who
+from .agent_rewards import owned_events, paid_agents, values_of_events, who
 
 PEERS: Final = Param(
     "peers",
@@ -68,8 +68,9 @@ def hierarchical_grpo(
     groups = corpus.traces.select("trace", pl.col("group_id").cast(pl.String)).collect()
     amounts = rewards.filter(pl.col("amount").is_not_null()).select("trace", "amount")
     is_paid = pl.col("paid").is_not_null().any().over("group_id")
+    owned = owned_events(corpus)
     agents = (
-        paid_agents(corpus)
+        paid_agents(corpus, owned)
         .join(amounts, on="trace", maintain_order="left")
         .join(groups, on="trace", maintain_order="left")
         .with_columns(who=who(params["by"]), r=pl.when(is_paid).then("paid").otherwise("amount"))
@@ -86,5 +87,5 @@ def hierarchical_grpo(
     flat = np.bincount(peers, values != 0.0, n)[peers] == 0
     silent = pl.when(pl.Series(flat)).then(pl.lit("group.degenerate"))
     of_agents = agents.select("trace", "owner", value=pl.Series(values), reason=silent)
-    frame = values_of_events(corpus, of_agents, "field.absent")
+    frame = values_of_events(corpus, owned, of_agents, "field.absent")
     return EventValues(frame.with_columns(pl.col("reason").cast(CREDITS["reason"])))

@@ -23,7 +23,7 @@ from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
 from ..parameters import Param
 from ..registry import EventValues, credit_method
-from .agent_rewards import paid_agents, values_of_events, who
+from .agent_rewards import owned_events, paid_agents, values_of_events, who
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Baselines:
 
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> Baselines:
     """Goes through the agents of all rollouts in order. Memory: some 100 bytes an agent."""
-    agents = pl.concat([paid_agents(piece) for piece in corpus.slices()])
+    agents = pl.concat([paid_agents(piece, owned_events(piece)) for piece in corpus.slices()])
     amounts = rewards.filter(pl.col("amount").is_not_null()).select("trace", "amount")
     traces = corpus.traces.select("trace", "trace_id", pl.col("system").cast(pl.String)).collect()
     steps = measure_of_traces(corpus, "metric", "train_step")
@@ -78,5 +78,5 @@ def rae(
 ) -> EventValues:
     """Every event has the value of the agent that owns it."""
     values = model.values.with_columns(reason=pl.lit(None, pl.String))
-    frame = values_of_events(corpus, values, "field.absent")
+    frame = values_of_events(corpus, owned_events(corpus), values, "field.absent")
     return EventValues(frame.with_columns(pl.col("reason").cast(CREDITS["reason"])))

@@ -75,8 +75,8 @@ def turn_credit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], s
     turns = turns.with_columns(
         progress=pl.Series(progress), credit=pl.Series(spread(progress, chain, params["gamma"]))
     ).sort("trace", "place")
-    level = _levels(corpus, rewards, turns)
-    run = np.unique(turns["trace"].to_numpy(), return_inverse=True)[1]
+    trace, run = np.unique(turns["trace"].to_numpy(), return_inverse=True)
+    level = _levels(corpus, rewards, turns, trace, run)
     credit, weight = turns["credit"].to_numpy(), turns["weight"].to_numpy()
     middle = np.bincount(run, credit * weight) / np.bincount(run, weight) if len(run) else credit
     turns = turns.with_columns(within=pl.Series(params["beta"] * (credit - middle[run])))
@@ -105,12 +105,13 @@ def _turns(corpus: Corpus, score: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     return events.select("trace", "unit"), turns
 
 
-def _levels(corpus: Corpus, rewards: pl.DataFrame, turns: pl.DataFrame) -> pl.DataFrame:
+def _levels(
+    corpus: Corpus, rewards: pl.DataFrame, turns: pl.DataFrame, trace: Ints, run: Ints
+) -> pl.DataFrame:
     """``trace level`` of each rewarded run: its reward and progress less the mean of its group.
 
-    Null in a group of which no run has a score.
+    Null in a group of which no run has a score. `trace` has each run of turns, `run` is that of each turn.
     """
-    trace, run = np.unique(turns["trace"].to_numpy(), return_inverse=True)
     progress = {
         "trace": pl.Series(trace).cast(pl.UInt32),
         "net": np.bincount(run, turns["progress"].to_numpy(), len(trace)),
@@ -181,7 +182,9 @@ def spread(progress: Floats, chain: Ints, gamma: float) -> Floats:
     first = np.flatnonzero(np.diff(chain, prepend=chain[:1] - 1))
     length = np.diff(first, append=len(chain))
     place = np.arange(len(chain)) - np.repeat(first, length) + 1.0
-    shares = place if gamma == 1.0 else (1.0 - gamma**place) / (1.0 - gamma)
+    # 1 - g^t as expm1 says it: the difference itself loses its digits where gamma is close to 1
+    log = np.log(gamma) if gamma > 0.0 else -np.inf
+    shares = place if gamma == 1.0 else -np.expm1(place * log) / (1.0 - gamma)
     credit = progress / shares
     to_the_end = np.repeat(length, length) - place.astype(np.int64)
     order = np.argsort(to_the_end, kind="stable")
