@@ -111,6 +111,13 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("audit runs.txt", 2, "expected a file of advantages: .csv, .parquet, .jsonl, .ndjson"),
     ("training runs.jsonl", 2, "no trace has the metric train_step: expected recordings that say"),
     ("training runs.jsonl --alpha 2", 2, "--alpha is 2.0, expected a number"),
+    (
+        "select runs.jsonl --for sftt",
+        2,
+        "unknown word for --for 'sftt'; did you mean 'sft'?",
+    ),
+    ("select runs.jsonl --validation 2", 2, "--validation is 2.0, expected a number from 0 to 1"),
+    ("select runs.jsonl --for rl --to runs.jsonl", 2, "'runs.jsonl' is a file, expected a folder"),
     ("taint runs.jsonl --carry everything", 2, "--carry is 'everything', expected 'all',"),
     ("taint runs.jsonl --untrusted-tool wbe", 2, "--untrusted-tool: unknown tool 'wbe'; did you mean 'web'?"),
     ("stopping abort stops.jsonl --source drft", 2, "--source is 'drft', expected 'draft', 'score',"),

@@ -61,6 +61,12 @@ def viewed(corpus: ot.Corpus) -> Any:
         return ot.view(corpus, Path(made) / "page.html", text=True)
 
 
+def selected(corpus: ot.Corpus) -> pl.DataFrame:
+    with tempfile.TemporaryDirectory() as made:
+        selection = ot.trainers.select(corpus, "rl", pass_rate=(-1, 2))
+        return ot.trainers.sink_selection(corpus, selection, "rl", made)
+
+
 def first_source(corpus: ot.Corpus) -> Any:
     """The record of the first event; of a stream that is an error of ours."""
     events = corpus.events.select("trace", "seq").head(1).collect()
@@ -146,6 +152,7 @@ VERBS: dict[str, Verb] = {
     "taint search": lambda c: ot.taint(c, untrusted_tools=["search"]),
     "to_arrow": lambda c: c.to_arrow("events"),
     "to_numpy": lambda c: c.to_numpy("measures"),
+    "trainers.sink_selection": selected,
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000
     ),

@@ -115,6 +115,18 @@ def event_texts(corpus: "Corpus", trace: int, events: Iterable[int]) -> list[str
     return [texts[place] for place in of_events]
 
 
+def record_of(corpus: "Corpus", row: dict[str, Any]) -> str:
+    """The record of a run, from a file or an archive; `row` is that of its trace.
+
+    Raises
+    ------
+    InputError
+        The file is gone or has changed.
+    """
+    place = (row["file"], row["line"], row["offset"], row["length"])
+    return _text(corpus, row["trace"], row, place)
+
+
 def _text(corpus: "Corpus", trace: int, row: dict[str, Any], place: tuple[str, int, int, int]) -> str:
     path, name = corpus._input(place[0])
     text = _core.record_bytes(path, name, place, **_options(corpus, row))

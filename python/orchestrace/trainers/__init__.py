@@ -8,6 +8,8 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from . import advantages as advantages
     from .audit import audit as audit
     from .regimes import regimes as regimes
+    from .selected_files import sink_selection as sink_selection
+    from .selection import select as select
     from .tables import trainer_table as trainer_table
     from .tokens import token_credits as token_credits
     from .training_curves import training_curves as training_curves

@@ -9,6 +9,10 @@ from ..corpus.corpus import Corpus
 from ..corpus.owners import owners
 
 _STEPS: Final = ("orchestrator_decision", "spawn", "message", "return", "tool_call", "aggregate")
+TEXT: Final = pl.coalesce("content_hash", "content_ref")
+"""What tells the text of an event apart: its hash, else the reference, which importers make of one."""
+ARGUMENTS: Final = pl.coalesce("args_hash", "content_ref")
+"""The same of the arguments of a call."""
 
 
 def strategies(corpus: Corpus) -> pl.DataFrame:
@@ -29,28 +33,66 @@ def strategies(corpus: Corpus) -> pl.DataFrame:
     >>> strategies(ot.generate(traces=3, seed=0)).columns
     ['trace', 'strategy']
     """
-    return pl.concat([_of_piece(piece) for piece in corpus.slices()])
+    key = pl.struct("type", pl.coalesce("role", "owner"), "tool").hash()
+    pieces = [_lanes(_steps(piece).with_columns(key=key), piece, "strategy") for piece in corpus.slices()]
+    return pl.concat(pieces)
 
 
-def _of_piece(piece: Corpus) -> pl.DataFrame:
+def behaviours(corpus: Corpus) -> pl.DataFrame:
+    """What each run did and said as one number that runs share which did and said the same: ``trace
+    behaviour`` (UInt64).
+
+    As `strategies`, with the texts of messages and returns and the arguments of calls; null where one of
+    these is not recorded, and where nobody did anything.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> from orchestrace.trainers.strategies import behaviours
+    >>> behaviours(ot.generate(traces=3, seed=0)).columns
+    ['trace', 'behaviour']
+    """
+    return pl.concat([_behaviours(piece) for piece in corpus.slices()])
+
+
+def _behaviours(piece: Corpus) -> pl.DataFrame:
+    texts = piece.events.select("trace", "seq", text=TEXT, arguments=ARGUMENTS).collect()
+    steps = _steps(piece).join(texts, on=["trace", "seq"], how="left", maintain_order="left")
+    is_call = pl.col("type") == "tool_call"
+    steps = steps.with_columns(said=pl.when(is_call).then("arguments").otherwise("text"))
+    key = pl.struct("type", pl.coalesce("role", "owner"), "tool", "said").hash()
+    done = _lanes(steps.with_columns(key=key), piece, "behaviour")
+    has_text = is_call | pl.col("type").is_in(("message", "return"))
+    silent = steps.filter(has_text & pl.col("said").is_null())["trace"].unique()
+    is_known = pl.col("trace").is_in(steps["trace"].unique().implode()) & ~pl.col("trace").is_in(
+        silent.implode()
+    )
+    return done.with_columns(behaviour=pl.when(is_known).then("behaviour"))
+
+
+def _steps(piece: Corpus) -> pl.DataFrame:
+    """The steps that somebody owns, in order."""
     kinds = piece.events.select("trace", "seq", "t", pl.col("type", "tool").cast(pl.String)).collect()
     owned = owners(piece).select("trace", "seq", pl.col("owner", "role").cast(pl.String))
-    steps = (
+    return (
         kinds.filter(pl.col("type").is_in(_STEPS))
         .join(owned.drop_nulls("owner"), on=["trace", "seq"], how="inner")
         .sort("trace", "t", "seq")
-        .with_columns(key=pl.struct("type", pl.coalesce("role", "owner"), "tool").hash())
     )
+
+
+def _lanes(steps: pl.DataFrame, piece: Corpus, name: str) -> pl.DataFrame:
+    """A number for the set of the agents' sequences of keys of each run, 0 for a run without steps."""
     # A text of numbers in order: hashes of lists do not see where one ends.
     lanes = steps.group_by("trace", "owner", maintain_order=True).agg(pl.col("key").cast(pl.String))
     lanes = lanes.with_columns(lane=pl.col("key").list.join(" ").hash())
     runs = lanes.sort("trace", "lane").group_by("trace", maintain_order=True)
     done = runs.agg(pl.col("lane").cast(pl.String)).with_columns(
-        strategy=pl.col("lane").list.join(" ").hash()
+        pl.col("lane").list.join(" ").hash().alias(name)
     )
     all_runs = piece.traces.select("trace").collect()
     return all_runs.join(done, on="trace", how="left", maintain_order="left").select(
-        "trace", pl.col("strategy").fill_null(0)
+        "trace", pl.col(name).fill_null(0)
     )
 
 

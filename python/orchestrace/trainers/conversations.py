@@ -1,0 +1,232 @@
+"""The conversation in the source record of a run, as trainers take it: messages with roles."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+Message = dict[str, Any]
+
+_ROLES: Final = {
+    "human": "user",
+    "gpt": "assistant",
+    "function": "tool",
+    "observation": "tool",
+    "ai": "assistant",
+}
+"""Roles of ShareGPT and others, by the names that chat templates know."""
+_KEPT: Final = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
+"""What chat templates read of a message."""
+_NAMES: Final = ("messages", "conversations", "conversation", "trajectory", "traj", "history")
+"""Members that hold the conversation of a record, the surest first."""
+_DEEPEST: Final = 6
+"""How deep lists of messages lie in a record, at most."""
+
+
+def conversation(record: Any) -> tuple[list[Message], str | None]:
+    """The messages of a record and, if there are none to train on, why.
+
+    Parameters
+    ----------
+    record
+        A decoded record: of a data set of conversations, a benchmark, a harness.
+
+    Returns
+    -------
+    tuple
+        Messages with ``role`` and ``content``, up to the last one of the assistant; and None, or
+        ``conversation.absent`` (no list of messages), ``conversation.several`` (more than one, or one that
+        branches, as of several agents), ``conversation.unanswered`` (no message of the assistant).
+
+    Examples
+    --------
+    >>> from orchestrace.trainers.conversations import conversation
+    >>> turns = [{"from": "human", "value": "2 + 2?"}, {"from": "gpt", "value": "4"}]
+    >>> conversation({"id": 7, "conversations": turns})
+    ([{'role': 'user', 'content': '2 + 2?'}, {'role': 'assistant', 'content': '4'}], None)
+    >>> conversation({"steps": []})
+    ([], 'conversation.absent')
+    """
+    messages = _known(record) if isinstance(record, dict) else None
+    if messages is None:
+        found = list(_lists(record, _DEEPEST))
+        if not found:
+            return [], "conversation.absent"
+        messages = max(found, key=len)
+        if any(not _is_within(other, messages) for other in found):
+            return [], "conversation.several"
+    if not messages:
+        return [], "conversation.several"
+    last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
+    if last < 0:
+        return [], "conversation.unanswered"
+    return messages[: last + 1], None
+
+
+def tools_of(record: Any) -> list[Any] | None:
+    """The tools that a record declares beside its messages."""
+    asked = record.get("responses_create_params", record) if isinstance(record, dict) else None
+    tools = _decoded(asked.get("tools")) if isinstance(asked, dict) else None
+    return tools if isinstance(tools, list) and tools else None
+
+
+def prompt_of(messages: list[Message]) -> list[Message]:
+    """What stands before the first message of the assistant."""
+    first = next(at for at, one in enumerate(messages) if one["role"] == "assistant")
+    return messages[:first]
+
+
+def parted(
+    chosen: list[Message], rejected: list[Message]
+) -> tuple[list[Message], list[Message], list[Message]] | None:
+    """The prompt that two conversations share and what each goes on with; None if they share no prompt.
+
+    They part before a message of the assistant in both.
+
+    Examples
+    --------
+    >>> from orchestrace.trainers.conversations import parted
+    >>> asked = {"role": "user", "content": "2 + 2?"}
+    >>> right, wrong = ({"role": "assistant", "content": text} for text in "45")
+    >>> parted([asked, right], [asked, wrong])[0] == [asked]
+    True
+    """
+    shared = 0
+    for one, other in zip(chosen, rejected, strict=False):
+        if one != other:
+            break
+        shared += 1
+    while shared and not all(
+        len(each) > shared and each[shared]["role"] == "assistant" for each in (chosen, rejected)
+    ):
+        shared -= 1
+    if not any(message["role"] == "user" for message in chosen[:shared]):
+        return None
+    return chosen[:shared], chosen[shared:], rejected[shared:]
+
+
+# --- where formats keep them ------------------------------------------------------------------------------
+
+
+def _known(record: dict[str, Any]) -> list[Message] | None:
+    """The conversation of a record whose form is known, and an empty list where it has several."""
+    if isinstance(traces := record.get("traces", [record]), list) and all(
+        isinstance(trace, dict) and isinstance(trace.get("nodes"), list) for trace in traces
+    ):
+        return _of_nodes(traces[0]["nodes"]) if len(traces) == 1 else []
+    asked, answered = record.get("responses_create_params"), record.get("response")
+    if isinstance(asked, dict) and isinstance(answered, dict):
+        given = asked.get("input")
+        given = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        items = [*(given or []), *(answered.get("output") or [])]
+        system = asked.get("instructions")
+        return ([{"role": "system", "content": system}] if system else []) + _of_items(items)
+    ends = [_messages(record.get(name)) for name in ("prompt", "completion")]
+    if all(ends):  # the two parts of one conversation
+        return [message for end in ends for message in end or ()]
+    for name in _NAMES:
+        if (messages := _messages(record.get(name))) is not None:
+            return messages
+    return None
+
+
+def _of_nodes(nodes: list[Any]) -> list[Message]:
+    """Messages of verifiers, each of which names the one before it; none where they branch."""
+    messages = []
+    for place, node in enumerate(nodes):
+        message = _message(node.get("message")) if isinstance(node, dict) else None
+        if message is None or node.get("parent") != (place - 1 if place else None):
+            return []
+        messages.append(message)
+    return messages
+
+
+def _of_items(items: list[Any]) -> list[Message]:
+    """Items of the Responses API: a call is one of the assistant's message before it, or makes one."""
+    messages: list[Message] = []
+    thought = None
+    for item in items:
+        kind = item.get("type", "message") if isinstance(item, dict) else None
+        if kind == "message":
+            content = item.get("content")
+            if isinstance(content, list):
+                content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+            message = _message({**item, "content": content})
+        elif kind == "reasoning":
+            thought = "\n".join(str(part.get("text") or "") for part in item.get("summary") or ())
+            continue
+        elif kind == "function_call":
+            call = {"name": item.get("name"), "arguments": item.get("arguments")}
+            made = {"id": item.get("call_id"), "type": "function", "function": call}
+            if messages and messages[-1]["role"] == "assistant":
+                messages[-1].setdefault("tool_calls", []).append(made)
+                continue
+            message = {"role": "assistant", "content": "", "tool_calls": [made]}
+        elif kind == "function_call_output":
+            content = item.get("output")
+            message = {"role": "tool", "content": content, "tool_call_id": item.get("call_id")}
+        else:  # a tool of the provider, which no chat template knows
+            return []
+        if message is None:
+            return []
+        if thought and message["role"] == "assistant":
+            message["reasoning_content"] = thought
+        thought = None
+        messages.append(message)
+    return messages
+
+
+# --- lists of messages, wherever they are -----------------------------------------------------------------
+
+
+def _lists(value: Any, depth: int) -> Iterator[list[Message]]:
+    """Every list of messages within a value."""
+    value = _decoded(value)
+    if (messages := _messages(value)) is not None:
+        yield messages
+    elif depth:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        for one in inner:
+            if isinstance(one, dict | list | str):
+                yield from _lists(one, depth - 1)
+
+
+def _decoded(value: Any) -> Any:
+    """What a text of JSON says: columns of tables hold lists so."""
+    if isinstance(value, str) and value.startswith(("[{", '{"')):
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
+
+
+def _messages(value: Any) -> list[Message] | None:
+    value = _decoded(value)
+    if not isinstance(value, list) or not value:
+        return None
+    messages = []
+    for one in value:
+        message = _message(one)
+        if message is None:
+            return None
+        if not one.get("is_demo"):  # SWE-agent shows its policy other runs first
+            messages.append(message)
+    return messages or None
+
+
+def _message(value: Any) -> Message | None:
+    if not isinstance(value, dict):
+        return None
+    if "role" not in value and "from" in value and "value" in value:
+        value = {"role": value["from"], "content": value["value"]}
+    role = value.get("role")
+    if not isinstance(role, str) or not ("content" in value or "tool_calls" in value):
+        return None
+    kept = {name: value[name] for name in _KEPT if value.get(name) is not None}
+    return {**kept, "role": _ROLES.get(role, role), "content": value.get("content") or ""}
+
+
+def _is_within(other: list[Message], longest: list[Message]) -> bool:
+    """Whether messages are among those of the longest list, in one piece."""
+    n = len(other)
+    return any(longest[at : at + n] == other for at in range(len(longest) - n + 1) if longest[at] == other[0])
