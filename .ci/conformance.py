@@ -4,14 +4,17 @@
 
 Needs an index of packages, some 4 GB on disk for each trainer that brings torch, and this package built in
 `python/` (`make develop`). It is not a part of `.ci/run`: trainers change without us. Environments stay in
-`target/conformance` and are used again.
+`target/conformance` and are used again. What the audit says of each trainer's estimators goes to
+`benches/results/conformance.json`, of which `python .ci/pages.py write` makes the table of the documents.
 """
 
+import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
-import venv
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -30,10 +33,26 @@ TRAINERS: Final = {
     ],
     "trl": ["trl==1.16.0"],
     "verifiers": ["verifiers==0.4.0", "tokenizers", "transformers"],
-    "skyrl": ["skyrl==0.3.0"],
+    "skyrl": [
+        "skyrl==0.3.0",
+        "torch",
+        "ray",
+        "loguru",
+        "jaxtyping",
+        "omegaconf",
+        "tensordict",
+        "hydra-core",
+        "tqdm",
+        "accelerate",
+        "torchdata",
+        "func_timeout",
+    ],
 }
-"""What is installed of each; verl says less than it imports."""
-ALONE: Final = {"verl": ["TransferQueue"]}
+"""What is installed of each; verl and SkyRL say less than they import."""
+PYTHONS: Final = {"skyrl": "python3.12"}
+"""Interpreters of trainers that do not import in ours; else this one."""
+RESULTS: Final = ROOT / "benches" / "results" / "conformance.json"
+ALONE: Final = {"verl": ["TransferQueue"], "skyrl": ["skyrl-gym==0.4.0"]}
 """What is installed without what it depends on."""
 TESTS: Final = ["pytest", "hypothesis"]
 BESIDE: Final = {
@@ -48,7 +67,10 @@ def python_of(trainer: str) -> Path:
     folder = ROOT / "target" / "conformance" / trainer
     python = folder / "bin" / "python"
     if not python.exists():
-        venv.create(folder, with_pip=True)
+        made_by = PYTHONS.get(trainer, sys.executable)
+        if shutil.which(made_by) is None:
+            raise FileNotFoundError(f"there is no {made_by} on PATH")
+        subprocess.run([made_by, "-P", "-m", "venv", str(folder)], check=True)
     with (ROOT / "pyproject.toml").open("rb") as file:
         ours = tomllib.load(file)["project"]["dependencies"]
     install = [str(python), "-P", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -56,6 +78,22 @@ def python_of(trainer: str) -> Path:
     if trainer in ALONE:
         subprocess.run([*install, "--no-deps", *ALONE[trainer]], check=True)
     return python
+
+
+def record(trainer: str, python: Path, found: Path) -> None:
+    """Put verdicts into the results, with the versions that they are of."""
+    code = f"import sys, importlib.metadata as m; print(m.version('{trainer}'), *sys.version_info[:2])"
+    version, major, minor = subprocess.check_output([str(python), "-P", "-c", code], text=True).split()
+    stated = {
+        "version": version,
+        "python": f"{major}.{minor}",
+        "on": datetime.now(UTC).date().isoformat(),
+        "verdicts": json.loads(found.read_text(encoding="utf-8")),
+    }
+    results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    results[trainer] = stated
+    text = json.dumps(dict(sorted(results.items())), indent=1)
+    RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> int:
@@ -68,7 +106,7 @@ def main() -> int:
     for trainer in named:
         try:
             python = python_of(trainer)
-        except subprocess.CalledProcessError as error:
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
             print(f"{trainer}: could not be installed: {error}", file=sys.stderr)
             failed.append(trainer)
             continue
@@ -76,8 +114,14 @@ def main() -> int:
         options = ["-o", "addopts=", "-W", "ignore", "-q", "-rs"]
         command = [str(python), "-P", "-m", "pytest", *options, *tests]
         place = os.pathsep.join(map(str, (ROOT / "python", ROOT / "tests")))
-        if subprocess.run(command, env={**os.environ, "PYTHONPATH": place}, cwd=ROOT, check=False).returncode:
+        folder = python.parents[2]
+        found = folder / f"{trainer}.json"
+        found.unlink(missing_ok=True)
+        own = {"PYTHONPATH": place, "ORCHESTRACE_CONFORMANCE": str(folder)}
+        if subprocess.run(command, env={**os.environ, **own}, cwd=ROOT, check=False).returncode:
             failed.append(trainer)
+        elif found.exists():
+            record(trainer, python, found)
     print(f"conformance: {len(named) - len(failed)} of {len(named)} trainers hold")
     return 1 if failed else 0
 

@@ -222,6 +222,21 @@ def coverage() -> Iterator[str]:
     yield from table(("recordings", "format", *rows[0]["epochs"]), named)
 
 
+def conformance() -> Iterator[str]:
+    """Of .ci/conformance.py: what the audit says of the estimators of trainers."""
+    results = json.loads((ROOT / "benches/results/conformance.json").read_text(encoding="utf-8"))
+    letters = sorted({letter for one in results.values() for of in one["verdicts"].values() for letter in of})
+    rows = []
+    for trainer, one in results.items():
+        rows.append(
+            [f"**{trainer} {one['version']}**, Python {one['python']}, {one['on']}", *[""] * len(letters)]
+        )
+        for name, of in one["verdicts"].items():
+            cells = (of.get(letter, "-") for letter in letters)
+            rows.append([f"`{name}`", *("" if cell == "holds" else cell for cell in cells)])
+    yield from table(("estimator", *letters), rows)
+
+
 def judged(kind: str) -> list[dict[str, Any]]:
     """Rows of benches/python/gaming_detectors.py about hazards, or about failures."""
     rows = json.loads((ROOT / "benches/results/gaming_detectors.json").read_text(encoding="utf-8"))
@@ -367,6 +382,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/rewards.md", "rewards"): rewards,
     ("docs/stopping-answers.md", "rules"): stopping_rules,
     ("docs/format-coverage.md", "coverage"): coverage,
+    ("docs/trainers/conformance.md", "conformance"): conformance,
     ("docs/formats/README.md", "formats"): formats,
     ("docs/gaming.md", "detectors of hazards"): hazard_detectors,
     ("docs/gaming.md", "detectors of failures"): failure_detectors,

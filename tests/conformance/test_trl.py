@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import orchestrace as ot
+from conformance.fault_classes import recorded, written
 
 trl = pytest.importorskip("trl", reason="TRL is not installed: make conformance")
 torch = pytest.importorskip("torch")
@@ -68,7 +69,8 @@ def paid(completions: list[str], turn_rewards: list[list[float]], **_: Any) -> l
     return [sum(turns) for turns in turn_rewards]
 
 
-def trainer(folder: Path, method: str, rollouts: Any = None, **options: Any) -> Recorder:
+def parts() -> tuple[Any, Any]:
+    """A tiny model of random weights, and its tokenizer."""
     vocabulary = {word: number for number, word in enumerate(WORDS)}
     model = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="a"))
     model.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
@@ -86,12 +88,15 @@ def trainer(folder: Path, method: str, rollouts: Any = None, **options: Any) -> 
         eos_token_id=1,
         bos_token_id=None,
     )
-    arguments = trl.GRPOConfig(
+    return transformers.LlamaForCausalLM(config), tokenizer
+
+
+def arguments(folder: Path, **more: Any) -> Any:
+    return trl.GRPOConfig(
         output_dir=str(folder),
         per_device_train_batch_size=2 * SIZE,
         num_generations=SIZE,
         max_completion_length=6,
-        max_steps=STEPS,
         learning_rate=3e-2,
         beta=0.0,
         report_to=[],
@@ -100,12 +105,17 @@ def trainer(folder: Path, method: str, rollouts: Any = None, **options: Any) -> 
         logging_steps=1,
         save_strategy="no",
         seed=0,
+        **more,
     )
+
+
+def trainer(folder: Path, method: str, rollouts: Any = None, **options: Any) -> Recorder:
+    model, tokenizer = parts()
     made = Recorder(
-        transformers.LlamaForCausalLM(config),
+        model,
         reward_funcs=reward if rollouts is None else paid,
         rollout_func=rollouts,
-        args=arguments,
+        args=arguments(folder, max_steps=STEPS),
         train_dataset=datasets.Dataset.from_dict({"prompt": ["b", "c", "d", "e"] * STEPS}),
         processing_class=tokenizer,
         credit_method=method,
@@ -182,3 +192,51 @@ def test_agents_are_compared_with_themselves(tmp_path: Path) -> None:
             rows = (outcomes - outcomes.mean()) / (spread + 1e-6) if spread else np.zeros(SIZE)
             found = step["advantages"][mine].numpy()
             assert np.allclose(found, rows[:, None] * np.array([1, 1, 0, 1, 1]), atol=1e-6)
+
+
+# --- the classes of wrong advantages, in the tables that it writes ----------------------------------------
+
+PAID: dict[str, list[float | None]] = {
+    "b": [0.05, 0.95, 0.35, 0.6, 0.2, 0.15, 0.8, 0.5],
+    "d": [0.1, 0.9, 0.3, 0.3, 0.2, 0.2, 0.2, 0.7],
+    "e": [0.05, 0.9, 0.35, 0.65, 0.2, 0.1, 0.8, 0.55],
+    "f": [0.35] * SIZE + [0.1, 0.4, 0.2, 0.9],
+    "h": [0.2, None, 0.7, 0.4, 0.1, 0.5, None, 0.8],
+    "j": [0.1, 0.2, 0.9, 0.4, 0.3, 0.6, 0.2, 0.1],
+}
+"""Rewards of two groups of four; what nobody scored is as good as filtered out. The other classes are of rows
+that TRL does not have: every completion is a rollout, every group has one size, and a table has no masks."""
+SCALES = {f"scale_rewards={scale}": {"scale_rewards": scale} for scale in ("group", "batch", "none")}
+SCALES["multi_objective_aggregation=normalize_then_sum"] = {
+    "multi_objective_aggregation": "normalize_then_sum"
+}
+
+
+def judged(folder: Path, letter: str, options: dict[str, Any]) -> str:
+    def exact(completions: list[str], **_: Any) -> list[float | None]:
+        return PAID[letter]
+
+    def brief(completions: list[str], **_: Any) -> list[float | None]:
+        return [None if paid is None else 0.5 * paid * paid for paid in PAID[letter]]
+
+    model, tokenizer = parts()
+    made = trl.GRPOTrainer(
+        model,
+        reward_funcs=[exact, brief],
+        args=arguments(folder, max_steps=1, log_completions=True, **options),
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["b", "c"]}),
+        processing_class=tokenizer,
+    )
+    made.train()
+    rewards = {"exact": 1.0, "brief": 1.0}
+    row = ot.trainers.audit(folder / "completions", trainer="trl", reward=rewards).row(0, named=True)
+    return "holds" if row["explained"] == 1.0 else row["fault"] or "unexplained"
+
+
+def test_what_the_audit_says_of_each_class_is_what_the_documents_say(tmp_path: Path) -> None:
+    found = {
+        name: {letter: judged(tmp_path / f"{at}{letter}", letter, options) for letter in PAID}
+        for at, (name, options) in enumerate(SCALES.items())
+    }
+    written("trl", found)
+    assert found == recorded("trl", found)

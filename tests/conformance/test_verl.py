@@ -1,14 +1,20 @@
 """Our estimators inside verl's own registry, beside verl's own, on random batches."""
 
+import io
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
+import orchestrace as ot
+from conformance.fault_classes import Estimate, recorded, verdicts
+
 torch = pytest.importorskip("torch")
 core = pytest.importorskip("verl.trainer.ppo.core_algos", reason="verl is not installed: make conformance")
 ray_trainer = pytest.importorskip("verl.trainer.ppo.ray_trainer")
 protocol = pytest.importorskip("verl.protocol")
+OmegaConf = pytest.importorskip("omegaconf").OmegaConf
 
 from orchestrace.trainers import verl  # noqa: E402
 
@@ -124,3 +130,107 @@ def test_sessions_make_answers_rollouts() -> None:
             data(), keys, "orchestrace_dr_grpo", config=core.AlgoConfig()
         )
     assert answer.batch["advantages"][:, 0].tolist() == [0.5, 0.5, -0.5, -0.5]
+
+
+# --- the classes of wrong advantages ----------------------------------------------------------------------
+
+OWN = ["grpo", "grpo_vectorized", "rloo", "rloo_vectorized", "opo", "grpo_passk", "gpg"]
+WHITENED = ["reinforce_plus_plus", "reinforce_plus_plus_baseline"]
+OURS = ["orchestrace_grpo", "orchestrace_dr_mas"]
+
+
+def asked(name: str) -> Estimate:
+    """An estimator of the registry, which is told of rows what `rows_of` says."""
+
+    def estimate(rewards: np.ndarray, mask: np.ndarray, groups: np.ndarray, **columns: Any) -> np.ndarray:
+        said = {"rollout": "episode_id", "turn": "turn_id", "agent": "agent", "trained": "trainable"}
+        config: Any = core.AlgoConfig(gamma=1.0)
+        if name.startswith("orchestrace_"):
+            config = {"orchestrace": {"outcome": "sum" if "turn" in columns else "last", "null": "mask"}}
+        with verl.rows_of({said[column]: list(values) for column, values in columns.items()}):
+            advantages, _ = core.get_adv_estimator_fn(name)(
+                token_level_rewards=torch.tensor(rewards),
+                response_mask=torch.tensor(mask.astype(np.float32)),
+                index=groups.astype(object),
+                config=config,
+            )
+        answer: np.ndarray = advantages.numpy()
+        return answer
+
+    return estimate
+
+
+def test_what_the_audit_says_of_each_class_is_what_the_documents_say() -> None:
+    found = verdicts("verl", {name: asked(name) for name in [*OWN, *WHITENED, *OURS]})
+    assert found == recorded("verl", found)
+    # agents of one task are apart in a method that compares agents
+    assert [letter for letter, one in found["orchestrace_grpo"].items() if one != "holds"] == ["g"]
+    assert found["orchestrace_dr_mas"]["g"] == "holds"
+
+
+# --- a training -------------------------------------------------------------------------------------------
+
+SIZE, LENGTH, VOCABULARY = 4, 6, 10
+
+
+def offline(rewards: list[float], groups: list[int], method: str) -> np.ndarray:
+    """The advantage of each rollout, from a recording of the step."""
+    lines = []
+    for row, (group, outcome) in enumerate(zip(groups, rewards, strict=True)):
+        event = {"id": "answer", "t": 0, "type": "message", "agent": "policy", "tokens_out": LENGTH}
+        measured = {"rewards": {"team": outcome}, "costs": {"tokens": 0, "wall_clock_s": 0}}
+        run = {"trace_id": f"r{row:02}", "task_id": f"p{group}", "events": [event], "edges": []}
+        lines.append(json.dumps(run | measured))
+    corpus = ot.read_traces(io.BytesIO("\n".join(lines).encode()))
+    table = ot.credit(corpus, method=method, unit="event").sort("trace")
+    return table["credit"].to_numpy().astype(np.float32)
+
+
+@pytest.mark.parametrize("method", ["dr_grpo", "opo"])
+def test_twenty_steps_of_its_actor_train_on_what_the_recording_says(method: str) -> None:
+    """Its `compute_advantage` and policy loss, as its configuration says; a tiny model of random weights."""
+    transformers = pytest.importorskip("transformers")
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size"), 32) | {"num_hidden_layers": 1}
+    sizes["num_attention_heads"] = 2
+    config = transformers.LlamaConfig(vocab_size=VOCABULARY, **sizes)
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config)
+    algorithm = core.AlgoConfig(adv_estimator=f"orchestrace_{method}")
+    actor = OmegaConf.create(
+        {"clip_ratio": 0.2, "clip_ratio_low": None, "clip_ratio_high": None, "global_batch_info": {}}
+    )
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
+    history = []
+    for _ in range(20):
+        prompts = torch.tensor([[3], [4]]).repeat_interleave(SIZE, 0)
+        drawn = {"do_sample": True, "min_new_tokens": LENGTH, "max_new_tokens": LENGTH, "pad_token_id": 0}
+        whole = model.generate(prompts, **drawn)
+        answers = whole[:, 1:]
+        paid = (answers == 2).sum(dim=1).float() + 0.01 * answers.float().mean(dim=1)
+        rewards = torch.zeros(answers.shape)
+        rewards[:, -1] = paid
+        uids = np.array([f"p{row // SIZE}" for row in range(2 * SIZE)], dtype=object)
+        data = protocol.DataProto.from_dict(
+            tensors={"token_level_rewards": rewards, "response_mask": torch.ones(answers.shape)},
+            non_tensors={"uid": uids},
+        )
+        data = ray_trainer.compute_advantage(data, adv_estimator=algorithm.adv_estimator, config=algorithm)
+        wanted = offline(paid.double().tolist(), [row // SIZE for row in range(2 * SIZE)], method)
+        assert np.array_equal(data.batch["advantages"].numpy(), np.repeat(wanted[:, None], LENGTH, 1)), "bits"
+        rows = verl.table(data)
+        assert ot.trainers.audit(rows, trainer="verl")["explained"].to_list() == [1.0]
+        logits = model(whole).logits[:, :-1].log_softmax(-1)
+        chosen = logits.gather(-1, answers[..., None])[..., 0]
+        loss, _ = core.get_policy_loss_fn("vanilla")(
+            old_log_prob=chosen.detach(),
+            log_prob=chosen,
+            advantages=data.batch["advantages"],
+            response_mask=data.batch["response_mask"],
+            loss_agg_mode="token-mean",
+            config=actor,
+        )
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        history.append(paid.mean().item())
+    assert np.mean(history[-5:]) > np.mean(history[:5]), "the model learns what is paid"

@@ -265,7 +265,7 @@ def _dump(
     was_trained = None if trained is None else trained[last]
     coarser = tuple(codes[last] for codes in _coarser(part, names["group"], groups))
     one_by_one = Channels(channels[:, last], weights) if len(rewards) > 1 else None
-    dump = Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser, one_by_one)
+    dump = Dump(total[last], groups[last], of_rollout, was_trained, rollouts, coarser, one_by_one, lengths)
     is_trained = is_trained[last][rollouts]
     return dump, ~np.isnan(dump.rewards[rollouts]) & is_trained
 

@@ -57,6 +57,8 @@ class Dump(NamedTuple):
         (rollouts,) each, the groups by some of the columns that make a group.
     channels
         The rewards one by one, where several add up.
+    row_lengths
+        (rows,), the trained tokens of each.
     """
 
     rewards: Floats
@@ -66,6 +68,7 @@ class Dump(NamedTuple):
     rollouts: Codes
     coarser: tuple[Codes, ...] = ()
     channels: Channels | None = None
+    row_lengths: Floats | None = None
 
     def on_rows(self, candidate: Candidate) -> Candidate:
         """What the rows of each rollout get."""
@@ -109,14 +112,16 @@ class Dump(NamedTuple):
                 scaled = candidate._replace(values=factor * candidate.values, slack=factor * candidate.slack)
                 yield "lead.scaled", self.on_rows(scaled)
         if len(rollouts) > len(rewards):
-            lengths = None if self.lengths is None else self.lengths[rollouts]
-            for candidate in honest(rewards[rollouts], codes[rollouts], lengths):
+            for candidate in honest(rewards[rollouts], codes[rollouts], self.row_lengths):
                 yield "fanout.counted", candidate
         if self.trained is not None and not self.trained.all():
-            for candidate in honest(rewards, codes, self.lengths):
-                yield "filtered.counted", self.on_rows(candidate)
+            # their tokens may be out of a mean over tokens all the same
+            trained = None if self.lengths is None else np.where(self.trained, self.lengths, 0.0)
+            for lengths in (self.lengths, trained):
+                for candidate in honest(rewards, codes, lengths):
+                    yield "filtered.counted", self.on_rows(candidate)
         for merged in self.coarser:
-            for candidate in relative(rewards, merged):
+            for candidate in honest(rewards, merged, self.lengths):
                 yield "group.merged", self.on_rows(candidate)
         sizes = np.bincount(codes)
         if sizes.size and (sizes < sizes.max()).any():
@@ -149,10 +154,13 @@ class Dump(NamedTuple):
 
 
 def _factor(values: Floats, advantages: Floats) -> float | None:
-    """By what the value that is furthest from 0 was multiplied; none if all are 0, or the sign differs."""
+    """By what the value that is furthest from 0 was multiplied; none if fewer than two are not 0, the sign
+    differs, or nothing was."""
     sizes = np.abs(np.nan_to_num(values))
-    at = int(sizes.argmax()) if sizes.size else 0
-    if not sizes.size or sizes[at] == 0.0 or not np.isfinite(advantages[at]):
+    if np.count_nonzero(sizes) < 2:
+        return None  # one number is a multiple of any other
+    at = int(sizes.argmax())
+    if not np.isfinite(advantages[at]):
         return None
     factor = float(advantages[at] / values[at])
-    return factor if factor > 0.0 else None
+    return factor if factor > 0.0 and abs(factor - 1.0) > 1e-3 else None

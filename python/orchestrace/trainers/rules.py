@@ -4,7 +4,7 @@ The rules are those of `orchestrace.trainers.advantages`. Variants are those of 
 standard deviation divides, what is added to it, and what a group of one gets.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -78,8 +78,11 @@ def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Ca
         weights = np.where(np.isnan(rewards), 0.0, lengths)
         with np.errstate(invalid="ignore"):
             baseline = np.bincount(codes, weights * np.nan_to_num(rewards)) / np.bincount(codes, weights)
-        yield Candidate("opo", {}, rewards - baseline[codes], rounding)
-    yield from _of_verdicts(rewards, codes)
+        values = rewards - baseline[codes]
+        yield Candidate("opo", {}, values, rounding)
+        sizes = np.bincount(codes, weights > 0.0)
+        yield Candidate("opo", {"compat": "verl"}, np.where(sizes[codes] == 1, rewards, values), rounding)
+    yield from _by_mean(rewards, codes)
     yield from of_leads(rewards, codes)
     batch = np.zeros_like(codes)
     in_groups, in_batch = of_groups(dr_grpo, rewards, codes), of_groups(dr_grpo, rewards, batch)
@@ -92,6 +95,32 @@ def honest(rewards: Floats, codes: Codes, lengths: Floats | None) -> Iterator[Ca
         yield from _divided("reinforce_pp", params, in_groups, everywhere, rounding)
         divisor = _deviation(of_both, in_groups, batch, ddof)
         yield from _divided("reinforce_pp", {"whitened": "centered", **params}, of_both, divisor, rounding)
+    if lengths is not None:
+        yield from _over_tokens(rewards, codes, weights, rounding)
+
+
+def _over_tokens(rewards: Floats, codes: Codes, tokens: Floats, rounding: Floats) -> Iterator[Candidate]:
+    """`reinforce_pp` whitened over all trained tokens of the batch, so that long rollouts weigh more.
+
+    Trainers add to the variance what others add to the deviation.
+    """
+    lone = of_groups(dr_grpo, rewards, codes, compat="verl")
+    centered = of_groups(dr_grpo, rewards, codes)
+    n = tokens.sum()
+    for params, values in (
+        ({}, rewards),
+        ({"baseline": True}, centered),
+        ({"baseline": True, "compat": "verl"}, lone),
+    ):
+        apart = values - (tokens * np.nan_to_num(values)).sum() / max(n, 1.0)
+        square = (tokens * np.nan_to_num(apart) ** 2).sum()
+        for ddof in (1, 0):
+            variance = square / max(n - ddof, 1.0)
+            for divisor in (np.sqrt(variance + 1e-8), *(np.sqrt(variance) + epsilon for epsilon in EPSILONS)):
+                if divisor > 0.0:
+                    whole = {**params, "over": "tokens", "ddof": ddof}
+                    found = apart / divisor
+                    yield Candidate("reinforce_pp", whole, found, rounding * (1 + np.abs(found)) / divisor)
 
 
 def of_channels(channels: Channels, codes: Codes) -> Iterator[Candidate]:
@@ -124,21 +153,26 @@ def of_channels(channels: Channels, codes: Codes) -> Iterator[Candidate]:
                 yield Candidate("gdpo", whole, in_batch / everywhere, (slack + _ROUNDING) / everywhere)
 
 
-def _of_verdicts(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
-    """`maxrl`, where every reward is 0 or 1; a trainer may add to the rate of success that it divides by."""
+def _by_mean(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
+    """`maxrl`, where no reward is below 0; a trainer may add to the mean that it divides by, take rewards
+    that are no verdicts, and leave a group of one its reward."""
     is_there = ~np.isnan(rewards)
-    if not np.isin(rewards[is_there], (0.0, 1.0)).all():
+    if (rewards[is_there] < 0.0).any():
         return
     rounding = _ROUNDING * _largest(rewards, codes)
-    centered = of_groups(dr_grpo, rewards, codes)
     counts = np.bincount(codes[is_there], minlength=codes.max(initial=0) + 1)
-    successes = np.bincount(codes[is_there], rewards[is_there], minlength=len(counts))
-    rate = (successes / np.maximum(counts, 1))[codes]
-    divisor = np.where(centered == 0.0, np.inf, rate)
-    values = centered / divisor
-    yield Candidate("maxrl", {}, values, rounding * (1 + np.abs(values)) / divisor)
-    added = [epsilon for epsilon in EPSILONS if epsilon > 0.0]
-    yield from _divided("maxrl", {}, centered, divisor, rounding, added)
+    sums = np.bincount(codes[is_there], rewards[is_there], minlength=len(counts))
+    mean, is_lone = (sums / np.maximum(counts, 1))[codes], (counts == 1)[codes]
+    for compat in (None, "verl"):
+        params = {} if compat is None else {"compat": compat}
+        centered = of_groups(dr_grpo, rewards, codes, compat=compat)
+        # what is not divided: a group of one, and what nothing changes
+        divisor = np.where(is_lone, 1.0, np.where(centered == 0.0, np.inf, mean))
+        for epsilon in (0.0, *(one for one in EPSILONS if one > 0.0)):
+            whole = np.where(is_lone, 1.0, divisor + epsilon)
+            values = centered / whole
+            variant = params if epsilon == 0.0 else {**params, "epsilon": epsilon}
+            yield Candidate("maxrl", variant, values, rounding * (1 + np.abs(values)) / whole)
 
 
 def of_leads(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
@@ -206,10 +240,9 @@ def _divided(
     centered: Floats,
     deviation: Floats,
     rounding: Floats,
-    epsilons: Sequence[float] = EPSILONS,
 ) -> Iterator[Candidate]:
     """Differences that a deviation divides, and their rounding with them, for all that is added to it."""
-    for epsilon in epsilons:
+    for epsilon in EPSILONS:
         divisor = deviation + epsilon
         values = centered / divisor
         slack = rounding * (1 + np.abs(values)) / divisor

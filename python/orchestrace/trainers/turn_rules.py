@@ -83,6 +83,9 @@ class Turns:
             values, slack = self.to_go(candidate.values), self.to_go(candidate.slack)
             named = _named(candidate, dict.fromkeys(("dr_grpo", "rloo", "grpo"), "at_grpo"), of="turns")
             yield "turn.index", named._replace(values=values, slack=slack)
+        for candidate in relative(self.rewards, self.codes):
+            named = _named(candidate, dict.fromkeys(("dr_grpo", "rloo", "grpo"), "at_grpo"), of="turns")
+            yield "fanout.counted", named
         for candidate in self.rules():
             yield "sign.flipped", candidate._replace(values=-candidate.values)
 
