@@ -137,7 +137,9 @@ def test_episodes_of_two_agents_are_made_credited_and_loaded_again(
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     episodes = asyncio.run(episodes_of(model, tokenizer))
-    assert len(episodes) == 8 and all(one.ok for one in episodes)
+    assert len(episodes) == 8
+    assert [error for one in episodes for path in one.traces for error in path.errors] == []
+    assert all(one.ok for one in episodes)
     source = tmp_path / "traces.jsonl"
     lines = [one.model_dump_json(exclude_none=True) for one in episodes]
     source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -22,6 +22,8 @@ WITHOUT_REFERENCE = {
     "rae",
     "hierarchical_grpo",
     "turn_credit",
+    "igpo",
+    "ccpo",
     "hca",
     "dae",
     "rudder",

@@ -11,7 +11,8 @@ from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
 import orchestrace as ot
-from orchestrace.credit.fitted.turn_credit import progress_of, spread
+from orchestrace.credit.fitted.scored_turns import progress_of
+from orchestrace.credit.fitted.turn_credit import spread
 from samples.hand_runs import credited, event, read, run
 from samples.random_runs import Document
 

@@ -18,21 +18,18 @@ in a rollout in which a turn has none. O(turns · log turns).
 Reference: the algorithm `turn_credit` of prime-rl, pull request 3282, without its penalty on length.
 """
 
-import itertools
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
-from ... import _core
 from ...base.arrays import Floats, Ints
 from ...base.schema import CREDITS
 from ...corpus.corpus import Corpus
-from ...corpus.owners import owners
-from ...corpus.parts import store_of
 from ...statistics.within_groups import centered
 from ..parameters import Param
 from ..registry import EventValues, credit_method
+from .scored_turns import places, progress_of, scored_turns, to_go
 
 PARAMS: Final = (
     Param("gamma", 0.9, "what a turn gets of progress, of what the turn after it gets", low=0.0, high=1.0),
@@ -67,7 +64,7 @@ def turn_credit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], s
     >>> credits.height > 0
     True
     """
-    events, turns = _turns(corpus, params["score"])
+    events, turns = scored_turns(corpus, params["score"])
     links = ["trace"] if params["chain"] == "run" else ["trace", "owner"]
     turns = turns.with_columns(chain=pl.struct(links).rank("dense").cast(pl.Int64)).sort("chain", "place")
     chain = turns["chain"].to_numpy()
@@ -86,23 +83,6 @@ def turn_credit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], s
     has_credit = pl.col("trace").is_in(valued.drop_nulls("value")["trace"].implode())
     reason = pl.when(~has_credit).then(pl.lit("field.absent")).cast(CREDITS["reason"])
     return EventValues(values, rewards.select("trace", "amount", remainder=pl.lit(0.0), reason=reason))
-
-
-def _turns(corpus: Corpus, score: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """``trace unit`` of every event, and ``trace unit owner place score weight`` of every turn."""
-    units = pl.DataFrame(_core.unit_ids(store_of(corpus), "turn"))
-    recorded = corpus.events.select("t", "tokens_out", score=score).collect()
-    events = units.select("trace", "seq", unit=pl.col("unit_id").cast(pl.String)).hstack(recorded)
-    events = events.with_columns(owner=owners(corpus)["owner"].cast(pl.String))
-    ordered = events.sort("trace", "t", "seq").with_row_index("place").drop_nulls("unit")
-    turns = ordered.group_by("trace", "unit", maintain_order=True).agg(
-        pl.col("owner", "place").first(),
-        pl.col("score").drop_nulls().last(),
-        tokens=pl.col("tokens_out").clip(0).cast(pl.Float64).sum(),
-    )
-    is_weighed = (pl.col("tokens") > 0.0).all().over("trace")
-    turns = turns.with_columns(weight=pl.when(is_weighed).then("tokens").otherwise(1.0)).drop("tokens")
-    return events.select("trace", "unit"), turns
 
 
 def _levels(
@@ -125,35 +105,6 @@ def _levels(
     level = centered(returns, group, int(group.max(initial=-1)) + 1)
     is_scored = pl.col("scored").fill_null(False).any().over("group")
     return runs.select("trace", level=pl.when(is_scored).then(pl.Series(level)))
-
-
-def progress_of(score: Floats, chain: Ints) -> Floats:
-    """What each turn changed: its score less the last one before it in its chain, 0 without either.
-
-    Parameters
-    ----------
-    score
-        Of each turn, NaN without one, (turns,) float64; turns of a chain stand side by side, in order.
-    chain
-        Number of the chain of each turn, (turns,) int64.
-
-    Returns
-    -------
-    ndarray
-        (turns,) float64. Over a chain it adds up to the last score less the first. O(turns).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from orchestrace.credit.fitted.turn_credit import progress_of
-    >>> progress_of(np.array([0.25, np.nan, 1.0, 0.5]), np.zeros(4, np.int64)).tolist()
-    [0.0, 0.0, 0.75, -0.5]
-    """
-    progress = np.zeros(len(score))
-    scored = np.flatnonzero(~np.isnan(score))
-    change = np.diff(score[scored])
-    progress[scored[1:]] = np.where(np.diff(chain[scored]) == 0, change, 0.0)
-    return progress
 
 
 def spread(progress: Floats, chain: Ints, gamma: float) -> Floats:
@@ -179,17 +130,8 @@ def spread(progress: Floats, chain: Ints, gamma: float) -> Floats:
     >>> spread(np.array([0.0, 0.0, 0.75]), np.zeros(3, np.int64), 1.0).tolist()
     [0.25, 0.25, 0.25]
     """
-    first = np.flatnonzero(np.diff(chain, prepend=chain[:1] - 1))
-    length = np.diff(first, append=len(chain))
-    place = np.arange(len(chain)) - np.repeat(first, length) + 1.0
+    place = places(chain) + 1.0
     # 1 - g^t as expm1 says it: the difference itself loses its digits where gamma is close to 1
     log = np.log(gamma) if gamma > 0.0 else -np.inf
     shares = place if gamma == 1.0 else -np.expm1(place * log) / (1.0 - gamma)
-    credit = progress / shares
-    to_the_end = np.repeat(length, length) - place.astype(np.int64)
-    order = np.argsort(to_the_end, kind="stable")
-    ends = np.cumsum(np.bincount(to_the_end))
-    for begin, end in itertools.pairwise(ends):
-        turns = order[begin:end]
-        credit[turns] += gamma * credit[turns + 1]
-    return credit
+    return to_go(progress / shares, chain, gamma)
