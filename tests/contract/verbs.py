@@ -152,6 +152,9 @@ VERBS: dict[str, Verb] = {
     "taint search": lambda c: ot.taint(c, untrusted_tools=["search"]),
     "to_arrow": lambda c: c.to_arrow("events"),
     "to_numpy": lambda c: c.to_numpy("measures"),
+    "trainers.agent_opsd": lambda c: ot.trainers.agent_opsd(
+        c, ot.credit(c, method="dr_grpo", unit="turn"), "score"
+    ),
     "trainers.sink_selection": selected,
     "trainers.token_credits": lambda c: ot.trainers.token_credits(
         c, ot.credit(c, method="broadcast", unit="token"), max_tokens=100_000

@@ -7,6 +7,7 @@ from ..base.namespaces import load_lazily
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from . import advantages as advantages
     from .audit import audit as audit
+    from .belief import agent_opsd as agent_opsd
     from .regimes import regimes as regimes
     from .selected_files import sink_selection as sink_selection
     from .selection import select as select

@@ -14,7 +14,7 @@ _ROLES: Final = {
     "ai": "assistant",
 }
 """Roles of ShareGPT and others, by the names that chat templates know."""
-_KEPT: Final = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
+_FIELDS: Final = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
 _NAMES: Final = ("messages", "conversations", "conversation", "trajectory", "traj", "history")
 """Members that hold the conversation of a record, the surest first."""
@@ -46,17 +46,17 @@ def conversation(record: Any) -> tuple[list[Message], str | None]:
     >>> conversation({"steps": []})
     ([], 'conversation.absent')
     """
-    messages = _known(record) if isinstance(record, dict) else None
+    messages = _by_format(record) if isinstance(record, dict) else None
     if messages is None:
-        found = list(_lists(record, _DEEPEST))
-        if not found:
+        lists = list(_lists(record, _DEEPEST))
+        if not lists:
             return [], "conversation.absent"
-        messages = max(found, key=len)
-        if any(not _is_within(other, messages) for other in found):
+        messages = max(lists, key=len)
+        if any(not _is_within(other, messages) for other in lists):
             return [], "conversation.several"
     if not messages:
         return [], "conversation.several"
-    last = max((at for at, one in enumerate(messages) if one["role"] == "assistant"), default=-1)
+    last = max((at for at, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
     if last < 0:
         return [], "conversation.unanswered"
     return messages[: last + 1], None
@@ -64,14 +64,14 @@ def conversation(record: Any) -> tuple[list[Message], str | None]:
 
 def tools_of(record: Any) -> list[Any] | None:
     """The tools that a record declares beside its messages."""
-    asked = record.get("responses_create_params", record) if isinstance(record, dict) else None
-    tools = _decoded(asked.get("tools")) if isinstance(asked, dict) else None
+    request = record.get("responses_create_params", record) if isinstance(record, dict) else None
+    tools = _decoded(request.get("tools")) if isinstance(request, dict) else None
     return tools if isinstance(tools, list) and tools else None
 
 
 def prompt_of(messages: list[Message]) -> list[Message]:
     """What stands before the first message of the assistant."""
-    first = next(at for at, one in enumerate(messages) if one["role"] == "assistant")
+    first = next(at for at, message in enumerate(messages) if message["role"] == "assistant")
     return messages[:first]
 
 
@@ -91,8 +91,8 @@ def parted(
     True
     """
     shared = 0
-    for one, other in zip(chosen, rejected, strict=False):
-        if one != other:
+    for message, other in zip(chosen, rejected, strict=False):
+        if message != other:
             break
         shared += 1
     while shared and not all(
@@ -107,18 +107,18 @@ def parted(
 # --- where formats keep them ------------------------------------------------------------------------------
 
 
-def _known(record: dict[str, Any]) -> list[Message] | None:
+def _by_format(record: dict[str, Any]) -> list[Message] | None:
     """The conversation of a record whose form is known, and an empty list where it has several."""
     if isinstance(traces := record.get("traces", [record]), list) and all(
         isinstance(trace, dict) and isinstance(trace.get("nodes"), list) for trace in traces
     ):
         return _of_nodes(traces[0]["nodes"]) if len(traces) == 1 else []
-    asked, answered = record.get("responses_create_params"), record.get("response")
-    if isinstance(asked, dict) and isinstance(answered, dict):
-        given = asked.get("input")
-        given = [{"role": "user", "content": given}] if isinstance(given, str) else given
-        items = [*(given or []), *(answered.get("output") or [])]
-        system = asked.get("instructions")
+    request, response = record.get("responses_create_params"), record.get("response")
+    if isinstance(request, dict) and isinstance(response, dict):
+        inputs = request.get("input")
+        inputs = [{"role": "user", "content": inputs}] if isinstance(inputs, str) else inputs
+        items = [*(inputs or []), *(response.get("output") or [])]
+        system = request.get("instructions")
         return ([{"role": "system", "content": system}] if system else []) + _of_items(items)
     ends = [_messages(record.get(name)) for name in ("prompt", "completion")]
     if all(ends):  # the two parts of one conversation
@@ -156,11 +156,11 @@ def _of_items(items: list[Any]) -> list[Message]:
             continue
         elif kind == "function_call":
             call = {"name": item.get("name"), "arguments": item.get("arguments")}
-            made = {"id": item.get("call_id"), "type": "function", "function": call}
+            one_call = {"id": item.get("call_id"), "type": "function", "function": call}
             if messages and messages[-1]["role"] == "assistant":
-                messages[-1].setdefault("tool_calls", []).append(made)
+                messages[-1].setdefault("tool_calls", []).append(one_call)
                 continue
-            message = {"role": "assistant", "content": "", "tool_calls": [made]}
+            message = {"role": "assistant", "content": "", "tool_calls": [one_call]}
         elif kind == "function_call_output":
             content = item.get("output")
             message = {"role": "tool", "content": content, "tool_call_id": item.get("call_id")}
@@ -185,9 +185,9 @@ def _lists(value: Any, depth: int) -> Iterator[list[Message]]:
         yield messages
     elif depth:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-        for one in inner:
-            if isinstance(one, dict | list | str):
-                yield from _lists(one, depth - 1)
+        for part in inner:
+            if isinstance(part, dict | list | str):
+                yield from _lists(part, depth - 1)
 
 
 def _decoded(value: Any) -> Any:
@@ -205,11 +205,11 @@ def _messages(value: Any) -> list[Message] | None:
     if not isinstance(value, list) or not value:
         return None
     messages = []
-    for one in value:
-        message = _message(one)
+    for item in value:
+        message = _message(item)
         if message is None:
             return None
-        if not one.get("is_demo"):  # SWE-agent shows its policy other runs first
+        if not item.get("is_demo"):  # SWE-agent shows its policy other runs first
             messages.append(message)
     return messages or None
 
@@ -222,8 +222,8 @@ def _message(value: Any) -> Message | None:
     role = value.get("role")
     if not isinstance(role, str) or not ("content" in value or "tool_calls" in value):
         return None
-    kept = {name: value[name] for name in _KEPT if value.get(name) is not None}
-    return {**kept, "role": _ROLES.get(role, role), "content": value.get("content") or ""}
+    fields = {name: value[name] for name in _FIELDS if value.get(name) is not None}
+    return {**fields, "role": _ROLES.get(role, role), "content": value.get("content") or ""}
 
 
 def _is_within(other: list[Message], longest: list[Message]) -> bool:

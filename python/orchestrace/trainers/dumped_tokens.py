@@ -80,8 +80,8 @@ def numbers(part: pl.DataFrame, name: str) -> NDArray[np.float64]:
     if isinstance(kind, pl.List | pl.Array):
         of_tokens = _lists(part, name).list.eval(pl.element().filter(pl.element().is_not_null()))
         sums = pl.select(pl.when(of_tokens.list.len() > 0).then(of_tokens.list.sum())).to_series()
-        found: NDArray[np.float64] = sums.fill_null(float("nan")).to_numpy()
-        return found
+        totals: NDArray[np.float64] = sums.fill_null(float("nan")).to_numpy()
+        return totals
     if not (kind.is_numeric() or kind in (pl.Boolean, pl.Null)):
         raise ParameterError(f"column '{name}' has type {kind}, expected a number in each row")
     values: NDArray[np.float64] = part[name].cast(pl.Float64).fill_null(float("nan")).to_numpy()

@@ -127,7 +127,7 @@ def _of_trl(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Each function of rewards has a column; prompts that are conversations are lists of messages."""
     prompt = rows.get_column("prompt", default=None)
     if prompt is not None and prompt.dtype != pl.String:
-        texts = pl.Series([json.dumps(one, sort_keys=True) for one in prompt.to_list()])
+        texts = pl.Series([json.dumps(messages, sort_keys=True) for messages in prompt.to_list()])
         rows = rows.with_columns(prompt=texts)
     paid = [name for name, kind in rows.schema.items() if kind.is_float() and name != "advantage"]
     return rows, {"reward": paid or "reward", "advantage": "advantage", "group": "prompt", "step": "step"}
@@ -149,8 +149,8 @@ def _nodes(episode: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     env, group = episode.get("env"), (episode.get("group") or {}).get("id")
     for trace in episode.get("traces", [episode]):
         task = group or json.dumps([env, episode.get("task") or trace["task"]], sort_keys=True)
-        rewards = [one for one in (trace.get("rewards") or {}).values() if one is not None]
-        paid = sum(one["score"] * one.get("weight", 1.0) for one in rewards) if rewards else None
+        rewards = [reward for reward in (trace.get("rewards") or {}).values() if reward is not None]
+        paid = sum(reward["score"] * reward.get("weight", 1.0) for reward in rewards) if rewards else None
         agent = str((trace.get("agent") or {}).get("name", ""))
         for node in trace["nodes"]:
             if (values := node.get("advantages")) is not None:

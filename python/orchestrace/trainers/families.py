@@ -25,15 +25,17 @@ def _of_piece(piece: Corpus) -> pl.DataFrame:
     kinds = piece.events.select("trace", "t", "seq", "type", text=TEXT).collect()
     rows = kinds.hstack(owners(piece).select("owner")).sort("trace", "t", "seq")
     is_owned = pl.col("owner").is_not_null()
-    said = rows.with_columns(begun=is_owned.cum_sum().over("trace") > 0).filter(
+    messages = rows.with_columns(begun=is_owned.cum_sum().over("trace") > 0).filter(
         ~is_owned & (pl.col("type").cast(pl.String) == "message")
     )
     before = pl.col("text").filter(~pl.col("begun"))
-    asked = said.group_by("trace", maintain_order=True).agg(
-        opening=pl.col("text").first(), asked=before, known=before.is_not_null().all() & (before.len() > 0)
+    openings_of = messages.group_by("trace", maintain_order=True).agg(
+        opening=pl.col("text").first(),
+        asked=before,
+        is_known=before.is_not_null().all() & (before.len() > 0),
     )
-    prompt = pl.when("known").then(pl.col("asked").list.join(" ").hash())
-    return asked.select("trace", "opening", prompt=prompt)
+    prompt = pl.when("is_known").then(pl.col("asked").list.join(" ").hash())
+    return openings_of.select("trace", "opening", prompt=prompt)
 
 
 def families(runs: pl.DataFrame) -> pl.Series:
@@ -62,11 +64,11 @@ def families(runs: pl.DataFrame) -> pl.Series:
     ['a', 'a', 'a', 'c']
     """
     task = runs["task"].rank("dense").to_numpy().astype(np.int64) - 1
-    known = runs["opening"].is_not_null().to_numpy()
-    opening = runs["opening"].rank("dense").fill_null(1).to_numpy().astype(np.int64)[known] - 1
+    has_opening = runs["opening"].is_not_null().to_numpy()
+    opening = runs["opening"].rank("dense").fill_null(1).to_numpy().astype(np.int64)[has_opening] - 1
     n_tasks, n_openings = int(task.max(initial=-1)) + 1, int(opening.max(initial=-1)) + 1
     n = n_tasks + n_openings
-    links = coo_array((np.ones(len(opening), np.int8), (task[known], n_tasks + opening)), shape=(n, n))
+    links = coo_array((np.ones(len(opening), np.int8), (task[has_opening], n_tasks + opening)), shape=(n, n))
     component = connected_components(links, directed=False)[1] if n else np.empty(0, np.int32)
     rows = runs.select("task", component=pl.Series(component[task]))
     return rows.select(pl.col("task").min().over("component"))["task"]

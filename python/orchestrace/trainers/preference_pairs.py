@@ -40,8 +40,8 @@ def pairs_of(runs: pl.DataFrame, most: int | None, margin: float) -> pl.DataFram
     # a pair that is not allowed costs more than all others together
     barred = 1.0 + cost.sum()
     left, right = linear_sum_assignment(np.where(allowed, cost, barred))
-    kept = allowed[left, right]
-    left, right = left[kept], right[kept]
+    is_allowed = allowed[left, right]
+    left, right = left[is_allowed], right[is_allowed]
     order = np.lexsort((left, cost[left, right]))[:most]
     return pl.DataFrame(
         {"chosen": good["trace"].to_numpy()[left[order]], "rejected": bad["trace"].to_numpy()[right[order]]},

@@ -118,9 +118,11 @@ def _over_tokens(rewards: Floats, codes: Codes, tokens: Floats, rounding: Floats
             variance = square / max(n - ddof, 1.0)
             for divisor in (np.sqrt(variance + 1e-8), *(np.sqrt(variance) + epsilon for epsilon in EPSILONS)):
                 if divisor > 0.0:
-                    whole = {**params, "over": "tokens", "ddof": ddof}
-                    found = apart / divisor
-                    yield Candidate("reinforce_pp", whole, found, rounding * (1 + np.abs(found)) / divisor)
+                    variant = {**params, "over": "tokens", "ddof": ddof}
+                    whitened = apart / divisor
+                    yield Candidate(
+                        "reinforce_pp", variant, whitened, rounding * (1 + np.abs(whitened)) / divisor
+                    )
 
 
 def of_channels(channels: Channels, codes: Codes) -> Iterator[Candidate]:
@@ -149,8 +151,8 @@ def of_channels(channels: Channels, codes: Codes) -> Iterator[Candidate]:
             for batch_ddof in (1, 0):
                 divisor = _deviation(in_batch, total, batch, batch_ddof)
                 everywhere = np.full(len(codes), np.fmin.reduce(divisor, initial=np.inf)) + epsilon
-                whole = {**params, "batch_ddof": batch_ddof}
-                yield Candidate("gdpo", whole, in_batch / everywhere, (slack + _ROUNDING) / everywhere)
+                variant = {**params, "batch_ddof": batch_ddof}
+                yield Candidate("gdpo", variant, in_batch / everywhere, (slack + _ROUNDING) / everywhere)
 
 
 def _by_mean(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
@@ -168,11 +170,11 @@ def _by_mean(rewards: Floats, codes: Codes) -> Iterator[Candidate]:
         centered = of_groups(dr_grpo, rewards, codes, compat=compat)
         # what is not divided: a group of one, and what nothing changes
         divisor = np.where(is_lone, 1.0, np.where(centered == 0.0, np.inf, mean))
-        for epsilon in (0.0, *(one for one in EPSILONS if one > 0.0)):
-            whole = np.where(is_lone, 1.0, divisor + epsilon)
-            values = centered / whole
+        for epsilon in (0.0, *(added for added in EPSILONS if added > 0.0)):
+            added_to = np.where(is_lone, 1.0, divisor + epsilon)
+            values = centered / added_to
             variant = params if epsilon == 0.0 else {**params, "epsilon": epsilon}
-            yield Candidate("maxrl", variant, values, rounding * (1 + np.abs(values)) / whole)
+            yield Candidate("maxrl", variant, values, rounding * (1 + np.abs(values)) / added_to)
 
 
 def of_leads(rewards: Floats, codes: Codes) -> Iterator[Candidate]:

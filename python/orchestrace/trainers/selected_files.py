@@ -246,12 +246,12 @@ class _Writer:
 
     def _write(self, runs: list[dict[str, Any]], line: dict[str, Any], tools: list[Any] | None) -> None:
         of = runs[0]
-        whole = (
+        row = (
             line | ({"tools": tools} if tools else {}) | {name: of[name] for name in ("trace_id", "task_id")}
         )
         if len(runs) > 1:
-            whole["rejected_trace_id"] = runs[1]["trace_id"]
-        self._files[of["split"]].write(json.dumps(whole, ensure_ascii=False).encode() + b"\n")
+            row["rejected_trace_id"] = runs[1]["trace_id"]
+        self._files[of["split"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
         self._lines[of["split"]] += 1
         for run in runs:
             self._note(run, of["split"], None)

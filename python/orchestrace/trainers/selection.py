@@ -222,9 +222,9 @@ def _runs_of(corpus: Corpus, reward: Reward, success: float, by: str, threads: i
 def _repeats(corpus: Corpus) -> pl.DataFrame:
     """``trace repeats``: the share of calls that repeat one of the same agent; null without known calls."""
     calls = corpus.events.filter(pl.col("type").cast(pl.String) == "tool_call")
-    known = calls.select("trace", "agent", "tool", said=ARGUMENTS).filter(pl.col("said").is_not_null())
+    hashed = calls.select("trace", "agent", "tool", said=ARGUMENTS).filter(pl.col("said").is_not_null())
     distinct = pl.struct("agent", "tool", "said").n_unique()
-    shares = known.group_by("trace").agg(repeats=1.0 - distinct / pl.len())
+    shares = hashed.group_by("trace").agg(repeats=1.0 - distinct / pl.len())
     return shares.collect(engine="streaming")
 
 
@@ -298,11 +298,11 @@ def _paired(runs: pl.DataFrame, left: pl.DataFrame, per_task: int | None, margin
         pl.col("passed").any().over("set", "prompt") & (~pl.col("passed")).any().over("set", "prompt")
     )
     for of_prompt in both.partition_by("set", "prompt", maintain_order=True):
-        found = pairs_of(of_prompt, None, margin)
-        pairs.append(found if per_task is None else found.head(per_task))
-        full += [] if per_task is None else found.slice(per_task).unpivot()["value"].to_list()
-    made = pl.concat(pairs).with_row_index("pair")
-    sides = made.unpivot(["chosen", "rejected"], index="pair", variable_name="side", value_name="trace")
+        matched = pairs_of(of_prompt, None, margin)
+        pairs.append(matched if per_task is None else matched.head(per_task))
+        full += [] if per_task is None else matched.slice(per_task).unpivot()["value"].to_list()
+    numbered = pl.concat(pairs).with_row_index("pair")
+    sides = numbered.unpivot(["chosen", "rejected"], index="pair", variable_name="side", value_name="trace")
     runs = runs.join(sides, on="trace", how="left", maintain_order="left")
     alone = pl.col("reason").is_null() & pl.col("pair").is_null()
     word = pl.when(pl.col("trace").is_in(full)).then(pl.lit("task.full")).otherwise(pl.lit("pair.absent"))

@@ -111,9 +111,9 @@ def table(data: Any, **columns: Any) -> pl.DataFrame:
         training; without the rows that fill the batch up.
     """
     n = len(data.metadata["uids"]) - data.metadata.get("pad_size", 0)
-    said = {name: data.metadata[name][:n] for name in ("uids", "is_last_step") if name in data.metadata}
+    columns_of = {name: data.metadata[name][:n] for name in ("uids", "is_last_step") if name in data.metadata}
     tokens = ("rewards", "response_mask", "advantages")
-    return pl.DataFrame({**said, **{name: array(data[name])[:n] for name in tokens}, **columns})
+    return pl.DataFrame({**columns_of, **{name: array(data[name])[:n] for name in tokens}, **columns})
 
 
 class WithSteps:

@@ -166,9 +166,9 @@ def table(data: Any, **columns: Any) -> pl.DataFrame:
         rows: ``episode_id turn_id agent trainable``.
     """
     tokens = ("token_level_rewards", "response_mask", "advantages")
-    said = {name: list(data.non_tensor_batch[name]) for name in COLUMNS if name in data.non_tensor_batch}
+    carried = {name: list(data.non_tensor_batch[name]) for name in COLUMNS if name in data.non_tensor_batch}
     rows = {"uid": list(data.non_tensor_batch["uid"])} | {name: array(data.batch[name]) for name in tokens}
-    return pl.DataFrame(rows | said | columns)
+    return pl.DataFrame(rows | carried | columns)
 
 
 class WithSessions:

@@ -92,8 +92,10 @@ def differences(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
     members = teams.with_columns(owner=pl.col("team")).explode("owner")
     rest = pl.col("team").list.set_difference(pl.concat_list("owner")).list.sort().list.join("\0")
     members = members.with_columns(others=rest)
-    found = members.join(means, on=["task", "others"], how="left", maintain_order="left")
-    return found.select("trace", "owner", "group", "amount", difference=pl.col("amount") - pl.col("without"))
+    compared = members.join(means, on=["task", "others"], how="left", maintain_order="left")
+    return compared.select(
+        "trace", "owner", "group", "amount", difference=pl.col("amount") - pl.col("without")
+    )
 
 
 def _around(values: Floats, keys: Ints, epsilon: float) -> Floats:
