@@ -305,6 +305,10 @@ def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
     with pytest.raises(ot.ParameterError, match="unknown column 'kept'"):
         ot.trainers.sink_selection(again, selection.drop("kept"), "sft", tmp_path / "other")
     chats = read(tmp_path, sums(1))
+    text = (tmp_path / "runs.jsonl").read_text()
+    (tmp_path / "runs.jsonl").write_text("[" + text)
+    moved = ot.trainers.sink_selection(chats, ot.trainers.select(chats, "sft"), "sft", tmp_path / "moved")
+    assert set(moved["reason"]) == {"record.unreadable"}
     (tmp_path / "runs.jsonl").write_text("{}\n")
     with pytest.raises(ot.InputError, match="has changed since it was read"):
         ot.trainers.sink_selection(chats, ot.trainers.select(chats, "sft"), "sft", tmp_path / "other")

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, BinaryIO, Final, cast
 
 import polars as pl
@@ -71,8 +71,9 @@ def sink_selection(
     DataFrame
         A row per kept run: ``trace trace_id file line reason``. ``reason`` says why a run is in no file:
         ``conversation.absent``, ``conversation.several``, ``conversation.unanswered``, ``prompt.absent`` (the
-        assistant speaks first), or ``prompt.differs`` (the two runs of a pair, or only one of them, do not
-        begin with the same message of a user).
+        assistant speaks first), ``record.unreadable`` (what stands in its place is no JSON), or
+        ``prompt.differs`` (the two runs of a pair, or only one of them, do not begin with the same message of
+        a user).
 
     Raises
     ------
@@ -200,11 +201,12 @@ class _Writer:
 
     def add(self, runs: list[dict[str, Any]], text: bytes) -> None:
         """Take the record of some runs, which is one of each but for documents that hold several."""
-        try:
+        record = None
+        messages: list[Message] = []
+        reason: str | None = "record.unreadable"
+        with suppress(ValueError):
             record = json.loads(text)
-        except ValueError:
-            record = None
-        messages, reason = conversation(record)
+            messages, reason = conversation(record)
         if len(runs) > 1:
             messages, reason = [], "conversation.several"
         for run in runs:
