@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 import orchestrace as ot
@@ -17,6 +18,7 @@ transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 datasets = pytest.importorskip("datasets")
 
+from orchestrace.trainers.rule_rewards import RuleReward  # noqa: E402
 from orchestrace.trainers.trl import WithCredit  # noqa: E402
 
 STEPS = 20
@@ -192,6 +194,22 @@ def test_agents_are_compared_with_themselves(tmp_path: Path) -> None:
             rows = (outcomes - outcomes.mean()) / (spread + 1e-6) if spread else np.zeros(SIZE)
             found = step["advantages"][mine].numpy()
             assert np.allclose(found, rows[:, None] * np.array([1, 1, 0, 1, 1]), atol=1e-6)
+
+
+def test_a_rule_is_a_reward_function(tmp_path: Path) -> None:
+    """Tokens cost: the column of the log has what each completion was paid."""
+    model, tokenizer = parts()
+    made = trl.GRPOTrainer(
+        model,
+        reward_funcs=[reward, RuleReward("tokens", weight=0.01)],
+        args=arguments(tmp_path, max_steps=1, log_completions=True),
+        train_dataset=datasets.Dataset.from_dict({"prompt": ["b", "c"]}),
+        processing_class=tokenizer,
+    )
+    made.train()
+    (path,) = (tmp_path / "completions").iterdir()
+    paid = pl.read_parquet(path)["tokens"].to_list()
+    assert len(paid) == 2 * SIZE and all(-0.0601 < one < -0.0099 for one in paid)
 
 
 # --- the classes of wrong advantages, in the tables that it writes ----------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 import orchestrace as ot
 from orchestrace.trainers import rllm, skyrl, trl, verifiers, verl
+from orchestrace.trainers.rule_rewards import RuleReward
 
 
 class Tensor:
@@ -325,3 +326,36 @@ def test_importing_plug_ins_imports_no_trainer() -> None:
     code = f"import sys; from orchestrace.trainers import {', '.join(names)}; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"torch", "ray", "transformers", *names} & set(loaded.split())
+
+
+# --- rules as reward functions ----------------------------------------------------------------------------
+
+
+def test_rules_pay_completions() -> None:
+    """As `rewards.compute` pays the same runs; None where the rule has no answer."""
+    listing = {"type": "function", "function": {"name": "ls", "arguments": "{}"}}
+    other = {"type": "function", "function": {"name": "ls", "arguments": '{"path": "/"}'}}
+    result = {"role": "tool", "content": "x"}
+
+    def calls(*made: dict[str, Any]) -> list[dict[str, Any]]:
+        answers = ({"role": "assistant", "content": "", "tool_calls": [one]} for one in made)
+        return [message for answer in answers for message in (answer, result)]
+
+    completions = [calls(listing, listing), calls(listing, other), calls(listing, listing, other), []]
+    completions[3] = [{"role": "assistant", "content": "nothing"}]
+    prompts = [[{"role": "user", "content": "What is there?"}]] * 4
+    assert RuleReward("distinct_calls")(prompts, completions) == [0.5, 1.0, pytest.approx(2 / 3), None]
+    assert RuleReward("distinct_calls").__name__ == "distinct_calls"
+
+
+def test_tokens_of_completions_are_paid() -> None:
+    rule = RuleReward("tokens", weight=0.5)
+    assert rule(["a", "a"], ["x", "y"], completion_ids=[[5, 6, 7], [5]], trainer_state=None) == [-1.5, -0.5]
+    assert rule(["a", "a"], ["x", "y"]) == [None, None], "nobody knows how many"
+
+
+def test_rules_that_pay_others_are_refused() -> None:
+    with pytest.raises(ot.ParameterError, match="rule 'agent' pays agent, expected a rule"):
+        RuleReward("agent")(["a"], ["x"])
+    with pytest.raises(ot.ParameterError, match="unknown reward 'agnt'; did you mean 'agent'"):
+        RuleReward("agnt")(["a"], ["x"])

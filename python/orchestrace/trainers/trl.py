@@ -8,6 +8,8 @@ TRL computes advantages itself and has no hook for others, but its loss takes (r
 A completion is a rollout. With ``turns="mask"`` each run of trained tokens in it (``tool_mask``) is a turn; a
 ``rollout_func`` that returns ``agents``, a list of names for each rollout, says who acted in each, and one
 that returns ``turn_rewards``, a list of numbers, what each earned.
+
+Rules of rewards are reward functions (`rule_rewards`).
 """
 
 from typing import Any
