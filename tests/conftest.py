@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 # Looking for doctests would import the first a second time, under another name, and register its method
 # again; the other needs a package that is only there in an environment of `make conformance`.
-collect_ignore = ["samples/dying.py", "conformance/sums_of_two.py"]
+collect_ignore = ["samples/dying.py", "conformance/sums_of_two.py", "conformance/two_processes.py"]
 
 FOLDERS = ("statistical", "process", "corpora", "study")
 """Folders whose tests have the marker of the same name."""

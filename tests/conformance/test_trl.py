@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +196,26 @@ def test_agents_are_compared_with_themselves(tmp_path: Path) -> None:
             rows = (outcomes - outcomes.mean()) / (spread + 1e-6) if spread else np.zeros(SIZE)
             found = step["advantages"][mine].numpy()
             assert np.allclose(found, rows[:, None] * np.array([1, 1, 0, 1, 1]), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["dr_grpo", "opo"])
+def test_two_processes_get_what_the_recording_says(method: str, tmp_path: Path) -> None:
+    """Each has half of the completions, and the groups are those of all: lengths and rewards are gathered."""
+    script = Path(__file__).with_name("two_processes.py")
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, "-P", *launch, str(script), str(tmp_path), method]
+    subprocess.run(command, check=True, capture_output=True, timeout=240)
+    ranks = [json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1)]
+    for one, two in zip(*ranks, strict=True):
+        assert one["rewards"] == two["rewards"], "of all completions"
+        width = max(len(half["mask"][0]) for half in (one, two))
+        padded = [np.pad(half["mask"], ((0, 0), (0, width - len(half["mask"][0])))) for half in (one, two)]
+        masks = np.concatenate(padded)
+        step = {"mask": masks, "rewards": one["rewards"], "prompts": one["prompts"] + two["prompts"]}
+        rows = np.array(offline(step, method), dtype=np.float32)
+        for half, own in ((one, rows[: 2 * SIZE]), (two, rows[2 * SIZE :])):
+            wanted = np.where(np.array(half["mask"]) > 0, own[:, None], np.float32(0))
+            assert np.array_equal(np.array(half["advantages"], np.float32), wanted), "bit for bit"
 
 
 def test_a_rule_is_a_reward_function(tmp_path: Path) -> None:
