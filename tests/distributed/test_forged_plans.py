@@ -188,8 +188,8 @@ FORGED: dict[str, tuple[str, Edit, str]] = {
     "a scenario that is a number": ("replay", positional(5), "call.arguments"),
     "a value that the verb refuses": ("credit", named(method="grpo", unit="planet"), "call.asked"),
     "a type that the verb refuses": ("taint", named(carry={"a": 1}), "call.asked"),
-    "a method that is fitted to all traces": (
-        "credit",
+    "a method that is fitted to all traces of some": (
+        "half",
         named(method="rudder", unit="agent"),
         "call.arguments",
     ),

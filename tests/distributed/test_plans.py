@@ -107,8 +107,6 @@ def test_prices_of_a_file_are_those_of_the_plan(folder: Path, tmp_path: Path) ->
     prices.write_text("model,input,output\nours,0.1,0.3\n")
     with pytest.raises(ot.ParameterError, match="tasks are files of plain values"):
         D.plan(corpus, "costs.spawns", prices=ot.costs.read_prices(prices), folder=tmp_path / "frame")
-    with pytest.raises(ot.ParameterError, match="method 'hca' is fitted to all traces of a corpus"):
-        D.plan(folder, "costs.spawns", method="hca", folder=tmp_path / "fitted")
 
 
 def test_tasks_divide_the_events_about_evenly(folder: Path, tmp_path: Path) -> None:
@@ -356,7 +354,6 @@ def test_a_damaged_file_of_the_corpus_is_told(own_folder: Path, tmp_path: Path) 
         ("costs.table", (), {}, "may be of all traces"),
         ("metrix", (), {}, "did you mean 'metrics'"),
         (7, (), {}, "verb is 7, expected text"),
-        ("credit", (), {"method": "hca"}, "is fitted to all traces"),
         ("credit", (), {"method": "floww"}, "did you mean 'flow'"),
         ("credit", (), {"method": "flow", "gama": 1}, "gama"),
         ("credit", (), {"reward": "teem"}, "did you mean 'team'"),

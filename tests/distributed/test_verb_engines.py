@@ -235,6 +235,34 @@ def _in_order(credits: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+FITTED = [
+    name
+    for name, scope in ot.list_methods().select("name", "scope").iter_rows()
+    if scope == "corpus" and name != "reinforce_pp"
+]
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus whose actions have effects, agents are paid, and states recur."""
+    place = tmp_path_factory.mktemp("chosen")
+    ot.synthetic.planted(place / "runs.jsonl", traces=256, events=16, effects="action", seed=3)
+    ot.ingest(place / "runs.jsonl", place / "corpus", partitions=3)
+    return place / "corpus"
+
+
+@pytest.mark.parametrize("method", FITTED)
+def test_a_method_that_is_fitted_is_that_of_one_machine(chosen: Path, method: str) -> None:
+    """Every worker fits the whole corpus, and has the same model to the bit."""
+    several = ot.read_corpus(chosen)
+    alone = ot.credit(several, method=method, unit="agent")
+    assert_same_bits(ot.credit(several, method=method, unit="agent", engine=D.processes(workers=2)), alone)
+    assert alone["credit"].n_unique() > 4 or method == "ccpo", "no team was run without one of its agents"
+    even = several.filter(pl.col("trace") % 2 == 0)
+    with pytest.raises(ot.ParameterError, match="of a filtered one a task knows its own alone"):
+        ot.credit(even, method=method, unit="agent", engine="processes")
+
+
 def test_a_method_that_compares_all_traces_of_a_filtered_corpus(folder: Path) -> None:
     even = ot.read_corpus(folder).filter(pl.col("trace") % 2 == 0)
     alone = ot.credit(even, method="reinforce_pp", unit="agent")

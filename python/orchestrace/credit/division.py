@@ -56,7 +56,8 @@ def check_scope(options: Mapping[str, Any], pieces: Pieces) -> None:
     entry = described(name)
     if entry is None or entry["scope"] != "corpus" or not pieces.several():
         return
-    if name in ROLLOUT_METHODS:
+    fitted = name in registered() and registered()[name].fit is not None
+    if fitted or name in ROLLOUT_METHODS:
         if pieces.is_filtered:
             raise ParameterError(
                 f"method '{name}' compares all traces of a corpus at once, and of a filtered one a task knows"
@@ -64,12 +65,6 @@ def check_scope(options: Mapping[str, Any], pieces: Pieces) -> None:
                 " without an engine"
             )
         return
-    fitted = name in registered() and registered()[name].fit is not None
-    if fitted:
-        raise ParameterError(
-            f"method '{name}' is fitted to all traces of a corpus at once, and a task sees its own alone:"
-            " credit it on one machine, without an engine; it works slice by slice there, with sink= too"
-        )
     raise ParameterError(
         f"method '{name}' compares all traces of a corpus at once, and {pieces.why()}, or take a method"
         " that compares groups"

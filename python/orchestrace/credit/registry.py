@@ -26,7 +26,7 @@ from ..corpus.reward import PartialWeights, amounts
 from ..disk.partitioned import PartitionedCorpus, check_groups, on_disk
 from ..statistics.learners import one_thread
 from .parameters import Param, Value, check_params, shown
-from .rollout_values import ROLLOUT_METHODS, RolloutValues
+from .rollout_values import ROLLOUT_METHODS, Call, RolloutValues
 from .rollup import roll_up
 
 if TYPE_CHECKING:
@@ -268,16 +268,11 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
-    by_channel = name in BY_CHANNEL
-    rewards = [_paid(corpus, weights, by_channel) for weights in options["rewards"]]
-
-    @functools.cache
-    def model(which: int) -> object:
-        if method.fit is None:
-            return None
-        channels = {**params, "weights": options["rewards"][which]} if by_channel else params
-        with _sums_in_order(method):
-            return method.fit(corpus, rewards[which], channels, options["seed"])
+    # of a task the corpus that it is a part of: what is fitted has seen all of it
+    everything: Corpus = corpus.full_corpus if isinstance(corpus, PartitionedCorpus) else corpus
+    rewards = [_paid(everything, weights, name in BY_CHANNEL) for weights in options["rewards"]]
+    models = _models if everything is corpus else _held_models
+    model = functools.cache(lambda which: models(everything, Call(options), which))
 
     def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
         return [credited(piece, which) for which in range(len(rewards))]
@@ -286,10 +281,12 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         traces = piece.traces.select("trace").collect()
         here = traces.join(rewards[which], on="trace", how="left", maintain_order="left")
         arguments: tuple[object, ...] = (piece, here, params, options["seed"])
-        if method.fit:
-            arguments = (*arguments, model(which))
-        with _sums_in_order(method):
-            result = method.function(*arguments)
+        if method.fit and not len(piece):  # nothing to value, as where a plan is judged: nothing is fitted
+            result = EventValues(pl.DataFrame(schema={"value": pl.Float64}))
+        else:
+            arguments = (*arguments, model(which)) if method.fit else arguments
+            with _sums_in_order(method):
+                result = method.function(*arguments)
         values, traces = _checked(method, piece, here, result)
         rows = roll_up(
             piece,
@@ -303,6 +300,24 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
         return rows, {"quantity": method.quantity, "tier": method.tier, "params": _json(effect, result.fit)}
 
     return compute
+
+
+def _models(everything: Corpus, call: Call, which: int) -> object:
+    """What a method has fitted to a whole corpus, for one of the rewards."""
+    options = call.options
+    method = method_of(options["method"])
+    assert method is not None
+    assert method.fit is not None
+    weights = options["rewards"][which]
+    by_channel = method.name in BY_CHANNEL
+    params = check_params(method.params, options["params"])
+    channels = {**params, "weights": weights} if by_channel else params
+    with _sums_in_order(method):
+        return method.fit(everything, _paid(everything, weights, by_channel), channels, options["seed"])
+
+
+_held_models = functools.lru_cache(maxsize=2)(_models)
+"""For the tasks of a plan, one after the other in a process, on a corpus that stays open."""
 
 
 def _paid(corpus: Corpus, weights: dict[str, float], by_channel: bool) -> pl.DataFrame:

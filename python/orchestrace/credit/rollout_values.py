@@ -37,7 +37,7 @@ class RolloutValues:
         self._plain = {**options, "params": {}}
         everything = corpus.full_corpus
         valued = _held if corpus is not everything else _valued
-        self._values = cache(lambda: valued(everything, _Call(options)))
+        self._values = cache(lambda: valued(everything, Call(options)))
 
     def __call__(self, piece: Corpus, callback: Any) -> list[tuple[pl.DataFrame | _core.Stream, Facts]]:
         """Rows of a piece in memory."""
@@ -51,7 +51,7 @@ class RolloutValues:
         return [(_with(pl.DataFrame(rows), of), facts) for rows, of in zip(streams, values, strict=True)]
 
 
-class _Call:
+class Call:
     """Options as the key of a cache: equal where they have the same text."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
@@ -60,7 +60,7 @@ class _Call:
         self._key = repr(sorted(settings.items()))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Call) and self._key == other._key
+        return isinstance(other, Call) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -86,7 +86,7 @@ def _with(rows: pl.DataFrame, values: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _valued(corpus: PartitionedCorpus, call: _Call) -> Values:
+def _valued(corpus: PartitionedCorpus, call: Call) -> Values:
     """The values of all rollouts: those of a corpus with one event in each."""
     options = call.options
     n_traces = len(corpus)
