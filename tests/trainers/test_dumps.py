@@ -236,5 +236,15 @@ def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
     path.write_text("{]\n")
     with pytest.raises(ot.InputError, match=r"traces\.jsonl: cannot be read as JSON"):
         ot.trainers.audit(path, trainer="verifiers")
+    steps: list[dict[str, Any]] = [{"advantage": ["much"], "response_ids": [1]}]
+    path.write_text(json.dumps({"id": "t:0", "trajectories": [{"name": "a", "steps": steps}]}))
+    with pytest.raises(ot.InputError, match=r"traces\.jsonl, line 1: no episode of this trainer"):
+        ot.trainers.audit(path, trainer="rllm")
+    steps[0]["advantage"] = 0.5
+    path.write_text(
+        json.dumps({"id": "t:0", "trajectories": [{"name": "a", "reward": "one", "steps": steps}]})
+    )
+    with pytest.raises(ot.InputError, match=r"traces\.jsonl: an episode has something else"):
+        ot.trainers.audit(path, trainer="rllm")
     with pytest.raises(ot.ParameterError, match="trainer is 'rlm', expected"):
         ot.trainers.audit(path, trainer="rlm")  # type: ignore[arg-type]

@@ -84,9 +84,13 @@ def rows_of(path: Path, dumped: Dumped) -> pl.DataFrame:
         for place, record in _records(file):
             try:
                 rows += of_record(record)
-            except (KeyError, TypeError, AttributeError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise InputError(f"{file}, {place}: no episode of this trainer ({error!r})") from None
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    try:
+        return pl.DataFrame(rows, schema=schema, orient="row")
+    except (TypeError, pl.exceptions.PolarsError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path}: an episode has something else in place of a number ({reason})") from None
 
 
 def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -110,13 +114,20 @@ def _plain(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
 
 
 def _of_verl(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
-    names = {"reward": "token_level_rewards", "advantage": "advantages", "group": "uid"}
-    return rows, {**names, "mask": "response_mask"}
+    names = {
+        "reward": "token_level_rewards",
+        "advantage": "advantages",
+        "group": "uid",
+        "mask": "response_mask",
+    }
+    optional = {"rollout": "episode_id", "step": "step"}
+    return rows, names | {option: name for option, name in optional.items() if name in rows.columns}
 
 
 def _of_skyrl(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Where rows are steps, a trajectory ends with each ``is_last_step``."""
     names = {"reward": "rewards", "advantage": "advantages", "group": "uids", "mask": "response_mask"}
+    names |= {"step": "step"} if "step" in rows.columns else {}
     if "is_last_step" not in rows.columns:
         return rows, names
     ended = pl.col("is_last_step").cast(pl.UInt32).cum_sum().shift(1, fill_value=0)
@@ -154,7 +165,7 @@ def _nodes(episode: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         agent = str((trace.get("agent") or {}).get("name", ""))
         for node in trace["nodes"]:
             if (values := node.get("advantages")) is not None:
-                yield step, task, episode.get("id"), agent, trace["id"], paid, values
+                yield step, task, episode.get("id"), agent, trace["id"], paid, list(map(float, values))
 
 
 def _steps(episode: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
@@ -166,7 +177,7 @@ def _steps(episode: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         for turn, step in enumerate(path["steps"]):
             if (value := step.get("advantage")) is not None:
                 tokens = max(len(step.get("response_ids") or ()), 1)
-                values = value if isinstance(value, list) else [value] * tokens
+                values = list(map(float, value)) if isinstance(value, list) else [float(value)] * tokens
                 yield *of_path, turn, path.get("reward"), step.get("reward"), values
 
 
