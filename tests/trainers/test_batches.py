@@ -215,7 +215,11 @@ def test_a_baseline_that_goes_on_is_refused() -> None:
 
 
 @settings(deadline=None, max_examples=80)
-@given(st.integers(0, 10_000), st.sampled_from(["grpo", "dr_grpo", "rloo"]), st.sampled_from(["last", "sum"]))
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(["grpo", "dr_grpo", "rloo", "opo", "maxrl", "pass_k", "reinforce_pp"]),
+    st.sampled_from(["last", "sum"]),
+)
 def test_the_kernel_on_arrays_gives_the_bits_of_credit(seed: int, method: str, outcome: Any) -> None:
     """Ragged masks, groups of one, equal rewards, rollouts of several rows in any order."""
     rng = np.random.default_rng(seed)
@@ -225,13 +229,18 @@ def test_the_kernel_on_arrays_gives_the_bits_of_credit(seed: int, method: str, o
     paid[:, 2] = rng.choice([0.0, 1.0, 0.35, 1e-3], n) if seed % 2 else rng.standard_normal(n)
     mask = np.arange(4) < rng.integers(0, 5, n)[:, None]
     group = rng.integers(0, 4, n)[rollout]
-    params: dict[str, Any] = {"compat": "verl"} if seed % 3 == 0 else {}
+    known = {param["name"] for param in ot.list_methods().filter(name=method)["params"].item()}
+    params: dict[str, Any] = {"compat": "verl"} if seed % 3 == 0 and "compat" in known else {}
+    if method == "reinforce_pp":
+        params |= {"baseline": seed % 2 == 0}
+    if method == "maxrl":
+        paid[:, 2] = rng.integers(0, 2, n)
     if method == "grpo":
         params |= {"ddof": seed % 2, "epsilon": 1e-4}
     batch = Batch(paid, mask, group, rollouts=rollout, order=rng.random(n))
-    fast = token_advantages(batch, method, outcome=outcome, **params)
-    with mock.patch.object(module, "_OF_OUTCOMES", {}):
-        slow = token_advantages(batch, method, outcome=outcome, **params)
+    fast = token_advantages(batch, method, outcome=outcome, null="mask", **params)
+    with mock.patch.object(module, "_OF_OUTCOMES", {}), mock.patch.object(module, "_OF_ROLLOUTS", ()):
+        slow = token_advantages(batch, method, outcome=outcome, null="mask", **params)
     assert fast.advantages.tobytes() == slow.advantages.tobytes()
     assert (fast.credited == slow.credited).all()
 

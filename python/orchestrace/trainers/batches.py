@@ -19,7 +19,7 @@ from ..base.schema import unknown_name
 from ..credit.verb import credit, list_methods
 from . import advantages
 from .batch import Batch, OutcomeOf, RewardsOf, TurnsOf
-from .turn_layouts import Layout, Places, Rollouts
+from .turn_layouts import Layout, Places, Rollouts, of_whole_rollouts
 
 Nulls = Literal["error", "mask"]
 
@@ -40,6 +40,9 @@ _ACROSS_BATCHES: Final = frozenset({"rae"})
 
 _OF_OUTCOMES: Final = {"grpo": advantages.grpo, "dr_grpo": advantages.dr_grpo, "rloo": advantages.rloo}
 """Methods that read nothing but the outcome and the group of each rollout, as functions of arrays."""
+
+_OF_ROLLOUTS: Final = frozenset({"opo", "maxrl", "pass_k", "reinforce_pp"})
+"""Methods that read the outcome, the group and the trained tokens of each rollout, and none of its turns."""
 
 
 class Assigned(NamedTuple):
@@ -143,14 +146,21 @@ def token_advantages(
 def _of_rollouts(
     rollouts: Rollouts, batch: Batch, method: str, rewards: RewardsOf, params: dict[str, Any]
 ) -> NDArray[np.float64] | None:
-    """The advantage of each rollout, (rollouts,), by the kernel of `credit` on arrays, to the same bits.
+    """The advantage of each rollout, (rollouts,), to the bits of `credit` on all turns: by its kernel on
+    arrays, or on one event for each rollout.
 
-    None where a method reads more than outcomes and groups, or something is wrong: `credit` says what.
+    None where a method reads more than that, or something is wrong: `credit` says what of each row.
     """
-    rule = _OF_OUTCOMES.get(method)
-    if rule is None or rewards == "turn" or batch.agents is not None or batch.trainable is not None:
+    if rewards == "turn" or batch.agents is not None or batch.trainable is not None:
         return None
     if not rollouts.total.size or not np.isfinite(rollouts.total).all():
+        return None
+    if method in _OF_ROLLOUTS and params.get("length") != "events":
+        table = credit(of_whole_rollouts(rollouts), method=method, unit="event", **params)
+        credits = table["credit"]
+        return None if credits.null_count() else credits.to_numpy()
+    rule = _OF_OUTCOMES.get(method)
+    if rule is None:
         return None
     try:
         values = rule(rollouts.total, rollouts.groups[rollouts.last_row], **params)

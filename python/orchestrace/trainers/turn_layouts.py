@@ -100,18 +100,7 @@ class Layout:
             total = np.zeros_like(total)
         if batch.trainable is not None:
             events["trainable"] = np.asarray(batch.trainable, dtype=bool)[self.rows][self._order]
-        traces = {
-            "trace": np.arange(len(rollouts.last_row), dtype=np.uint32),
-            "trace_id": rollouts.names[rollouts.last_row].cast(pl.String),
-            "task_id": rollouts.groups[rollouts.last_row].cast(pl.String),
-        }
-        judged = np.flatnonzero(np.isfinite(total))
-        measures = pl.DataFrame({"trace": judged.astype(np.uint32), "value": total[judged]})
-        return Corpus.from_arrow(
-            traces=pl.DataFrame(traces),
-            events=pl.DataFrame(events),
-            measures=measures.with_columns(kind=pl.lit("reward"), name=pl.lit("team")),
-        )
+        return _corpus(rollouts, pl.DataFrame(events), total)
 
     def place(self, table: pl.DataFrame) -> Places:
         """The turn of each row of a table of credits."""
@@ -137,6 +126,39 @@ class Layout:
                 raise ParameterError(f"agents names {len(named)} turns of row {row}, its mask has {turns}")
             names += named
         return _texts("agents", names)
+
+
+def of_whole_rollouts(rollouts: Rollouts) -> Corpus:
+    """A trace for each rollout, and one event in each, which has written all that is trained of it: for
+    methods that know nothing of turns.
+    """
+    n = len(rollouts.last_row)
+    tokens = np.bincount(rollouts.of_row, rollouts.mask.sum(axis=1), minlength=n).astype(np.int64)
+    events = {
+        "trace": np.arange(n, dtype=np.uint32),
+        "id": pl.repeat("0", n, eager=True),
+        "t": np.zeros(n),
+        "type": pl.repeat("message", n, eager=True),
+        "agent": pl.repeat("policy", n, eager=True),
+        "tokens_out": tokens,
+    }
+    return _corpus(rollouts, pl.DataFrame(events), rollouts.total)
+
+
+def _corpus(rollouts: Rollouts, events: pl.DataFrame, total: NDArray[np.float64]) -> Corpus:
+    """Events of rollouts that earned so much, NaN where nobody knows."""
+    traces = {
+        "trace": np.arange(len(rollouts.last_row), dtype=np.uint32),
+        "trace_id": rollouts.names[rollouts.last_row].cast(pl.String),
+        "task_id": rollouts.groups[rollouts.last_row].cast(pl.String),
+    }
+    judged = np.flatnonzero(np.isfinite(total))
+    measures = pl.DataFrame({"trace": judged.astype(np.uint32), "value": total[judged]})
+    return Corpus.from_arrow(
+        traces=pl.DataFrame(traces),
+        events=events,
+        measures=measures.with_columns(kind=pl.lit("reward"), name=pl.lit("team")),
+    )
 
 
 def _labels(name: str, values: Sequence[object] | NDArray[Any]) -> pl.Series:
