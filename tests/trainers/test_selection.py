@@ -120,6 +120,16 @@ def test_repeated_calls_are_counted(tmp_path: Path) -> None:
     assert ot.trainers.select(corpus, "sft", max_tokens=9)["reason"].to_list() == ["length.unknown"]
 
 
+@pytest.mark.parametrize("purpose", ["sft", "dpo", "rl"])
+def test_a_corpus_of_nothing_but_rejects_has_no_runs(tmp_path: Path, purpose: Any) -> None:
+    corpus = read(tmp_path, [{"instance_id": "a", "trajectory_id": "b", "messages": [], "reward": 1}])
+    assert len(corpus) == 0
+    selection = ot.trainers.select(corpus, purpose)
+    assert selection.is_empty()
+    assert ot.trainers.sink_selection(corpus, selection, purpose, tmp_path / "out").is_empty()
+    assert lines(tmp_path / "out" / "train.jsonl") == []
+
+
 def test_of_a_run_that_is_cut_the_recording_says_so(tmp_path: Path) -> None:
     corpus = read(tmp_path, sums(1))
     traces = corpus.traces.collect().with_columns(partial=pl.col("trace") == 0)

@@ -89,7 +89,7 @@ def split_of(family: pl.Series, validation: float, seed: int) -> pl.Series:
     drawn = [
         int.from_bytes(blake2b(f"{seed}\0{name}".encode(), digest_size=8).digest()) / 2**64 for name in names
     ]
-    sides = pl.Series(drawn) < validation
+    sides = pl.Series(drawn, dtype=pl.Float64) < validation
     side = pl.DataFrame({"family": names, "side": sides})
     rows = family.to_frame("family").join(side, on="family", how="left", maintain_order="left")
     word = pl.when("side").then(pl.lit("validation")).otherwise(pl.lit("train"))
