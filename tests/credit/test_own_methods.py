@@ -101,7 +101,7 @@ def test_methods_of_both_kinds_are_listed_and_found() -> None:
     names = listed["name"].to_list()
     assert names == [
         *(str(one["name"]) for one in _core.methods()),
-        *("gdpo", "rae", "hierarchical_grpo", "ccpo", "turn_credit", "igpo", "aristocrat", "coma"),
+        *("remax", "gdpo", "rae", "hierarchical_grpo", "ccpo", "turn_credit", "igpo", "aristocrat", "coma"),
         *("hca", "dae", "rudder", "vdn", "qmix"),
     ]
     assert set(listed.filter(pl.col("name").is_in(["vdn", "hca"]))["tier"]) == {"surrogate"}

@@ -23,6 +23,7 @@ WITHOUT_REFERENCE = {
     "hierarchical_grpo",
     "turn_credit",
     "igpo",
+    "remax",
     "ccpo",
     "hca",
     "dae",

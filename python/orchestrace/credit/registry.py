@@ -111,7 +111,7 @@ class Registered:
 
 
 FITTED: Final = (
-    *("gdpo", "rae", "hierarchical_grpo", "ccpo", "turn_credit", "igpo", "aristocrat", "coma"),
+    *("remax", "gdpo", "rae", "hierarchical_grpo", "ccpo", "turn_credit", "igpo", "aristocrat", "coma"),
     *("hca", "dae", "rudder", "vdn", "qmix"),
 )
 """Methods of the room `fitted`, in the order of `methods`."""

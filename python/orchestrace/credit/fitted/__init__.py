@@ -1,6 +1,20 @@
 """Credit methods that look at a whole corpus, one file each. Importing the package registers them."""
 
-from . import aristocrat, ccpo, dae, gdpo, hca, hierarchical_grpo, igpo, qmix, rae, rudder, turn_credit, vdn
+from . import (
+    aristocrat,
+    ccpo,
+    dae,
+    gdpo,
+    hca,
+    hierarchical_grpo,
+    igpo,
+    qmix,
+    rae,
+    remax,
+    rudder,
+    turn_credit,
+    vdn,
+)
 
 __all__ = [
     "aristocrat",
@@ -12,6 +26,7 @@ __all__ = [
     "igpo",
     "qmix",
     "rae",
+    "remax",
     "rudder",
     "turn_credit",
     "vdn",
