@@ -93,5 +93,13 @@ def run(
             typer.echo(f"{counted(n, 'run')} could not be written: {reason}", err=True)
         for file, n in written.group_by("file").len().drop_nulls("file").sort("file").rows():
             typer.echo(plain(f"{to / file}: {counted(n, 'run')}"), err=True)
+    dropped = (
+        selection.drop_nulls("reason")["reason"]
+        .value_counts()
+        .sort("count", "reason", descending=[True, False])
+    )
+    reasons = ", ".join(f"{reason} {n:,}" for reason, n in dropped.rows())
+    summary = f"kept {selection['kept'].sum():,} of {counted(selection.height, 'run')}"
+    typer.echo(f"{summary}; dropped: {reasons}" if reasons else summary, err=True)
     table.give(selection, "runs", COLUMNS)
     report_quarantined(corpus, recordings, recordings.strict)
