@@ -466,3 +466,20 @@ def test_slips(change: dict[str, Any], options: dict[str, Any], message: str) ->
     with pytest.raises(ot.ParameterError) as caught:
         ot.trainers.audit(pl.DataFrame(columns), **options)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"group": []}, r"group is \[\], expected"),
+        ({"reward": {}}, "reward is a value of type dict, expected"),
+        ({"group": ["group", "group"]}, r"group is \['group', 'group'\], expected"),
+        ({"trained": "name"}, "column 'name' has type String"),
+        ({"length": "endless"}, "column 'endless' has an infinite number"),
+    ],
+)
+def test_wrong_options_of_an_audit_are_named(options: dict[str, Any], message: str) -> None:
+    rows = {"reward": [1.0, 0.0], "group": ["a", "a"], "advantage": [0.5, -0.5]}
+    rows |= {"name": ["x", "y"], "endless": [1.0, float("inf")]}
+    with pytest.raises(ot.ParameterError, match=message):
+        ot.trainers.audit(pl.DataFrame(rows), **options)

@@ -84,6 +84,19 @@ def test_who_moves_the_belief_towards_the_outcome_gets_more() -> None:
     assert weighed.filter(trace=1).equals(credits.filter(trace=1)), "no evidence"
 
 
+def test_evidence_of_a_turn_is_the_sum_over_its_events() -> None:
+    """Whichever of them has it, and whichever has none."""
+    weighed = []
+    for scores in ((2.0, None), (None, 2.0), (1.5, 0.5)):
+        said = [{} if score is None else {"score": score} for score in scores]
+        events = [event(n, "x", turn=0, **fields) for n, fields in enumerate(said)]
+        events += [event(2, "x", turn=1, score=-1.0), event(3, "x", turn=2, score=0.25)]
+        corpus = read([run(0, 1.0, events), run(1, 0.0, [event(0, "x", turn=0)])])
+        credits = ot.credit(corpus, method="dr_grpo", unit="turn")
+        weighed.append(ot.trainers.agent_opsd(corpus, credits, "score")["credit"].to_list())
+    assert weighed[0] == weighed[1] == weighed[2]
+
+
 def test_what_is_no_advantage_of_turns_is_refused() -> None:
     corpus = corpus_of([([1.0], 1.0), ([0.0], 0.0)])
     with pytest.raises(ot.ParameterError, match=r"credits has unit \['event'\]"):

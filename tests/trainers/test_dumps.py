@@ -210,6 +210,19 @@ def test_rewards_that_are_normalized_one_by_one_are_known(seed: int) -> None:
     assert "epsilon=0.0001" in row["variant"] and row["variant"].endswith("batch_ddof=1")
 
 
+def test_a_prompt_that_comes_twice_in_a_step_is_two_groups() -> None:
+    """TRL compares completions that stand side by side, so many as it generates."""
+    rng = np.random.default_rng(8)
+    rewards = rng.random(16)
+    advantages = deviates(rewards, np.arange(16) // 4, 1e-4)
+    prompts = np.repeat(["a", "b", "a", "c"], 4)
+    rows = {"step": 1, "prompt": prompts, "exact": rewards, "advantage": advantages}
+    row = ot.trainers.audit(pl.DataFrame(rows), trainer="trl").row(0, named=True)
+    assert (row["rule"], row["explained"], row["fault"], row["n_groups"]) == ("grpo", 1.0, None, 4)
+    side_by_side = pl.DataFrame(rows | {"prompt": np.repeat(["a", "a", "b", "c"], 4)})
+    assert ot.trainers.audit(side_by_side, trainer="trl")["explained"].item() == 1.0
+
+
 def test_weights_of_rewards_count() -> None:
     rows = {"group": ["a", "a"], "exact": [1.0, 0.0], "format": [0.0, 1.0], "advantage": [0.375, -0.375]}
     weighted = ot.trainers.audit(pl.DataFrame(rows), reward={"exact": 1.0, "format": 0.25})
@@ -246,5 +259,8 @@ def test_what_is_no_dump_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ot.InputError, match=r"traces\.jsonl: an episode has something else"):
         ot.trainers.audit(path, trainer="rllm")
+    path.write_text("[" * 5000 + "]" * 5000)
+    with pytest.raises(ot.InputError, match=r"traces\.jsonl: cannot be read as JSON"):
+        ot.trainers.audit(path, trainer="verifiers")
     with pytest.raises(ot.ParameterError, match="trainer is 'rlm', expected"):
         ot.trainers.audit(path, trainer="rlm")  # type: ignore[arg-type]

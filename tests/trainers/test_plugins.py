@@ -354,6 +354,14 @@ def test_tokens_of_completions_are_paid() -> None:
     assert rule(["a", "a"], ["x", "y"]) == [None, None], "nobody knows how many"
 
 
+def test_completions_of_any_kind_are_paid_or_refused() -> None:
+    picture = [{"role": "user", "content": [{"type": "image", "image": object()}]}]
+    assert RuleReward("tokens")([picture], ["x"], completion_ids=[[1, 2]]) == [-2.0]
+    assert RuleReward("tokens")([], []) == []
+    with pytest.raises(ot.ParameterError, match="there are 2 prompts and 1 completions"):
+        RuleReward("tokens")(["a", "b"], ["x"])
+
+
 def test_rules_that_pay_others_are_refused() -> None:
     with pytest.raises(ot.ParameterError, match="rule 'agent' pays agent, expected a rule"):
         RuleReward("agent")(["a"], ["x"])

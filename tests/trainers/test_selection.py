@@ -89,6 +89,20 @@ def test_pairs_are_of_one_prompt_and_of_like_lengths(tmp_path: Path) -> None:
     assert ot.trainers.select(corpus, "dpo", margin=2.0).filter("kept").height == 0
 
 
+def test_pairs_of_a_task_are_counted_over_its_prompts_and_differ(tmp_path: Path) -> None:
+    chats = [
+        chat("t", f"{q}{right}", q, ["yes" if right else "no"], right) for q in "xy" for right in (1.0, 0.0)
+    ]
+    corpus = read(tmp_path, chats)
+    assert ot.trainers.select(corpus, "dpo").filter("kept").height == 4
+    one = ot.trainers.select(corpus, "dpo", per_task=1)
+    assert reasons(one) == {"x1.0": None, "x0.0": None, "y1.0": "task.full", "y0.0": "task.full"}
+    same = read(tmp_path, [chat("t", "r", "?", ["a"], 1.0), chat("t", "s", "?", ["a"], 0.0)])
+    assert set(ot.trainers.select(same, "dpo")["reason"]) == {"pair.absent"}, "they said the same"
+    asked = read(tmp_path, [chat("t", "r", "1 < 2?", ["yes"], 1.0), chat("t", "s", "3 < 4?", ["yes"], 1.0)])
+    assert ot.trainers.select(asked, "sft")["kept"].all(), "they were asked other things"
+
+
 def test_what_callers_know_counts(tmp_path: Path) -> None:
     corpus = read(tmp_path, sums(1))
     traces = corpus.traces.select("trace").collect()
@@ -137,8 +151,11 @@ def test_of_a_run_that_is_cut_the_recording_says_so(tmp_path: Path) -> None:
         events=corpus.events.collect(), traces=traces, measures=corpus.measures.collect()
     )
     assert ot.trainers.select(cut, "sft")["reason"].to_list()[0] == "run.partial"
-    unpaid = ot.credit(corpus, method="grpo", unit="team").with_columns(credit=pl.lit(None, pl.Float64))
-    assert ot.trainers.select(corpus, "sft", credits=unpaid)["reason"].to_list()[0] == "credit.unknown"
+    for nothing in (None, float("nan")):
+        credits = ot.credit(corpus, method="grpo", unit="team").with_columns(
+            credit=pl.lit(nothing, pl.Float64)
+        )
+        assert ot.trainers.select(corpus, "sft", credits=credits)["reason"].to_list()[0] == "credit.unknown"
 
 
 NAMES = st.sampled_from("abcdef")
@@ -190,6 +207,7 @@ def test_pairs_are_the_most_and_the_most_alike(rows: list[tuple[int, int | None]
             "reward": [float(reward) for reward, _ in rows],
             "passed": [reward >= 2 for reward, _ in rows],
             "tokens_out": pl.Series([tokens for _, tokens in rows], dtype=pl.Int64),
+            "behaviour": pl.Series([None] * len(rows), dtype=pl.UInt64),
         },
         schema_overrides={"trace": pl.UInt32},
     )
@@ -206,7 +224,7 @@ def test_pairs_are_the_most_and_the_most_alike(rows: list[tuple[int, int | None]
         for pairs in itertools.combinations(allowed, n):
             if len({a for a, _ in pairs}) == len({b for _, b in pairs}) == n:
                 best = max(best, (n, -sum(map(cost, pairs))))
-    found = pairs_of(runs, None, margin).rows()
+    found = pairs_of(runs, margin).select("chosen", "rejected").rows()
     assert set(found) <= set(allowed) and len({at for pair in found for at in pair}) == 2 * len(found)
     assert (len(found), -sum(map(cost, found))) == pytest.approx(best, abs=1e-9)
 
@@ -312,6 +330,10 @@ def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
     ot.trainers.sink_selection(again, selection, "sft", tmp_path / "out", overwrite=True)
     with pytest.raises(ot.ParameterError, match="is a file, expected a folder"):
         ot.trainers.sink_selection(again, selection, "sft", path)
+    with pytest.raises(ot.ParameterError, match="selection has several rows of one run"):
+        ot.trainers.sink_selection(again, pl.concat([selection] * 2), "sft", tmp_path / "other")
+    with pytest.raises(ot.ParameterError, match="selection keeps runs without a pair"):
+        ot.trainers.sink_selection(again, selection, "dpo", tmp_path / "other")
     with pytest.raises(ot.ParameterError, match="unknown column 'kept'"):
         ot.trainers.sink_selection(again, selection.drop("kept"), "sft", tmp_path / "other")
     chats = read(tmp_path, sums(1))
@@ -325,11 +347,29 @@ def test_what_cannot_be_written_says_why(tmp_path: Path) -> None:
     assert not list((tmp_path / "other").iterdir())
 
 
+def test_one_odd_record_stops_no_other(tmp_path: Path) -> None:
+    """Half of a character, as a limit on bytes leaves it; lists within lists; items that are no objects."""
+    cut = json.dumps(chat("t", "cut", "?", ["cut"], 1.0)).replace('"cut"}', '"cut \\ud83d"}')
+    deep = chat("t", "deep", "?", ["a"], 1.0, prompt='[{"a":' * 60_000 + "1" + "}]" * 60_000)
+    path = tmp_path / "runs.jsonl"
+    path.write_text("\n".join([cut, json.dumps(deep), json.dumps(chat("t", "good", "?", ["b"], 1.0))]) + "\n")
+    corpus = ot.read_traces(path)
+    selection = ot.trainers.select(corpus, "sft", validation=0.0)
+    written = ot.trainers.sink_selection(corpus, selection, "sft", tmp_path / "out")
+    assert set(written.sort("trace_id")["reason"]) == {None} and written.height == 3
+    texts = {
+        line["trace_id"]: line["messages"][-1]["content"] for line in lines(tmp_path / "out" / "train.jsonl")
+    }
+    assert texts == {"cut": "cut \ud83d", "deep": "a", "good": "b"}
+
+
 def node(role: str, content: str, parent: int | None) -> dict[str, Any]:
     return {"message": {"role": role, "content": content}} | ({} if parent is None else {"parent": parent})
 
 
 ASKED, SAID = {"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}
+CALL = {"name": "ls", "arguments": "{}"}
+CALLED = {"type": "function", "function": CALL}
 SHAPES: dict[str, tuple[Any, list[dict[str, Any]], str | None]] = {
     "two parts": ({"prompt": [ASKED], "completion": [SAID]}, [ASKED, SAID], None),
     "text of JSON": ({"id": 1, "row": {"messages": json.dumps([ASKED, SAID])}}, [ASKED, SAID], None),
@@ -350,6 +390,40 @@ SHAPES: dict[str, tuple[Any, list[dict[str, Any]], str | None]] = {
         "conversation.several",
     ),
     "two players": ({"traces": [{"nodes": []}, {"nodes": []}]}, [], "conversation.several"),
+    "an older call": (
+        {"messages": [ASKED, {"role": "assistant", "content": None, "function_call": CALL}, SAID]},
+        [ASKED, {"role": "assistant", "content": "", "tool_calls": [CALLED]}, SAID],
+        None,
+    ),
+    "a call of ShareGPT": (
+        {
+            "system": "Be kind.",
+            "conversations": [
+                {"from": "human", "value": "?"},
+                {"from": "function_call", "value": json.dumps({"name": "ls", "arguments": {}})},
+                {"from": "observation", "value": "x"},
+                {"from": "chatgpt", "value": "!"},
+            ],
+        },
+        [
+            {"role": "system", "content": "Be kind."},
+            ASKED,
+            {"role": "assistant", "content": "", "tool_calls": [CALLED]},
+            {"role": "tool", "content": "x"},
+            SAID,
+        ],
+        None,
+    ),
+    "both forms": (
+        {"messages": [ASKED, SAID, ASKED, SAID], "prompt": [ASKED], "completion": [SAID]},
+        [ASKED, SAID] * 2,
+        None,
+    ),
+    "items that are none": (
+        {"responses_create_params": {"input": 5}, "response": {"output": 5}},
+        [],
+        "conversation.several",
+    ),
     "demonstration": ({"history": [{**SAID, "is_demo": True}, ASKED, SAID]}, [ASKED, SAID], None),
 }
 

@@ -13,6 +13,7 @@ from ..base.arguments import Positive
 from ..base.errors import ParameterError
 from ..base.paths import path_of
 from ..base.schema import unknown_name
+from ..base.text import briefly
 from ..base.verbs import verb
 from .dumped_tokens import advantages_of, numbers
 from .dumps import DUMPS, PLAIN, Trainer, rows_of
@@ -137,7 +138,12 @@ def audit(
         dict.fromkeys(named) | names | {option: name for option, name in named.items() if name is not None}
     )
     for option, columns in names.items():
-        for name in [columns] if isinstance(columns, str) else columns or []:
+        listed = [columns] if isinstance(columns, str) else list(columns or ())
+        if columns is not None and (not listed or len(set(listed)) < len(listed)):
+            raise ParameterError(
+                f"{option} is {briefly(columns)}, expected a column, or several without repeats"
+            )
+        for name in listed:
             if name not in dump.columns:
                 raise ParameterError(f"{option}: {unknown_name('column', name, dump.columns)}")
     if turn is not None and names["rollout"] is None:
@@ -251,16 +257,16 @@ def _dump(
     absent = np.isnan(columns).all(axis=0)
     total = np.where(absent, np.nan, np.nansum(columns, axis=0))
     trained = (
-        None
-        if names["trained"] is None
-        else part[names["trained"]].cast(pl.Boolean).fill_null(True).to_numpy()
+        None if names["trained"] is None else numbers(part, names["trained"]) != 0.0  # null trains
     )
     is_trained = np.ones(part.height, bool) if trained is None else trained
     if names["turn"] is not None:
         turns = Turns(total, groups, rollouts, numbers(part, names["turn"]))
         return turns, turns.paid & is_trained
     lengths = n_trained if names["length"] is None else numbers(part, names["length"])
-    lengths = None if lengths is None else np.maximum(lengths, 1.0)
+    if lengths is not None and np.isinf(lengths).any():
+        raise ParameterError(f"length: column '{names['length']}' has an infinite number, expected tokens")
+    lengths = None if lengths is None else np.fmax(lengths, 1.0)
     of_rollout = None if lengths is None else np.bincount(rollouts, lengths).astype(float)
     was_trained = None if trained is None else trained[last]
     coarser = tuple(codes[last] for codes in _coarser(part, names["group"], groups))

@@ -126,7 +126,7 @@ def _evidence(piece: Corpus, column: str) -> pl.DataFrame:
     events = units.select("trace", "seq", unit=pl.col("unit_id").cast(pl.String)).hstack(recorded)
     ordered = events.sort("trace", "t", "seq").with_row_index("place").drop_nulls("unit")
     turns = ordered.group_by("trace", "unit", maintain_order=True)
-    return turns.agg(pl.col("place").first(), evidence=pl.col("e").cum_sum().last().fill_null(0.0))
+    return turns.agg(pl.col("place").first(), evidence=pl.col("e").fill_null(0.0).cum_sum().last())
 
 
 def _beliefs(corpus: Corpus, reward: Reward, success: float, floor: float) -> pl.DataFrame:

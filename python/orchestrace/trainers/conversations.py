@@ -7,15 +7,16 @@ from typing import Any, Final
 Message = dict[str, Any]
 
 _ROLES: Final = {
+    **dict.fromkeys(("gpt", "chatgpt", "ai", "model", "bot"), "assistant"),
+    **dict.fromkeys(("function", "observation", "tool_response", "function_response"), "tool"),
     "human": "user",
-    "gpt": "assistant",
-    "function": "tool",
-    "observation": "tool",
-    "ai": "assistant",
+    "developer": "system",
 }
 """Roles of ShareGPT and others, by the names that chat templates know."""
 _FIELDS: Final = ("role", "content", "reasoning_content", "tool_calls", "tool_call_id", "name")
 """What chat templates read of a message."""
+_SAYS: Final = frozenset({"content", "tool_calls", "function_call"})
+"""Members of which a message has one."""
 _NAMES: Final = ("messages", "conversations", "conversation", "trajectory", "traj", "history")
 """Members that hold the conversation of a record, the surest first."""
 _DEEPEST: Final = 6
@@ -80,7 +81,7 @@ def parted(
 ) -> tuple[list[Message], list[Message], list[Message]] | None:
     """The prompt that two conversations share and what each goes on with; None if they share no prompt.
 
-    They part before a message of the assistant in both.
+    They part before a message of the assistant in both. Two that are equal part nowhere: None.
 
     Examples
     --------
@@ -99,7 +100,7 @@ def parted(
         len(each) > shared and each[shared]["role"] == "assistant" for each in (chosen, rejected)
     ):
         shared -= 1
-    if not any(message["role"] == "user" for message in chosen[:shared]):
+    if chosen == rejected or not any(message["role"] == "user" for message in chosen[:shared]):
         return None
     return chosen[:shared], chosen[shared:], rejected[shared:]
 
@@ -117,15 +118,19 @@ def _by_format(record: dict[str, Any]) -> list[Message] | None:
     if isinstance(request, dict) and isinstance(response, dict):
         inputs = request.get("input")
         inputs = [{"role": "user", "content": inputs}] if isinstance(inputs, str) else inputs
-        items = [*(inputs or []), *(response.get("output") or [])]
+        parts = [part for part in (inputs, response.get("output")) if isinstance(part, list)]
+        items = [item for part in parts for item in part]
         system = request.get("instructions")
         return ([{"role": "system", "content": system}] if system else []) + _of_items(items)
+    for name in _NAMES:
+        if (messages := _messages(record.get(name))) is not None:
+            system = record.get("system")  # ShareGPT keeps it beside the messages
+            if isinstance(system, str) and system and messages[0]["role"] != "system":
+                return [{"role": "system", "content": system}, *messages]
+            return messages
     ends = [_messages(record.get(name)) for name in ("prompt", "completion")]
     if all(ends):  # the two parts of one conversation
         return [message for end in ends for message in end or ()]
-    for name in _NAMES:
-        if (messages := _messages(record.get(name))) is not None:
-            return messages
     return None
 
 
@@ -152,7 +157,9 @@ def _of_items(items: list[Any]) -> list[Message]:
                 content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
             message = _message({**item, "content": content})
         elif kind == "reasoning":
-            thought = "\n".join(str(part.get("text") or "") for part in item.get("summary") or ())
+            summary = item.get("summary")
+            parts = summary if isinstance(summary, list) else []
+            thought = "\n".join(str(part.get("text") or "") for part in parts if isinstance(part, dict))
             continue
         elif kind == "function_call":
             call = {"name": item.get("name"), "arguments": item.get("arguments")}
@@ -195,7 +202,7 @@ def _decoded(value: Any) -> Any:
     if isinstance(value, str) and value.startswith(("[{", '{"')):
         try:
             return json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return value
     return value
 
@@ -219,11 +226,21 @@ def _message(value: Any) -> Message | None:
         return None
     if "role" not in value and "from" in value and "value" in value:
         value = {"role": value["from"], "content": value["value"]}
-    role = value.get("role")
-    if not isinstance(role, str) or not ("content" in value or "tool_calls" in value):
+    role, content = value.get("role"), value.get("content")
+    if not isinstance(role, str) or not _SAYS & value.keys():
         return None
     fields = {name: value[name] for name in _FIELDS if value.get(name) is not None}
-    return {**fields, "role": _ROLES.get(role, role), "content": value.get("content") or ""}
+    function = value.get("function_call")
+    if role in ("function_call", "tool_call"):  # of ShareGPT: a message of its own, with the call as JSON
+        function, role, content = _decoded(content), "assistant", ""
+        if not isinstance(function, dict):
+            return None
+    if isinstance(function, dict) and "tool_calls" not in fields:
+        arguments = function.get("arguments")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        call = {"name": function.get("name"), "arguments": text}
+        fields["tool_calls"] = [{"type": "function", "function": call}]
+    return {**fields, "role": _ROLES.get(role, role), "content": content or ""}
 
 
 def _is_within(other: list[Message], longest: list[Message]) -> bool:

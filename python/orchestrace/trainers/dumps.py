@@ -105,7 +105,7 @@ def _records(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"line {number}", json.loads(line)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read as JSON ({error})") from None
 
 
@@ -141,7 +141,24 @@ def _of_trl(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:
         texts = pl.Series([json.dumps(messages, sort_keys=True) for messages in prompt.to_list()])
         rows = rows.with_columns(prompt=texts)
     paid = [name for name, kind in rows.schema.items() if kind.is_float() and name != "advantage"]
-    return rows, {"reward": paid or "reward", "advantage": "advantage", "group": "prompt", "step": "step"}
+    names = {"reward": paid or "reward", "advantage": "advantage", "group": "prompt", "step": "step"}
+    if not {"prompt", "step"} <= set(rows.columns):
+        return rows, names
+    return rows.with_columns(generation=_generations(rows)), {**names, "group": "generation"}
+
+
+def _generations(rows: pl.DataFrame) -> pl.Expr:
+    """Which completions were compared: so many in a row, however often their prompt comes in a step.
+
+    So many is what stands side by side least often, where all other runs of a prompt are whole multiples.
+    """
+    runs = rows.select(run=pl.struct("step", "prompt").rle_id())["run"]
+    sizes = runs.value_counts()["count"]
+    size = int(sizes.min() or 1)  # type: ignore[arg-type]  # counts are numbers
+    if size < 2 or (sizes % size != 0).any():  # a table that somebody took rows from
+        return pl.col("prompt")
+    place = pl.int_range(pl.len()) // size
+    return pl.format("{} {}", "prompt", place)
 
 
 def _by_agent(rows: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, Any]]:

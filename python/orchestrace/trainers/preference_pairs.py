@@ -7,23 +7,21 @@ from scipy.optimize import linear_sum_assignment
 from ..base.arrays import Floats
 
 
-def pairs_of(runs: pl.DataFrame, most: int | None, margin: float) -> pl.DataFrame:
+def pairs_of(runs: pl.DataFrame, margin: float) -> pl.DataFrame:
     """Which run is preferred to which: each run is in one pair at most.
 
     Parameters
     ----------
     runs
-        Of one set of attempts at one prompt: ``trace trace_id passed reward tokens_out``, ``passed`` not
-        null.
-    most
-        Pairs at most; None: as many as there are.
+        Of one set of attempts at one prompt: ``trace trace_id passed reward tokens_out behaviour``,
+        ``passed`` not null. Runs of one behaviour, which is not null, are no pair.
     margin
         By how much the reward of the preferred has to be larger.
 
     Returns
     -------
     DataFrame
-        ``chosen rejected``, traces, the pair whose lengths are most alike first.
+        ``chosen rejected apart``: traces, and by how much lengths differ, the least first.
 
     Notes
     -----
@@ -36,16 +34,23 @@ def pairs_of(runs: pl.DataFrame, most: int | None, margin: float) -> pl.DataFram
     gap = good["reward"].to_numpy()[:, None] - bad["reward"].to_numpy()[None, :]
     cost = np.abs(_lengths(good)[:, None] - _lengths(bad)[None, :])
     cost = np.where(np.isnan(cost), 1.0, cost)
-    allowed = gap >= margin
+    did = [side["behaviour"].cast(pl.String).fill_null("").to_numpy() for side in (good, bad)]
+    same = (did[0][:, None] == did[1][None, :]) & (did[0] != "")[:, None]
+    allowed = (gap >= margin) & ~same
     # a pair that is not allowed costs more than all others together
     barred = 1.0 + cost.sum()
     left, right = linear_sum_assignment(np.where(allowed, cost, barred))
     is_allowed = allowed[left, right]
     left, right = left[is_allowed], right[is_allowed]
-    order = np.lexsort((left, cost[left, right]))[:most]
+    apart = cost[left, right]
+    order = np.lexsort((left, apart))
     return pl.DataFrame(
-        {"chosen": good["trace"].to_numpy()[left[order]], "rejected": bad["trace"].to_numpy()[right[order]]},
-        schema={"chosen": pl.UInt32, "rejected": pl.UInt32},
+        {
+            "chosen": good["trace"].to_numpy()[left[order]],
+            "rejected": bad["trace"].to_numpy()[right[order]],
+            "apart": apart[order],
+        },
+        schema={"chosen": pl.UInt32, "rejected": pl.UInt32, "apart": pl.Float64},
     )
 
 

@@ -52,13 +52,22 @@ class RuleReward:
         Raises
         ------
         ParameterError
-            The rule is unknown, or pays others than the team.
+            The rule is unknown, or pays others than the team, or there are more prompts than completions.
         """
-        lines = [
-            json.dumps({"trajectory_id": str(row), "instance_id": json.dumps(prompt), "messages": messages})
-            for row, (prompt, completion) in enumerate(zip(prompts, completions, strict=True))
-            for messages in [_as_messages(prompt, "user") + _as_messages(completion, "assistant")]
-        ]
+        if len(prompts) != len(completions):
+            raise ParameterError(f"there are {len(prompts)} prompts and {len(completions)} completions")
+        if not completions:
+            return []
+        pairs = enumerate(zip(prompts, completions, strict=True))
+        records = (
+            {
+                "trajectory_id": str(row),
+                "instance_id": json.dumps(prompt, default=repr),
+                "messages": _as_messages(prompt, "user") + _as_messages(completion, "assistant"),
+            }
+            for row, (prompt, completion) in pairs
+        )
+        lines = [json.dumps(record, default=repr) for record in records]
         corpus = read_traces(io.BytesIO("\n".join(lines).encode()), format="messages")
         rows = corpus.traces.select("trace", row=pl.col("trace_id").cast(pl.UInt32))
         if completion_ids is not None:

@@ -73,7 +73,7 @@ def sink_selection(
         ``conversation.absent``, ``conversation.several``, ``conversation.unanswered``, ``prompt.absent`` (the
         assistant speaks first), ``record.unreadable`` (what stands in its place is no JSON), or
         ``prompt.differs`` (the two runs of a pair, or only one of them, do not begin with the same message of
-        a user).
+        a user), ``pair.same`` (the two say the same).
 
     Raises
     ------
@@ -81,7 +81,7 @@ def sink_selection(
         A file is gone or has changed, a run was not read from one, a file exists and `overwrite` is false, or
         it cannot be written.
     ParameterError
-        The selection lacks a column, or the folder is a file.
+        The selection lacks a column, has a run twice or, of ``"dpo"``, without a pair; the folder is a file.
 
     Notes
     -----
@@ -107,6 +107,10 @@ def sink_selection(
     for name in _NEEDED:
         if name not in selection.columns:
             raise ParameterError(f"selection: {unknown_name('column', name, selection.columns)}")
+    if selection["trace"].is_duplicated().any():
+        raise ParameterError("selection has several rows of one run, expected those of one call of select")
+    if purpose == "dpo" and selection.filter(pl.col("kept") & pl.col("pair").is_null()).height:
+        raise ParameterError("selection keeps runs without a pair, expected that of select(corpus, 'dpo')")
     places = corpus.traces.select(
         "trace",
         "trace_id",
@@ -204,7 +208,7 @@ class _Writer:
         record = None
         messages: list[Message] = []
         reason: str | None = "record.unreadable"
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             record = json.loads(text)
             messages, reason = conversation(record)
         if len(runs) > 1:
@@ -240,8 +244,9 @@ class _Writer:
         (chosen, good), (rejected, bad) = halves["chosen"], halves["rejected"]
         parts = parted(good, bad)
         if parts is None:
-            self._note(chosen, None, "prompt.differs")
-            self._note(rejected, None, "prompt.differs")
+            reason = "pair.same" if good == bad else "prompt.differs"
+            self._note(chosen, None, reason)
+            self._note(rejected, None, reason)
             return
         line = dict(zip(("prompt", "chosen", "rejected"), parts, strict=True))
         self._write([chosen, rejected], line, tools if tools == other[2] else None)
@@ -253,7 +258,11 @@ class _Writer:
         )
         if len(runs) > 1:
             row["rejected_trace_id"] = runs[1]["trace_id"]
-        self._files[of["split"]].write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+        try:
+            line_of = json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # half of a character that takes two: as the escape that it was
+            line_of = json.dumps(row).encode()
+        self._files[of["split"]].write(line_of + b"\n")
         self._lines[of["split"]] += 1
         for run in runs:
             self._note(run, of["split"], None)

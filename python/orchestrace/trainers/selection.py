@@ -1,6 +1,6 @@
 """Which runs to train on: a reason for each that is kept or dropped, and a split without leakage."""
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
@@ -100,7 +100,8 @@ def select(
     by
         What is compared: all runs of a ``"task"``, or those of one ``"group"`` (one task, model and harness).
     per_task
-        Runs of a task that are kept at most (pairs, for ``"dpo"``): those that wrote the fewest tokens.
+        Runs of a task (of a group, with `by`) that are kept at most: those that wrote the fewest tokens. For
+        ``"dpo"`` pairs: those whose lengths are most alike.
     min_attempts
         Judged attempts that a task needs.
     pass_rate
@@ -119,7 +120,8 @@ def select(
     min_credit
         The least credit of a run.
     duplicates
-        Whether of runs of a task that did and said the same one is kept, the one with the first name.
+        Whether of runs of a task that were asked, did and said the same, and ended alike, one is kept, the
+        one with the first name. A run is never paired with one that did and said the same.
     validation
         The share of families of tasks that is held out, on average.
     leakage
@@ -255,7 +257,7 @@ def _of_teams(credits: pl.DataFrame) -> pl.DataFrame:
     units = credits["unit"].cast(pl.String).unique().to_list()
     if units != ["team"]:
         raise ParameterError(f"credits has unit {briefly(units)}, expected rows of credit(..., unit='team')")
-    return credits.select("trace", "credit")
+    return credits.select("trace", pl.col("credit").fill_nan(None))
 
 
 def _without_duplicates(runs: pl.DataFrame) -> pl.DataFrame:
@@ -263,7 +265,7 @@ def _without_duplicates(runs: pl.DataFrame) -> pl.DataFrame:
     same = (
         runs.filter(pl.col("reason").is_null() & pl.col("behaviour").is_not_null())
         .sort("trace_id")
-        .filter(~pl.struct("set", "behaviour", "passed").is_first_distinct())
+        .filter(~pl.struct("set", "prompt", "behaviour", "passed").is_first_distinct())
     )
     again = pl.col("trace").is_in(same["trace"].implode())
     return runs.with_columns(reason=pl.when(again).then(pl.lit("run.duplicate")).otherwise("reason"))
@@ -292,16 +294,20 @@ def _counted(runs: pl.DataFrame, purpose: Purpose, per_task: int | None, margin:
 
 
 def _paired(runs: pl.DataFrame, left: pl.DataFrame, per_task: int | None, margin: float) -> pl.DataFrame:
-    pairs = [pl.DataFrame(schema={"chosen": pl.UInt32, "rejected": pl.UInt32})]
-    full: list[Any] = []
+    schema = {"set": pl.UInt32, "chosen": pl.UInt32, "rejected": pl.UInt32, "apart": pl.Float64}
+    pairs = [pl.DataFrame(schema=schema)]
     both = left.filter(
         pl.col("passed").any().over("set", "prompt") & (~pl.col("passed")).any().over("set", "prompt")
     )
     for of_prompt in both.partition_by("set", "prompt", maintain_order=True):
-        matched = pairs_of(of_prompt, None, margin)
-        pairs.append(matched if per_task is None else matched.head(per_task))
-        full += [] if per_task is None else matched.slice(per_task).unpivot()["value"].to_list()
-    numbered = pl.concat(pairs).with_row_index("pair")
+        of_set = pl.lit(of_prompt["set"][0], pl.UInt32).alias("set")
+        pairs.append(pairs_of(of_prompt, margin).select(of_set, "chosen", "rejected", "apart"))
+    names = left.select("trace_id", chosen="trace")
+    ordered = pl.concat(pairs).join(names, on="chosen", how="left").sort("set", "apart", "trace_id")
+    place = pl.int_range(pl.len()).over("set")
+    surplus = ordered.clear() if per_task is None else ordered.filter(place >= per_task)
+    full = [*surplus["chosen"], *surplus["rejected"]]
+    numbered = (ordered if per_task is None else ordered.filter(place < per_task)).with_row_index("pair")
     sides = numbered.unpivot(["chosen", "rejected"], index="pair", variable_name="side", value_name="trace")
     runs = runs.join(sides, on="trace", how="left", maintain_order="left")
     alone = pl.col("reason").is_null() & pl.col("pair").is_null()
