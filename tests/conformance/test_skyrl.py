@@ -55,7 +55,7 @@ def test_equal_rules_give_equal_numbers(method: str) -> None:
 OWN = ["grpo", "rloo", "maxrl", "reinforce++"]
 
 
-def asked(name: str) -> Estimate:
+def estimate_of(name: str) -> Estimate:
     def estimate(rewards: np.ndarray, mask: np.ndarray, groups: np.ndarray, **_: Any) -> np.ndarray:
         advantages, _ = utils.compute_advantages_and_returns(
             token_level_rewards=torch.tensor(rewards),
@@ -72,6 +72,6 @@ def asked(name: str) -> Estimate:
 
 def test_what_the_audit_says_of_each_class_is_what_the_documents_say() -> None:
     """SkyRL shows an estimator rows and prompts, so that ours know no rollouts and no agents here."""
-    found = verdicts("skyrl", {name: asked(name) for name in [*OWN, "orchestrace_grpo"]})
+    found = verdicts("skyrl", {name: estimate_of(name) for name in [*OWN, "orchestrace_grpo"]})
     assert found == recorded("skyrl", found)
     assert found["orchestrace_grpo"]["c"] == found["orchestrace_grpo"]["f"] == "holds"

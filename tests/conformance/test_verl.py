@@ -139,7 +139,7 @@ WHITENED = ["reinforce_plus_plus", "reinforce_plus_plus_baseline"]
 OURS = ["orchestrace_grpo", "orchestrace_dr_mas"]
 
 
-def asked(name: str) -> Estimate:
+def estimate_of(name: str) -> Estimate:
     """An estimator of the registry, which is told of rows what `rows_of` says."""
 
     def estimate(rewards: np.ndarray, mask: np.ndarray, groups: np.ndarray, **columns: Any) -> np.ndarray:
@@ -161,7 +161,7 @@ def asked(name: str) -> Estimate:
 
 
 def test_what_the_audit_says_of_each_class_is_what_the_documents_say() -> None:
-    found = verdicts("verl", {name: asked(name) for name in [*OWN, *WHITENED, *OURS]})
+    found = verdicts("verl", {name: estimate_of(name) for name in [*OWN, *WHITENED, *OURS]})
     assert found == recorded("verl", found)
     # agents of one task are apart in a method that compares agents
     assert [letter for letter, one in found["orchestrace_grpo"].items() if one != "holds"] == ["g"]

@@ -268,11 +268,15 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     if options["unit"] not in method.units:
         raise ParameterError(unknown_name("unit", str(options["unit"]), list(method.units)))
     params = check_params(method.params, options["params"])
+    rewards = [_paid(corpus, weights, name in BY_CHANNEL) for weights in options["rewards"]]
     # of a task the corpus that it is a part of: what is fitted has seen all of it
     everything: Corpus = corpus.full_corpus if isinstance(corpus, PartitionedCorpus) else corpus
-    rewards = [_paid(everything, weights, name in BY_CHANNEL) for weights in options["rewards"]]
-    models = _models if everything is corpus else _held_models
-    model = functools.cache(lambda which: models(everything, Call(options), which))
+
+    @functools.cache
+    def model(which: int) -> object:
+        if everything is corpus:
+            return _fitted(method, corpus, rewards[which], options, which)
+        return _held_model(method.fit, everything, Call(options), which)
 
     def compute(piece: Corpus, _callback: Callback) -> list[tuple[Rows, Mapping[str, object]]]:
         return [credited(piece, which) for which in range(len(rewards))]
@@ -302,22 +306,27 @@ def computation(corpus: Corpus, options: Mapping[str, Any]) -> Engine:
     return compute
 
 
-def _models(everything: Corpus, call: Call, which: int) -> object:
-    """What a method has fitted to a whole corpus, for one of the rewards."""
-    options = call.options
-    method = method_of(options["method"])
-    assert method is not None
+def _fitted(
+    method: Registered, corpus: Corpus, paid: pl.DataFrame, options: Mapping[str, Any], which: int
+) -> object:
+    """What a method fits to a whole corpus, for one of the rewards."""
     assert method.fit is not None
-    weights = options["rewards"][which]
-    by_channel = method.name in BY_CHANNEL
     params = check_params(method.params, options["params"])
-    channels = {**params, "weights": weights} if by_channel else params
+    channels = {"weights": options["rewards"][which]} if method.name in BY_CHANNEL else {}
     with _sums_in_order(method):
-        return method.fit(everything, _paid(everything, weights, by_channel), channels, options["seed"])
+        return method.fit(corpus, paid, {**params, **channels}, options["seed"])
 
 
-_held_models = functools.lru_cache(maxsize=2)(_models)
-"""For the tasks of a plan, one after the other in a process, on a corpus that stays open."""
+@functools.lru_cache(maxsize=2)
+def _held_model(_fit: Fit, everything: Corpus, call: Call, which: int) -> object:
+    """As `_fitted`, for the tasks of a plan, one after the other in a process, on a corpus that stays open.
+
+    The fit is part of the key, since a name can be registered again.
+    """
+    method = method_of(call.options["method"])
+    assert method is not None
+    paid = _paid(everything, call.options["rewards"][which], method.name in BY_CHANNEL)
+    return _fitted(method, everything, paid, call.options, which)
 
 
 def _paid(corpus: Corpus, weights: dict[str, float], by_channel: bool) -> pl.DataFrame:

@@ -154,7 +154,7 @@ def _generations(rows: pl.DataFrame) -> pl.Expr:
     """
     runs = rows.select(run=pl.struct("step", "prompt").rle_id())["run"]
     sizes = runs.value_counts()["count"]
-    size = int(sizes.min() or 1)  # type: ignore[arg-type]  # counts are numbers
+    size = int(sizes.to_numpy().min()) if len(sizes) else 1
     if size < 2 or (sizes % size != 0).any():  # a table that somebody took rows from
         return pl.col("prompt")
     place = pl.int_range(pl.len()) // size
