@@ -53,6 +53,7 @@ CORE_ROOMS = (
     "assembly",
     "importers",
     "ingest",
+    "lanes",
     "safety",
     "credit",
     "replay",

@@ -342,6 +342,28 @@ def generate(
     **options: Unpack[_Generated],
 ) -> dict[str, int]: ...
 
+class _Align(TypedDict):
+    budget: int
+    rejoin: int
+    matches: bool
+
+def align_lanes(
+    keys: object,
+    offsets: object,
+    pairs: object,
+    *,
+    threads: int | None = None,
+    progress: _Progress = None,
+    **options: Unpack[_Align],
+) -> Stream: ...
+def lane_steps(
+    store: Store,
+    *,
+    key: str,
+    root_only: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
+) -> Stream: ...
 @final
 class OutcomeGates:
     def __new__(

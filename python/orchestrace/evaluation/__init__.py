@@ -6,12 +6,19 @@ from ..base.namespaces import load_lazily
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .accounts import free_ride as free_ride, reward_accounting as reward_accounting
+    from .alignment import align as align, edit_script as edit_script
     from .annotation import place_labels as place_labels
     from .attempts import attempts as attempts
     from .attribution import failure_attribution as failure_attribution
+    from .branch_tests import branch_tests as branch_tests
     from .checklist import report_checklist as report_checklist
     from .continued_runs import continued_runs as continued_runs
     from .deletion_curves import faithfulness as faithfulness
+    from .divergence import (
+        divergence as divergence,
+        divergence_scores as divergence_scores,
+        lucky_passes as lucky_passes,
+    )
     from .metric_comparison import (
         against_single_agent as against_single_agent,
         compare_metrics as compare_metrics,

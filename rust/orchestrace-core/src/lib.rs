@@ -22,6 +22,7 @@ pub mod graph;
 pub mod importers;
 pub mod ingest;
 pub mod json;
+pub mod lanes;
 pub mod metrics;
 pub mod replay;
 pub mod rewards;

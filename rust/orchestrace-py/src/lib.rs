@@ -17,6 +17,7 @@ mod files;
 mod freed;
 mod games;
 mod generate;
+mod lanes;
 mod metrics;
 mod planted;
 mod reader;
@@ -59,6 +60,8 @@ mod _core {
     use super::games::solve_game;
     #[pymodule_export]
     use super::generate::generate;
+    #[pymodule_export]
+    use super::lanes::{align_lanes, lane_steps};
     #[pymodule_export]
     use super::metrics::{dominators, drag, lifetimes, member_metrics, metric_definitions, trace_metrics};
     #[pymodule_export]

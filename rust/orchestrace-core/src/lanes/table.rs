@@ -1,0 +1,95 @@
+//! Steps as a table.
+
+use arrow_array::{BooleanArray, UInt32Array, UInt64Array};
+use std::sync::Arc;
+
+use super::steps::{Finder, Key, Step, Words};
+use crate::error::Result;
+use crate::graph::{NOBODY, TraceGraph};
+use crate::run::Run;
+use crate::schema::{Column, Dict, Kind};
+use crate::store::{Store, code_array};
+use crate::tables::{Batches, Columns, of_chunks, schema_of};
+
+const fn column(name: &'static str, kind: Kind) -> Column {
+    Column { name, kind, nullable: true }
+}
+
+static LANE_STEPS: [Column; 9] = [
+    column("trace", Kind::U32),
+    column("seq", Kind::U32),
+    column("owner", Kind::Name(Dict::Agent)),
+    column("role", Kind::Name(Dict::Role)),
+    column("ordinal", Kind::U32),
+    column("is_root", Kind::Bool),
+    column("place", Kind::U32),
+    column("key", Kind::U64),
+    column("prefix", Kind::U64),
+];
+
+/// The steps of every trace in canonical order: `trace seq owner role ordinal is_root place key prefix`; with `root_only`
+/// those of the root agent. O(events log events).
+pub fn lane_steps(store: &Store, key: Key, root_only: bool, run: &Run) -> Result<Batches> {
+    let schema = schema_of(&LANE_STEPS);
+    let words = Words::of(store);
+    let begin = || (TraceGraph::default(), Finder::new(&words, key));
+    let batches = of_chunks(store, run, begin, |(graph, finder), part| {
+        let mut rows = Rows::default();
+        for i in 0..part.view.len() {
+            let view = part.trace(i);
+            graph.begin();
+            let owners = graph.owners(&view);
+            let root = owners.root().and_then(|code| owners.name_index(code));
+            let from = rows.steps.len();
+            finder.each(&view, graph, |step| {
+                let is_root = Some(step.owner) == root;
+                if is_root || !root_only {
+                    rows.push(view.trace, step, is_root);
+                }
+            });
+            let names = graph.owners(&view).names();
+            for step in &rows.steps[from..] {
+                let name = &names[step.owner as usize];
+                rows.names[0].push(name.code);
+                rows.names[1].push(name.role().unwrap_or(NOBODY));
+            }
+        }
+        rows.finish(Columns::new(&schema), store)?.finish()
+    })?;
+    Ok((batches, schema))
+}
+
+#[derive(Default)]
+struct Rows {
+    traces: Vec<u32>,
+    steps: Vec<Step>,
+    roots: Vec<bool>,
+    names: [Vec<u32>; 2],
+}
+
+impl Rows {
+    fn push(&mut self, trace: u32, step: Step, is_root: bool) {
+        self.traces.push(trace);
+        self.steps.push(step);
+        self.roots.push(is_root);
+    }
+
+    fn finish(self, columns: Columns, store: &Store) -> Result<Columns> {
+        let [owners, roles] = self.names;
+        let counts = |of: fn(&Step) -> u32| {
+            Arc::new(self.steps.iter().map(|step| Some(of(step))).collect::<UInt32Array>())
+        };
+        let keys: UInt64Array = self.steps.iter().map(|step| step.key).collect();
+        let prefixes: UInt64Array = self.steps.iter().map(|step| Some(step.prefix)).collect();
+        Ok(columns
+            .set("trace", Arc::new(UInt32Array::from(self.traces)))
+            .set("seq", counts(|step| step.seq))
+            .set("owner", code_array(owners, store.names().array(Dict::Agent))?)
+            .set("role", code_array(roles, store.names().array(Dict::Role))?)
+            .set("ordinal", counts(|step| step.ordinal))
+            .set("is_root", Arc::new(BooleanArray::from(self.roots)))
+            .set("place", counts(|step| step.place))
+            .set("key", Arc::new(keys))
+            .set("prefix", Arc::new(prefixes)))
+    }
+}
