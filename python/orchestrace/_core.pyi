@@ -364,6 +364,7 @@ def lane_steps(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...
+
 @final
 class OutcomeGates:
     def __new__(

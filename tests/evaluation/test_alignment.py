@@ -17,9 +17,13 @@ from samples.random_runs import Document, corpora
 PAIR = ["trace_a", "trace_b"]
 
 
-def calls(number: int, tools: str, reward: float | None = 1.0, agent: str = "a", task: str = "task") -> Document:
+def calls(
+    number: int, tools: str, reward: float | None = 1.0, agent: str = "a", task: str = "task"
+) -> Document:
     """A run in which one agent calls tools of one letter."""
-    return run(number, reward, [event(n, agent, "tool_call", tool=tool) for n, tool in enumerate(tools)], task=task)
+    return run(
+        number, reward, [event(n, agent, "tool_call", tool=tool) for n, tool in enumerate(tools)], task=task
+    )
 
 
 def both(a: int, b: int) -> pl.DataFrame:
@@ -180,7 +184,9 @@ def test_two_corpora_are_compared_task_by_task() -> None:
 
 @examples(15)
 @given(corpora(max_traces=6, max_events=10))
-def test_on_disk_and_on_any_threads_it_is_the_same(tmp_path_factory: pytest.TempPathFactory, documents: list[Document]) -> None:
+def test_on_disk_and_on_any_threads_it_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[Document]
+) -> None:
     folder = tmp_path_factory.mktemp("runs")
     source = folder / "runs.jsonl"
     source.write_text("\n".join(map(json.dumps, documents)))
@@ -191,7 +197,13 @@ def test_on_disk_and_on_any_threads_it_is_the_same(tmp_path_factory: pytest.Temp
 
     def named(of: ot.Corpus, rows: pl.DataFrame) -> list[tuple[object, ...]]:
         names = dict(of.traces.select("trace", "trace_id").collect().iter_rows())
-        return sorted(((*sorted((names[row[0]], names[row[1]])), *map(str, row[2:])) for row in rows.select(*PAIR, "label", "ordinal", "prefix", "edits").iter_rows()), key=str)
+        return sorted(
+            (
+                (*sorted((names[row[0]], names[row[1]])), *map(str, row[2:]))
+                for row in rows.select(*PAIR, "label", "ordinal", "prefix", "edits").iter_rows()
+            ),
+            key=str,
+        )
 
     one = ot.evaluation.align(corpus, pairs="all")
     assert_frame_equal(one, ot.evaluation.align(corpus, pairs="all", threads=1))

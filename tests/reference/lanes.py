@@ -1,4 +1,4 @@
-"""Lanes of runs, their alignment and their tree in plain Python, from the public tables (D36)."""
+"""Lanes of runs, their alignment and their tree in plain Python, from the public tables (D35)."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -31,10 +31,17 @@ def lanes_of(corpus: ot.Corpus, key: str) -> dict[int, Run]:
     rows = events.join(owned.rename({"role": "owner_role"}), on=["trace", "seq"]).with_columns(
         pl.col(pl.Categorical, pl.Enum).cast(pl.String)
     )
-    roots = dict(pl.DataFrame(ot._core.ownership(corpus._store)).filter("is_root").select(
-        "trace", pl.col("owner").cast(pl.String)).unique().iter_rows())
-    agents = {(row["trace"], row["agent"]) for row in corpus.agents.collect().with_columns(
-        pl.col("agent").cast(pl.String)).iter_rows(named=True)}
+    roots = dict(
+        pl.DataFrame(ot._core.ownership(corpus._store))
+        .filter("is_root")
+        .select("trace", pl.col("owner").cast(pl.String))
+        .unique()
+        .iter_rows()
+    )
+    agents = {
+        (row["trace"], row["agent"])
+        for row in corpus.agents.collect().with_columns(pl.col("agent").cast(pl.String)).iter_rows(named=True)
+    }
     runs = {}
     for trace in corpus.traces.collect()["trace"]:
         mine = rows.filter(pl.col("trace") == trace).sort("t", "seq").to_dicts()
@@ -99,7 +106,9 @@ def common(a: list[Key], b: list[Key]) -> list[tuple[int, int]]:
 
 def aligned(a: Lane, b: Lane, rejoin: int) -> dict[str, Any]:
     one, two = [key for _, key in a], [key for _, key in b]
-    prefix = next((n for n, (x, y) in enumerate(zip(one, two, strict=False)) if x != y), min(len(one), len(two)))
+    prefix = next(
+        (n for n, (x, y) in enumerate(zip(one, two, strict=False)) if x != y), min(len(one), len(two))
+    )
     matches = common(one, two)
     later = [pair for pair in matches if pair[0] >= prefix]
     runs = [

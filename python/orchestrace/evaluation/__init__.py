@@ -6,7 +6,7 @@ from ..base.namespaces import load_lazily
 
 if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` read it
     from .accounts import free_ride as free_ride, reward_accounting as reward_accounting
-    from .alignment import align as align, edit_script as edit_script
+    from .alignment import align as align
     from .annotation import place_labels as place_labels
     from .attempts import attempts as attempts
     from .attribution import failure_attribution as failure_attribution
@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
         divergence_scores as divergence_scores,
         lucky_passes as lucky_passes,
     )
+    from .edit_script import edit_script as edit_script
     from .metric_comparison import (
         against_single_agent as against_single_agent,
         compare_metrics as compare_metrics,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from .pass_rates import pass_rates as pass_rates
     from .rank_agreement import agreement as agreement
     from .siblings import sibling_diagnostics as sibling_diagnostics
+    from .task_differences import task_differences as task_differences
 
 
 load_lazily(__name__)

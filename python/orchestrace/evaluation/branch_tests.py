@@ -1,4 +1,4 @@
-"""Whether a step goes with failure, over all groups: one test per step, errors controlled over all of them."""
+"""Whether a step goes with failure, over all groups: a test per step, errors controlled over all of them."""
 
 from typing import Final, NamedTuple
 
@@ -116,6 +116,9 @@ def branch_tests(
     visits = pl.concat(
         [_VISITS.clear(), *(_visits(load(), key, reward, success, threads) for _, load in corpus.pieces())]
     )
+    # where one way on is left without runs that were never judged, nothing parts
+    parts = pl.struct(*_WORDS).n_unique().over("node") > 1
+    visits = visits.filter(parts)
     if visits.is_empty():
         return pl.DataFrame(schema=BRANCH_TESTS)
     weights = _Weights.of(visits)
@@ -139,15 +142,13 @@ _VISITS: Final = pl.DataFrame(
 )
 
 
-def _visits(
-    piece: Corpus, key: Key, reward: Reward, success: float, threads: int | None
-) -> pl.DataFrame:
+def _visits(piece: Corpus, key: Key, reward: Reward, success: float, threads: int | None) -> pl.DataFrame:
     """A row per judged run and branching that it comes to: the step it took there."""
     tree = RunTree.of(piece, key, reward, success, threads)
     rows = tree.compared().drop_nulls("passed")
-    children = described(piece, tree.children(rows)).select("node", "child", *_WORDS)
+    children = described(tree.children(rows)).select("node", "child", *_WORDS)
     runs = tree.runs.select("trace", "trace_id", "group_id", "task_id")
-    taken = rows.join(children, on=["node", "child"], maintain_order="left")
+    taken = rows.drop("type", "tool").join(children, on=["node", "child"], maintain_order="left")
     taken = taken.join(runs, on="trace", maintain_order="left").with_columns(
         failed=(~pl.col("passed")).cast(pl.Float64)
     )
@@ -176,7 +177,9 @@ class _Weights(NamedTuple):
         runs = visits.select(*order, "task_id", "failed").unique("trace").sort(order)
         clusters, _ = clusters_of(runs.select("task_id", "trace_id"))
         runs = runs.with_columns(
-            run=pl.int_range(pl.len()), group=pl.col("group_id").rle_id().cast(pl.Int64), task=pl.Series(clusters)
+            run=pl.int_range(pl.len()),
+            group=pl.col("group_id").rle_id().cast(pl.Int64),
+            task=pl.Series(clusters),
         )
         visits = visits.join(runs.select("trace", "run", "group", "task"), on="trace", maintain_order="left")
         cells = visits.group_by("group", "task", "node", *_WORDS, maintain_order=True).agg(
@@ -203,19 +206,29 @@ class _Weights(NamedTuple):
             n_runs=pl.Series(sums["n"]).cast(pl.UInt32), odds_ratio=pl.Series(ratio).fill_nan(None)
         )
         # each run at a node of a shape weighs -n/N, and 1 more if it took the step
-        at_nodes = visits.select("node", "run").join(cells.select("node", "shape", share=-n / of_all), on="node")
+        at_nodes = visits.select("node", "run").join(
+            cells.select("node", "shape", share=-n / of_all), on="node"
+        )
         took = visits.join(shapes.select("shape", *_WORDS), on=_WORDS, nulls_equal=True)
         took = took.join(cells.select("node", "shape"), on=["node", "shape"], how="semi")
-        entries = pl.concat([at_nodes.select("shape", "run", weight="share"), took.select("shape", "run", weight=1.0)])
+        entries = pl.concat(
+            [at_nodes.select("shape", "run", weight="share"), took.select("shape", "run", weight=1.0)]
+        )
         entries = entries.sort("shape", "run", "weight")
         pairs = entries.select(pl.struct("shape", "run").rle_id())[:, 0].to_numpy()
         weight = np.bincount(pairs, entries["weight"].to_numpy())
-        entries = entries.select("shape", "run").unique(maintain_order=True).with_columns(weight=pl.Series(weight))
+        entries = (
+            entries.select("shape", "run").unique(maintain_order=True).with_columns(weight=pl.Series(weight))
+        )
         by_task = cells.select("shape", "task", "scale", "excess").sort("shape", "task")
         code = by_task.select(pl.struct("shape", "task").rle_id())[:, 0].to_numpy()
-        tasks = by_task.select("shape", "task").unique(maintain_order=True).with_columns(
-            scale=pl.Series(np.bincount(code, by_task["scale"].to_numpy())),
-            excess=pl.Series(np.bincount(code, by_task["excess"].to_numpy())),
+        tasks = (
+            by_task.select("shape", "task")
+            .unique(maintain_order=True)
+            .with_columns(
+                scale=pl.Series(np.bincount(code, by_task["scale"].to_numpy())),
+                excess=pl.Series(np.bincount(code, by_task["excess"].to_numpy())),
+            )
         )
         return cls(shapes, runs, entries, tasks)
 
@@ -227,7 +240,9 @@ def _measured(weights: _Weights, confidence: float) -> pl.DataFrame:
         scale, excess = part["scale"].to_numpy(), part["excess"].to_numpy()
         effect = float(excess.sum() / scale.sum())
         influence = (excess - effect * scale) / scale.sum()
-        around = interval(effect, influence, part["task"].to_numpy(), confidence=confidence)
+        around = interval(
+            effect, influence, part["task"].to_numpy(), confidence=confidence, within=(-1.0, 1.0)
+        )
         rows.append(
             {"effect": effect, "lower": around.lower, "upper": around.upper, "interval_reason": around.reason}
         )
@@ -287,5 +302,5 @@ def _variance(entries: pl.DataFrame, group: Ints, failed: Floats, n_shapes: int)
     sums, squares = np.bincount(code, weight), np.bincount(code, np.square(weight))
     of_group = cells % len(n)
     within = squares - np.square(sums) / n[of_group]
-    variance: Floats = np.bincount(cells // len(n), spread[of_group] * within, n_shapes)
+    variance: Floats = np.bincount(cells // len(n), spread[of_group] * within, n_shapes).astype(np.float64)
     return variance

@@ -241,9 +241,13 @@ def _branches(
     piece: Corpus, key: Key, reward: Reward, success: float, confidence: float, threads: int | None
 ) -> pl.DataFrame:
     tree = RunTree.of(piece, key, reward, success, threads)
-    children = described(piece, tree.children(tree.compared()))
+    children = described(tree.children(tree.compared()))
     rows = _effects(children, confidence).rename({"place": "depth"})
-    tier = pl.when(pl.lit(key == "exact") & pl.col("alone")).then(pl.lit("observed")).otherwise(pl.lit("surrogate"))
+    tier = (
+        pl.when(pl.lit(key == "exact") & pl.col("alone"))
+        .then(pl.lit("observed"))
+        .otherwise(pl.lit("surrogate"))
+    )
     groups = tree.groups.drop("n_pass", "n_fail", "n_unjudged")
     rows = rows.join(groups.drop("reason"), on="group", maintain_order="left").with_columns(tier=tier)
     others = (
@@ -294,7 +298,11 @@ def _passes(piece: Corpus, key: Key, reward: Reward, success: float, threads: in
     )
     to_child = rows.group_by("child").agg(passes=pl.col("passed").sum().cast(pl.Int64))
     of_passes = rows.filter("passed")
-    deepest = of_passes.group_by("trace").agg(pl.col("node", "place").sort_by("place").last()).join(at_node, on="node")
+    deepest = (
+        of_passes.group_by("trace")
+        .agg(pl.col("node", "place").sort_by("place").last())
+        .join(at_node, on="node")
+    )
     alike = (
         of_passes.drop_nulls("seq")
         .join(to_child, on="child")
@@ -329,4 +337,4 @@ def _passes(piece: Corpus, key: Key, reward: Reward, success: float, threads: in
         n_others=pl.when(is_compared).then(near.fill_null(0)),
         luck=pl.when(is_compared & (near > 0)).then(pl.col("failed") / near),
         reason=reason,
-    ).cast(dict(ATYPICAL))
+    ).cast(ATYPICAL)

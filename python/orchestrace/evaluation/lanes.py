@@ -22,14 +22,14 @@ LABEL: Final = pl.coalesce(pl.col("role").cast(pl.String), pl.col("owner").cast(
 def lane_steps(
     piece: Corpus, key: Key, *, root_only: bool = False, threads: int | None = None, progress: Progress = None
 ) -> pl.DataFrame:
-    """The steps of every run of a corpus in memory, in canonical order (docs/reference/definitions.md, D36).
+    """The steps of every run of a corpus in memory, in canonical order (docs/reference/definitions.md, D35).
 
     Returns
     -------
     DataFrame
         A row per step: ``trace seq`` (UInt32), ``owner role`` (Categorical), ``ordinal`` (UInt32: of the
         agent among those of its label, by their first steps), ``is_root`` (Boolean), ``place`` (UInt32: in
-        the agent's lane, from 0), ``key`` and ``prefix`` (UInt64: of the step, and of the lane up to it; the
+        the agent's lane, from 0), ``type`` (Enum) and ``tool`` (Categorical), ``key`` and ``prefix`` (UInt64: of the step, and of the lane up to it; the
         key is null where the text of the step, or one that its agent got, has no hash).
 
     Notes

@@ -14,6 +14,7 @@ from .lanes import LABEL, MOST_UNKNOWN, Key, lane_steps
 from .pass_rates import judged_runs
 
 _ROOT: Final = np.uint64(0x9E3779B97F4A7C15)
+_STEP: Final = ("seq", "owner", "role", "type", "tool")
 _END: Final = np.uint64(0xD1B54A32D192ED03)
 
 
@@ -30,8 +31,8 @@ class RunTree:
         A row per run, in order: ``trace trace_id group passed n_steps``.
     rows
         A row per run and node that two runs or more of its group come to: ``trace group passed place``, the
-        ``node``, and what the run did there: the ``child``, and of the step ``seq owner role``, null where it
-        ended.
+        ``node``, and what the run did there: the ``child``, and of the step ``seq owner role type
+        tool``, null where it ended.
     """
 
     groups: pl.DataFrame
@@ -50,7 +51,9 @@ class RunTree:
         )
         named = runs["group_id"].unique(maintain_order=True)
         numbers = pl.DataFrame({"group_id": named}).with_row_index("group").cast({"group": pl.Int64})
-        runs = runs.drop("group").join(numbers, on="group_id", how="left", maintain_order="left", nulls_equal=True)
+        runs = runs.drop("group").join(
+            numbers, on="group_id", how="left", maintain_order="left", nulls_equal=True
+        )
         steps = lane_steps(piece, key, root_only=True, threads=threads)
         rows, counts = _visits(steps, runs)
         runs = runs.with_columns(n_steps=pl.Series(counts, dtype=pl.UInt32))
@@ -59,17 +62,19 @@ class RunTree:
 
     def compared(self) -> pl.DataFrame:
         """The rows of groups whose runs are compared."""
-        return self.rows.join(self.groups.filter(pl.col("reason").is_null()).select("group"), on="group", how="semi")
+        return self.rows.join(
+            self.groups.filter(pl.col("reason").is_null()).select("group"), on="group", how="semi"
+        )
 
     def children(self, rows: pl.DataFrame) -> pl.DataFrame:
         """A row per child of each node with two or more, in order of the first run through it.
 
         ``group node place child``; ``n_pass n_fail n_unjudged`` of the runs through it; ``trace seq owner
-        role`` of the step that the first of these took.
+        role type tool`` of the step that the first of these took.
         """
         passed = pl.col("passed")
         counted = rows.group_by("node", "child", maintain_order=True).agg(
-            pl.col("group", "place", "trace", "seq", "owner", "role").first(),
+            pl.col("group", "place", "trace", *_STEP).first(),
             n_pass=passed.sum().cast(pl.UInt32),
             n_fail=(~passed).sum().cast(pl.UInt32),
             n_unjudged=passed.null_count().cast(pl.UInt32),
@@ -108,7 +113,7 @@ def _visits(steps: pl.DataFrame, runs: pl.DataFrame) -> tuple[pl.DataFrame, Ints
             "place": place[at].astype(np.uint32),
             "node": node[at],
             "child": child[at],
-            **{name: steps[name].gather(step) for name in ("seq", "owner", "role")},
+            **{name: steps[name].gather(step) for name in _STEP},
         }
     )
     return rows, counts
@@ -131,7 +136,12 @@ def _unknown(steps: pl.DataFrame, runs: pl.DataFrame) -> pl.DataFrame:
 
 def _groups(piece: Corpus, runs: pl.DataFrame, unknown: pl.DataFrame | None) -> pl.DataFrame:
     passed = pl.col("passed")
-    agents = piece.agents.filter(pl.col("kind").cast(pl.String) == "agent").group_by("trace").len("n_agents").collect()
+    agents = (
+        piece.agents.filter(pl.col("kind").cast(pl.String) == "agent")
+        .group_by("trace")
+        .len("n_agents")
+        .collect()
+    )
     groups = (
         runs.join(agents, on="trace", how="left", maintain_order="left")
         .group_by("group", maintain_order=True)
@@ -159,12 +169,6 @@ def _groups(piece: Corpus, runs: pl.DataFrame, unknown: pl.DataFrame | None) -> 
     return groups.with_columns(reason=reason.cast(CREDITS["reason"])).drop("unknown")
 
 
-def described(piece: Corpus, children: pl.DataFrame) -> pl.DataFrame:
-    """The children with ``type label tool`` of the step that leads to each; null where the run ended."""
-    steps = children.select("trace", "seq").drop_nulls("seq").unique()
-    runs = steps["trace"].unique().implode()
-    events = piece.events.filter(pl.col("trace").is_in(runs)).select(
-        "trace", "seq", pl.col("type", "tool").cast(pl.String)
-    )
-    shown = steps.lazy().join(events, on=["trace", "seq"]).collect()
-    return children.join(shown, on=["trace", "seq"], how="left", maintain_order="left").with_columns(label=LABEL)
+def described(children: pl.DataFrame) -> pl.DataFrame:
+    """The children with ``type label tool`` (String) of the step that leads to each; null where the run ended."""
+    return children.with_columns(pl.col("type", "tool").cast(pl.String), label=LABEL)

@@ -3,7 +3,7 @@
 //! A step is an event of [`STEPS`] that an agent owns (D4); an agent's steps in canonical order are its lane. Lanes of two
 //! runs belong together if their labels are equal, the agent's role or else its name, and their places among lanes of the
 //! label by the first step of each: how an agent is called within its role changes nothing. Which of two agents came first
-//! is scheduling and is in no key (docs/reference/definitions.md, D36).
+//! is scheduling and is in no key (docs/reference/definitions.md, D35).
 
 pub mod align;
 pub mod steps;

@@ -7,7 +7,8 @@ use super::steps::{Finder, Key, Step, Words};
 use crate::error::Result;
 use crate::graph::{NOBODY, TraceGraph};
 use crate::run::Run;
-use crate::schema::{Column, Dict, Kind};
+use crate::schema::{Column, Dict, EVENT_TYPES, Kind};
+use crate::store::view::TraceView;
 use crate::store::{Store, code_array};
 use crate::tables::{Batches, Columns, of_chunks, schema_of};
 
@@ -15,7 +16,7 @@ const fn column(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, nullable: true }
 }
 
-static LANE_STEPS: [Column; 9] = [
+static LANE_STEPS: [Column; 11] = [
     column("trace", Kind::U32),
     column("seq", Kind::U32),
     column("owner", Kind::Name(Dict::Agent)),
@@ -23,11 +24,13 @@ static LANE_STEPS: [Column; 9] = [
     column("ordinal", Kind::U32),
     column("is_root", Kind::Bool),
     column("place", Kind::U32),
+    column("type", Kind::Word(EVENT_TYPES)),
+    column("tool", Kind::Name(Dict::Tool)),
     column("key", Kind::U64),
     column("prefix", Kind::U64),
 ];
 
-/// The steps of every trace in canonical order: `trace seq owner role ordinal is_root place key prefix`; with `root_only`
+/// The steps of every trace in canonical order: `trace seq owner role ordinal is_root place type tool key prefix`; with `root_only`
 /// those of the root agent. O(events log events).
 pub fn lane_steps(store: &Store, key: Key, root_only: bool, run: &Run) -> Result<Batches> {
     let schema = schema_of(&LANE_STEPS);
@@ -44,7 +47,7 @@ pub fn lane_steps(store: &Store, key: Key, root_only: bool, run: &Run) -> Result
             finder.each(&view, graph, |step| {
                 let is_root = Some(step.owner) == root;
                 if is_root || !root_only {
-                    rows.push(view.trace, step, is_root);
+                    rows.push(&view, step, is_root);
                 }
             });
             let names = graph.owners(&view).names();
@@ -64,18 +67,22 @@ struct Rows {
     traces: Vec<u32>,
     steps: Vec<Step>,
     roots: Vec<bool>,
-    names: [Vec<u32>; 2],
+    kinds: Vec<u8>,
+    names: [Vec<u32>; 3],
 }
 
 impl Rows {
-    fn push(&mut self, trace: u32, step: Step, is_root: bool) {
-        self.traces.push(trace);
+    fn push(&mut self, view: &TraceView<'_>, step: Step, is_root: bool) {
+        let event = step.seq as usize;
+        self.traces.push(view.trace);
+        self.kinds.push(view.types[event]);
+        self.names[2].push(view.tool.get(event).unwrap_or(NOBODY));
         self.steps.push(step);
         self.roots.push(is_root);
     }
 
     fn finish(self, columns: Columns, store: &Store) -> Result<Columns> {
-        let [owners, roles] = self.names;
+        let [owners, roles, tools] = self.names;
         let counts = |of: fn(&Step) -> u32| {
             Arc::new(self.steps.iter().map(|step| Some(of(step))).collect::<UInt32Array>())
         };
@@ -89,6 +96,8 @@ impl Rows {
             .set("ordinal", counts(|step| step.ordinal))
             .set("is_root", Arc::new(BooleanArray::from(self.roots)))
             .set("place", counts(|step| step.place))
+            .words("type", self.kinds, EVENT_TYPES)?
+            .set("tool", code_array(tools, store.names().array(Dict::Tool))?)
             .set("key", Arc::new(keys))
             .set("prefix", Arc::new(prefixes)))
     }

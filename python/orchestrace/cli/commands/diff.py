@@ -1,0 +1,186 @@
+"""Show where two runs part, or how runs of the same tasks changed."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import polars as pl
+import typer
+
+from ...base.deferred import Deferred
+from ...base.errors import ParameterError
+from ...base.text import counted, plain
+from ...corpus.corpus import Corpus
+from ..options import Format, MappingFile, RecordingOptions, RewardOptions, Strict, Threads
+from ..recordings import report_quarantined, usable
+from ..registry import command
+from ..tables import Columns, TableOptions
+from ..values import weights, word
+
+if TYPE_CHECKING:
+    from ... import evaluation
+else:
+    evaluation = Deferred("orchestrace.evaluation")  # which needs NumPy
+
+EXAMPLES: Final = (
+    "diff runs.jsonl --run-a 0 --run-b 1",
+    "diff attempts.jsonl runs.jsonl --success 0.5",
+    "diff runs.jsonl runs.jsonl --sort -change --limit 5",
+)
+COLUMNS: Final = {
+    "steps": Columns("agent edit seq_a seq_b step"),
+    "tasks": Columns(
+        "task_id pass_rate_a pass_rate_b change similarity step_a step_b", "label share alike n_a n_b reason"
+    ),
+}
+_AROUND: Final = 2
+"""Equal steps that are shown before and after those that differ."""
+
+
+@command
+def run(
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A file, glob, folder or corpus.", show_default=False)
+    ],
+    rewards: RewardOptions,
+    table: TableOptions,
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="Another one; default: A.", show_default=False)
+    ] = None,
+    run_a: Annotated[str | None, typer.Option("--run-a", help="A run of A, by number or trace_id.")] = None,
+    run_b: Annotated[str | None, typer.Option("--run-b", help="A run of B.")] = None,
+    key: Annotated[str, typer.Option("--key", help="Equal steps: shape, or exact (texts too).")] = "shape",
+    order: Annotated[
+        str, typer.Option("--order", help="lanes: agent by agent; canonical: in the order of time.")
+    ] = "lanes",
+    success: Annotated[float, typer.Option("--success", help="The reward from which on a run passed.")] = 1.0,
+    full: Annotated[bool, typer.Option("--full", help="Of two runs also all steps that are equal.")] = False,
+    format: Format = "auto",
+    mapping: MappingFile = None,
+    threads: Threads = None,
+    strict: Strict = False,
+) -> None:
+    keys: Literal["shape", "exact"] = word(key, "--key", ("shape", "exact"))
+    orders: Literal["lanes", "canonical"] = word(order, "--order", ("lanes", "canonical"))
+    read = [RecordingOptions([path], format, mapping, threads) for path in dict.fromkeys((a, b or a))]
+    corpora = [usable(one, rewards) for one in read]
+    sides = corpora[0], corpora[-1]
+    paid: dict[str, Any] = {"reward": weights(rewards.reward or ["team"]), "success": success}
+    options: dict[str, Any] = {"key": keys, "order": orders, "threads": threads}
+    runs = [_run_of(*given) for given in zip(sides, (run_a, run_b), ("--run-a", "--run-b"), strict=True)]
+    if None not in runs:
+        pair = pl.DataFrame(
+            {"trace_a": [runs[0]], "trace_b": [runs[1]]}, schema={"trace_a": pl.UInt32, "trace_b": pl.UInt32}
+        )
+        _two_runs(sides, pair, paid, options, table, full=full)
+    elif b is None:
+        raise ParameterError(
+            f"{plain(a)} has {counted(len(sides[0]), 'run')}: name two of them with --run-a and --run-b, or"
+            " give other recordings"
+        )
+    elif run_a is not None or run_b is not None:
+        raise ParameterError(
+            "one run is named and the other is not: give both --run-a and --run-b, or neither"
+        )
+    else:
+        frame = evaluation.task_differences(sides[0], sides[1], **paid, **options, progress=True)
+        both = frame.filter(pl.col("reason").is_null())
+        changed = both.filter(pl.col("change") != 0.0)
+        typer.echo(
+            f"{counted(both.height, 'task')} in both, {counted(frame.height - both.height, 'task')} in one or"
+            f" not comparable; pass rates differ in {changed.height:,}",
+            err=True,
+        )
+        table.give(frame, "tasks", COLUMNS["tasks"])
+    for corpus, one in zip(corpora, read, strict=True):
+        report_quarantined(corpus, one, strict)
+
+
+def _run_of(corpus: Corpus, name: str | None, flag: str) -> int | None:
+    """The number of a run that is named, or of the only one."""
+    traces = corpus.traces.select("trace", "trace_id").collect()
+    if name is None:
+        return int(traces["trace"][0]) if traces.height == 1 else None
+    number = pl.lit(int(name) if name.isdecimal() and int(name) < 2**32 else None, pl.UInt32)
+    by_id = traces.filter(pl.col("trace_id") == name)
+    found = by_id if by_id.height else traces.filter(pl.col("trace") == number)
+    if found.height != 1:
+        what = "is no run" if not found.height else f"is the trace_id of {found.height} runs; give a number"
+        raise ParameterError(f"{flag} is '{plain(name)}', which {what} of {counted(traces.height, 'run')}")
+    return int(found["trace"][0])
+
+
+def _two_runs(
+    sides: tuple[Corpus, Corpus],
+    pair: pl.DataFrame,
+    paid: dict[str, Any],
+    options: dict[str, Any],
+    table: TableOptions,
+    *,
+    full: bool,
+) -> None:
+    aligned = evaluation.align(sides[0], sides[1], pairs=pair, **paid, **options)
+    script = evaluation.edit_script(sides[0], sides[1], pairs=pair, **options)
+    for line in _story(sides, aligned, script):
+        typer.echo(plain(line), err=True)
+    agent = (
+        pl.when(pl.col("ordinal") > 0)
+        .then(pl.concat_str("label", pl.lit(" "), pl.col("ordinal") + 1))
+        .otherwise("label")
+    )
+    differs = pl.col("edit") != "same"
+    near = pl.max_horizontal(
+        differs.cast(pl.Int8).shift(by, fill_value=0).over("label", "ordinal")
+        for by in range(-_AROUND, _AROUND + 1)
+    )
+    steps = script.with_columns(
+        agent=agent, step=pl.concat_str("type", "tool", separator=" ", ignore_nulls=True), near=near > 0
+    )
+    table.give(steps if full else steps.filter("near").drop("near"), "steps", COLUMNS["steps"])
+
+
+def _story(sides: tuple[Corpus, Corpus], aligned: pl.DataFrame, script: pl.DataFrame) -> list[str]:
+    """Where two runs part, in sentences."""
+    first = aligned.row(0, named=True)
+    if first["reason"] in ("support.absent", "field.absent"):
+        why = {
+            "support.absent": "no agent of either run takes a step",
+            "field.absent": "more than a fifth of the steps have no hash of their texts; try --key shape",
+        }
+        return [f"not compared: {why[first['reason']]} ({first['reason']})"]
+    lines = []
+    parting = aligned.filter("first")
+    if parting.is_empty():
+        lines.append(f"the two runs take the same {int(aligned['n_a'].sum()):,} steps")
+    else:
+        row = parting.row(0, named=True)
+        who = row["label"] or "the team"
+        ways = [
+            f"{at} {_step(side, row[f'trace_{at}'], row[f'seq_{at}'])}"
+            for at, side in zip(("a", "b"), sides, strict=True)
+        ]
+        lines.append(f"first they part at step {row['prefix'] + 1} of {who}: {'; '.join(ways)}")
+        if row["reason"] == "budget.exceeded":
+            lines.append("the rest of it is too long to align")
+        else:
+            lines.append(
+                "they do not rejoin"
+                if row["sustained"]
+                else f"they rejoin at event {row['rejoin_a']} of a, {row['rejoin_b']} of b"
+            )
+        lines.append(
+            f"{int((script['edit'] != 'same').sum()):,} of {script.height:,} steps are of one run alone"
+        )
+    if first["outcome_delta"] is not None:
+        lines.append(f"the reward of a less that of b is {first['outcome_delta']:g}")
+    return lines
+
+
+def _step(side: Corpus, trace: int, seq: int | None) -> str:
+    if seq is None:
+        return "ends"
+    event = (
+        side.events.filter((pl.col("trace") == trace) & (pl.col("seq") == seq))
+        .select("type", "tool")
+        .collect()
+    )
+    kind, tool = (str(value) if value is not None else None for value in event.row(0))
+    return f"takes {kind}" + (f" {tool}" if tool else "") + f" (event {seq})"
