@@ -2,8 +2,8 @@
 
     python benches/python/divergence_cost.py [--groups 1250] [--rounds 5]
 
-Runs are made of seeded words: 25 calls of eight tools by two agents, of which up to three differ from the group's. Prints
-processor seconds of each, the median of rounds that take turns.
+Runs are made of seeded words: 25 calls of eight tools by two agents, of which up to three differ from the
+group's. Prints processor seconds of each, the median of rounds that take turns.
 """
 
 import argparse

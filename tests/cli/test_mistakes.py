@@ -17,6 +17,16 @@ from orchestrace.cli.options import StrictOptions
 from orchestrace.cli.tables import TableOptions
 
 MISTAKES: list[tuple[str, int, str]] = [
+    ("diff runs.jsonl", 2, "name two of them with --run-a and --run-b, or give other recordings"),
+    ("diff runs.jsonl --run-a 0 --run-b nobody", 2, "--run-b is 'nobody', which is no run of"),
+    ("diff runs.jsonl many.jsonl --run-a 0", 2, "one run is named and the other is not"),
+    (
+        "diff runs.jsonl --run-a 0 --run-b 1 --key forms",
+        2,
+        "unknown word for --key 'forms' (known: shape, exact)",
+    ),
+    ("diff runs.jsonl many.jsonl --page two.html", 2, "--page shows two runs of one input"),
+    ("branches runs.jsonl --alpha 2", 2, "alpha"),
     # what is read
     ("credit nothing.jsonl", 1, "no such file or folder: 'nothing.jsonl'"),
     ("credit runs.json", 1, "did you mean 'runs.jsonl'?"),

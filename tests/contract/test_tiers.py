@@ -231,6 +231,7 @@ def test_every_number_of_an_example_has_a_tier(name: str) -> None:
 
 def test_all_effects_have_a_tier() -> None:
     others = {"replay", "schedules.scaling_curve", "outcomes.sensitivity", "decisions.table"}
+    others.add("evaluation.divergence")
     effects = {f"effects.{name}" for name in names(ot.effects)}
     assert others | effects - {"effects.policy_values"} == set(with_tiers())
     assert set(ot.replay(CORPORA["empty"], ot.interventions.run_sequentially()).schema) == set(REPLAYS)

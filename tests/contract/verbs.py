@@ -106,6 +106,11 @@ VERBS: dict[str, Verb] = {
     "explain": explained,
     **{f"export {name}": exported(name) for name in TARGETS},
     "export_size perfetto": lambda c: ot.export_size(c, "perfetto"),
+    "evaluation.edit_script": lambda c: ot.evaluation.edit_script(
+        c, pairs=c.traces.select(trace_a="trace", trace_b="trace").head(2).collect()
+    ),
+    "evaluation.align exact": lambda c: ot.evaluation.align(c, c, key="exact"),
+    "evaluation.divergence exact": lambda c: ot.evaluation.divergence(c, key="exact"),
     "evaluation.faithfulness": lambda c: ot.evaluation.faithfulness(c, flow(c), steps=4, orders=2),
     "evaluation.free_ride": lambda c: ot.evaluation.free_ride(flow(c, "agent")),
     "scaling.distance_to_published nearest": ot.scaling.distance_to_published,

@@ -51,6 +51,40 @@ def test_the_list_is_what_the_recordings_say(recorded: Path, page: tuple[View, d
         assert row["n_tool_calls"] == sum(event["type"] == "tool_call" for event in events)
 
 
+def test_two_runs_stand_side_by_side(corpus: ot.Corpus, tmp_path: Path) -> None:
+    pair = pl.DataFrame({"trace_a": [0], "trace_b": [1]})
+    script = ot.evaluation.edit_script(corpus, pairs=pair)
+    ot.view(corpus, tmp_path / "page.html", runs=3, beside=script)
+    data = data_of(tmp_path / "page.html")
+    assert data["corpus"]["beside"] is True
+    said = script.with_columns(pl.col("edit").cast(pl.String)).to_dicts()
+    for mine, others, here in (("a", "b", "only_a"), ("b", "a", "only_b")):
+        shown = rows(data[f"run-{0 if mine == 'a' else 1}"]["beside"])
+        assert [(row.get("here"), row.get("there")) for row in shown] == [
+            (row[f"seq_{mine}"], row[f"seq_{others}"]) for row in said
+        ]
+        words = {"same": "same", here: "here"}
+        assert [row["edit"] for row in shown] == [words.get(row["edit"], "there") for row in said]
+        assert {row["other"] for row in shown} == {1 if mine == "a" else 0}
+    ot.view(corpus, tmp_path / "plain.html", runs=1)
+    plain = data_of(tmp_path / "plain.html")
+    assert plain["corpus"]["beside"] is False
+    assert not any("beside" in block for name, block in plain.items() if name.startswith("run-"))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda frame: frame.drop("edit"), "beside has no column 'edit', expected what evaluation"),
+        (lambda frame: frame.with_columns(trace_b=99), "beside names trace 99, which is none of 12 runs"),
+    ],
+)
+def test_what_is_no_script_is_refused(corpus: ot.Corpus, tmp_path: Path, change: Any, message: str) -> None:
+    script = ot.evaluation.edit_script(corpus, pairs=pl.DataFrame({"trace_a": [0], "trace_b": [1]}))
+    with pytest.raises(ot.ParameterError, match=message):
+        ot.view(corpus, tmp_path / "page.html", beside=change(script))
+
+
 def test_the_list_is_what_metrics_say(corpus: ot.Corpus, page: tuple[View, dict[str, Any]]) -> None:
     _, data = page
     listed, table = columns(data["corpus"]["runs"]), ot.metrics(corpus)

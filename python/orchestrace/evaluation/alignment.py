@@ -128,11 +128,11 @@ def align(
     [1.0]
     """
     options = {"budget": budget, "rejoin": rejoin, "matches": False}
-    found = [
+    pieces = [
         _rows(sides, key, options, threads, progress)
         for sides in sides_of(corpus, other, pairs, key, order, (reward, success), threads)
     ]
-    rows = pl.concat([pl.DataFrame(schema=ALIGNED), *found])
+    rows = pl.concat([pl.DataFrame(schema=ALIGNED), *pieces])
     paid = [
         judged_runs(side, reward, success).select(
             pl.col("trace").alias(f"trace_{at}"), pl.col("reward").alias(at)
@@ -149,27 +149,30 @@ def _rows(
     sides: Sides, key: Key, options: dict[str, Any], threads: int | None, progress: Progress
 ) -> pl.DataFrame:
     lanes = sides.lanes()
-    found = sides.aligned(lanes, options, threads, progress)
+    aligned = sides.aligned(lanes, options, threads, progress)
     n_a, n_b = (lanes[f"n_{at}"].fill_null(0).to_numpy() for at in ("a", "b"))
-    one, two = (lanes[f"lane_{at}"].fill_null(0).to_numpy() for at in ("a", "b"))
-    prefix, common = found["prefix"].to_numpy(), found["common"].fill_null(0).to_numpy().astype(np.int64)
-    met = found["rejoin_a"].is_not_null().to_numpy()
-    back_a, back_b = (found[f"rejoin_{at}"].fill_null(0).to_numpy() for at in ("a", "b"))
+    lane_a, lane_b = (lanes[f"lane_{at}"].fill_null(0).to_numpy() for at in ("a", "b"))
+    prefix, common = aligned["prefix"].to_numpy(), aligned["common"].fill_null(0).to_numpy().astype(np.int64)
+    met = aligned["rejoin_a"].is_not_null().to_numpy()
+    back_a, back_b = (aligned[f"rejoin_{at}"].fill_null(0).to_numpy() for at in ("a", "b"))
     here_a, here_b = prefix < n_a, prefix < n_b
     total = n_a + n_b
-    rank_a, rank_b = sides.a.event("rank", one, prefix, here_a), sides.b.event("rank", two, prefix, here_b)
+    rank_a, rank_b = (
+        sides.a.event("rank", lane_a, prefix, here_a),
+        sides.b.event("rank", lane_b, prefix, here_b),
+    )
     rows = lanes.with_columns(
-        found["prefix"],
+        aligned["prefix"],
         pl.Series("n_a", n_a, pl.UInt32),
         pl.Series("n_b", n_b, pl.UInt32),
-        sides.a.event("seq", one, prefix, here_a).alias("seq_a"),
-        sides.b.event("seq", two, prefix, here_b).alias("seq_b"),
-        sides.a.event("seq", one, back_a, met).alias("rejoin_a"),
-        sides.b.event("seq", two, back_b, met).alias("rejoin_b"),
+        sides.a.event("seq", lane_a, prefix, here_a).alias("seq_a"),
+        sides.b.event("seq", lane_b, prefix, here_b).alias("seq_b"),
+        sides.a.event("seq", lane_a, back_a, met).alias("rejoin_a"),
+        sides.b.event("seq", lane_b, back_b, met).alias("rejoin_b"),
         edits=pl.Series(total - 2 * common, dtype=pl.UInt32),
         similarity=pl.Series(2.0 * common / np.maximum(total, 1)),
         parts=pl.Series(here_a | here_b),
-        is_known=found["common"].is_not_null(),
+        is_known=aligned["common"].is_not_null(),
         # of what differs first: its place in run a; where a's lane has ended in run b, whose clock is another
         clock=pl.select(pl.coalesce(rank_a.cast(pl.Int64), rank_b.cast(pl.Int64) + 2**32))[:, 0],
         outcome_delta=pl.lit(None, pl.Float64),

@@ -256,6 +256,7 @@ def _branches(
         .drop("alone")
     )
     table = pl.concat([rows.drop("alone"), others], how="diagonal_relaxed").sort("group", maintain_order=True)
+    table = table.with_columns(tier=pl.when(pl.col("effect").is_not_null()).then("tier"))
     return table.select(pl.col(name).cast(dtype) for name, dtype in DIVERGENCE.items())
 
 
@@ -274,7 +275,7 @@ def _effects(children: pl.DataFrame, confidence: float) -> pl.DataFrame:
     log_odds = np.log((failed + 0.5) * (others_passed + 0.5) / ((passed + 0.5) * (others_failed + 0.5)))
     stderr = np.sqrt(sum(1.0 / (n + 0.5) for n in (failed, passed, others_failed, others_passed)))
     reach = NormalDist().inv_cdf((1.0 + confidence) / 2.0) * stderr
-    known = pl.Series((failed + passed > 0) & (others_failed + others_passed > 0))
+    is_judged = pl.Series((failed + passed > 0) & (others_failed + others_passed > 0))
     numbers = {
         "p": p,
         "p_siblings": p_siblings,
@@ -284,8 +285,8 @@ def _effects(children: pl.DataFrame, confidence: float) -> pl.DataFrame:
         "upper": log_odds + reach,
     }
     return children.with_columns(
-        *(pl.when(known).then(pl.Series(values)).alias(name) for name, values in numbers.items()),
-        reason=pl.when(~known).then(pl.lit("reward.absent")).cast(CREDITS["reason"]),
+        *(pl.when(is_judged).then(pl.Series(values)).alias(name) for name, values in numbers.items()),
+        reason=pl.when(~is_judged).then(pl.lit("reward.absent")).cast(CREDITS["reason"]),
     )
 
 

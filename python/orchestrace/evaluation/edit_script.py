@@ -76,11 +76,11 @@ def edit_script(
     True
     """
     options = {"budget": budget, "rejoin": 1, "matches": True}
-    found = [
+    pieces = [
         _script(sides, options, threads)
         for sides in sides_of(corpus, other, pairs, key, order, ("team", 1.0), threads)
     ]
-    rows = pl.concat([pl.DataFrame(schema=SCRIPT).drop("type", "tool"), *found])
+    rows = pl.concat([pl.DataFrame(schema=SCRIPT).drop("type", "tool"), *pieces])
     for at, side in (("a", corpus), ("b", corpus if other is None else other)):
         runs = rows[f"trace_{at}"].unique().implode()
         shown = side.events.filter(pl.col("trace").is_in(runs)).select(

@@ -29,8 +29,9 @@ def lane_steps(
     DataFrame
         A row per step: ``trace seq`` (UInt32), ``owner role`` (Categorical), ``ordinal`` (UInt32: of the
         agent among those of its label, by their first steps), ``is_root`` (Boolean), ``place`` (UInt32: in
-        the agent's lane, from 0), ``type`` (Enum) and ``tool`` (Categorical), ``key`` and ``prefix`` (UInt64: of the step, and of the lane up to it; the
-        key is null where the text of the step, or one that its agent got, has no hash).
+        the agent's lane, from 0), ``type`` (Enum), ``tool`` (Categorical), ``key`` and ``prefix`` (UInt64: of
+        the step, and of the lane up to it; the key is null where the text of the step, or one that its agent
+        got, has no hash).
 
     Notes
     -----

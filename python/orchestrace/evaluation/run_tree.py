@@ -170,5 +170,5 @@ def _groups(piece: Corpus, runs: pl.DataFrame, unknown: pl.DataFrame | None) -> 
 
 
 def described(children: pl.DataFrame) -> pl.DataFrame:
-    """The children with ``type label tool`` (String) of the step that leads to each; null where the run ended."""
+    """The children with ``type label tool`` (String) of the step that leads to each, null where runs end."""
     return children.with_columns(pl.col("type", "tool").cast(pl.String), label=LABEL)

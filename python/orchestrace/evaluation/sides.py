@@ -38,11 +38,11 @@ class Side:
         )
         self.unknown = unknown_share(steps, "trace")
 
-    def event(self, column: str, lane: Ints, place: Ints, known: Bools) -> pl.Series:
-        """A column of the step at a place of a lane, null where it is not known."""
-        row = np.where(known, self.offsets[lane] + place, 0)
+    def event(self, column: str, lane: Ints, place: Ints, is_there: Bools) -> pl.Series:
+        """A column of the step at a place of a lane, null where it is not there."""
+        row = np.where(is_there, self.offsets[lane] + place, 0)
         values = self.steps[column].gather(row) if len(self.steps) else pl.Series([0] * len(row))
-        return pl.select(pl.when(pl.Series(known)).then(values.cast(pl.UInt32)))[:, 0]
+        return pl.select(pl.when(pl.Series(is_there)).then(values.cast(pl.UInt32)))[:, 0]
 
 
 class Sides:
@@ -77,13 +77,13 @@ class Sides:
         split, last = len(self.a.offsets) - 1, len(self.a.steps)
         offsets = np.concatenate([self.a.offsets, last + self.b.offsets[1:], [len(keys)]])
         empty = len(offsets) - 2
-        one = lanes["lane_a"].fill_null(empty).to_numpy()
-        two = np.where(
+        lane_a = lanes["lane_a"].fill_null(empty).to_numpy()
+        lane_b = np.where(
             lanes["lane_b"].is_null().to_numpy(), empty, lanes["lane_b"].fill_null(0).to_numpy() + split
         )
         if len(keys) >= 2**32:
             raise ParameterError("pairs have more than 4,294,967,295 steps: align fewer at once")
-        places = pl.DataFrame({"a": one, "b": two}, schema={"a": pl.UInt32, "b": pl.UInt32})
+        places = pl.DataFrame({"a": lane_a, "b": lane_b}, schema={"a": pl.UInt32, "b": pl.UInt32})
         with reporting(progress, "align") as callback:
             stream = _core.align_lanes(
                 keys,
@@ -108,20 +108,20 @@ def sides_of(
     """Pairs with the steps of both sides: of pairs within groups piece by piece, of others all at once."""
     if isinstance(pairs, pl.DataFrame):
         wanted = _checked(pairs, corpus, corpus if other is None else other)
-        one = _steps(corpus, wanted["trace_a"], key, threads)
-        two = _steps(corpus if other is None else other, wanted["trace_b"], key, threads)
-        yield Sides(Side(one, order), Side(two, order), wanted)
+        steps_a = _steps(corpus, wanted["trace_a"], key, threads)
+        steps_b = _steps(corpus if other is None else other, wanted["trace_b"], key, threads)
+        yield Sides(Side(steps_a, order), Side(steps_b, order), wanted)
     elif other is not None:
         runs = (
             corpus.traces.select("trace", "task_id").collect(),
             other.traces.select("trace", "task_id").collect(),
         )
         wanted = runs[0].join(runs[1], on="task_id", suffix="_b").select(trace_a="trace", trace_b="trace_b")
-        one, two = (
+        steps_a, steps_b = (
             _steps(corpus, wanted["trace_a"], key, threads),
             _steps(other, wanted["trace_b"], key, threads),
         )
-        yield Sides(Side(one, order), Side(two, order), wanted.sort(*PAIR))
+        yield Sides(Side(steps_a, order), Side(steps_b, order), wanted.sort(*PAIR))
     else:
         for _, load in corpus.pieces():
             piece = load()
@@ -155,11 +155,11 @@ def _checked(pairs: pl.DataFrame, a: Corpus, b: Corpus) -> pl.DataFrame:
         maintain_order=True
     )
     for name, side in zip(PAIR, (a, b), strict=True):
-        known = side.traces.select("trace").collect()["trace"]
-        strange = wanted.filter(pl.col(name).is_null() | ~pl.col(name).is_in(known.implode()))[name]
+        existing = side.traces.select("trace").collect()["trace"]
+        strange = wanted.filter(pl.col(name).is_null() | ~pl.col(name).is_in(existing.implode()))[name]
         if len(strange):
             raise ParameterError(
-                f"pairs names trace {strange[0]} in {name}, which is none of {len(known)} traces"
+                f"pairs names trace {strange[0]} in {name}, which is none of {len(existing)} traces"
             )
     return wanted.sort(*PAIR)
 

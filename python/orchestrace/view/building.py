@@ -13,6 +13,7 @@ from ..corpus.corpus import Corpus
 from ..schedules.bottlenecks import critical_path
 from ..summaries.narrative import Summary
 from .answers import EVENTS, effects_of
+from .beside import of_run
 from .details import agents_of, findings_of, inner_edges, most_telling, timed_events
 from .packing import packed, packed_json
 from .page import block_size, empty_size, page_of
@@ -43,6 +44,8 @@ class Parts:
     tools: dict[str, Any]
     options: dict[str, Any]
     text: bool
+    beside: pl.DataFrame | None = None
+    """Steps of two runs side by side, of pairs of these runs."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,7 @@ def built(
         "quarantine": {name: packed(frame) for name, frame in quarantine(corpus, QUARANTINED).items()},
         "findings": packed(findings(corpus)),
         "text": parts.text,
+        "beside": parts.beside is not None,
         "n_runs": parts.rows.height,
     }
     spent = empty_size() + len(packed_json(head).encode()) + 2_000  # the sentences on what is left out
@@ -208,6 +212,7 @@ def _facts(corpus: Corpus, parts: Parts, trace: int, sources: Sources) -> Facts:
             "n_effects": effects.height,
             "no_effects": no_effects,
             "findings": packed(findings_of(run)),
+            **({} if parts.beside is None else {"beside": of_run(parts.beside, trace)}),
         },
     )
 

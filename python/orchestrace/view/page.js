@@ -8,6 +8,7 @@ let grid = null;
 
 const TABS = [
   ["timeline", "Timeline"], ["agents", "Agents"], ["credit", "Credit"], ["effects", "What if"], ["events", "Events"], ["findings", "Findings"],
+  ...(CORPUS.beside ? [["beside", "Side by side"]] : []),
 ];
 
 function summary() {
@@ -104,6 +105,7 @@ function fill(name) {
   else if (name === "credit") made = creditPane(run, acts);
   else if (name === "effects") made = effectsPane(run);
   else if (name === "findings") made = findingsPane(run, acts);
+  else if (name === "beside") made = besidePane(run, acts);
   else {
     const [element, itself] = eventsPane(run, acts);
     grid = itself;

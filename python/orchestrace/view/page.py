@@ -17,6 +17,7 @@ SCRIPTS: Final = (
     "lanes.js",
     "timeline.js",
     "panes.js",
+    "beside.js",
     "bars.js",
     "page.js",
 )

@@ -22,6 +22,7 @@ from ..credit.verb import list_methods as known_methods
 from ..schedules.scheduling import MaxGap
 from ..summaries.narrative import Summary, summary_of
 from .answers import DEFAULT_METHODS, credits_of
+from .beside import checked
 from .building import Parts, built
 from .naming import names_of, task_of
 from .runs import DEFAULT_REWARD, list_runs, ranked
@@ -62,6 +63,7 @@ def view(
     runs: Count = 30,
     trace_id: str | Iterable[str] | None = None,
     text: bool = False,
+    beside: pl.DataFrame | None = None,
     max_gap: MaxGap = "auto",
     untrusted_tools: Iterable[str] = (),
     trusted_tools: Iterable[str] = (),
@@ -97,6 +99,9 @@ def view(
     text
         Embed the records of events, up to 4,000 characters each. They are what agents read and wrote, so that
         whoever has the page can read them.
+    beside
+        Steps of pairs of runs, as `evaluation.edit_script` gives them: these runs are in detail first, with a
+        tab in which they stand side by side.
     max_gap
         As in `simulate`: longer gaps are idle, no work. Of recordings that have times.
     untrusted_tools, trusted_tools, privileged_tools
@@ -156,7 +161,8 @@ def view(
     by_importer, by_agent = tables(corpus, ("importer", "agent"), prices=prices)
     narrative = summary_of(corpus, by_importer, names_of_tools, **options)
     rows, no_reward = list_runs(corpus, reward, {**options, **tools})
-    order = _order(corpus, rows, narrative, trace_id)
+    pairs = None if beside is None else checked(beside, set(rows["trace"].to_list()))
+    order = _order(rows, narrative, trace_id, pairs)
     chosen = order[:runs] if trace_id is None else _named(rows, trace_id)
     rows = rows.join(names_of(corpus), on="trace", how="left", maintain_order="left")
     if text:
@@ -172,6 +178,7 @@ def view(
         tools=tools,
         options=options,
         text=bool(text),
+        beside=pairs,
     )
     with reporting(progress, "viewing") as callback:
         page, extent = built(corpus, parts, max_bytes, callback)
@@ -196,10 +203,16 @@ def _method_names(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(chosen))
 
 
-def _order(corpus: Corpus, rows: pl.DataFrame, narrative: Summary, trace_id: object) -> list[int]:
-    """All traces, those that are asked for or that the story names first."""
-    first = narrative.runs["trace"].to_list() if trace_id is None else _named(rows, trace_id)
-    return ranked(rows, first)
+def _order(
+    rows: pl.DataFrame, narrative: Summary, trace_id: object, beside: pl.DataFrame | None
+) -> list[int]:
+    """All traces, those first that are asked for, that stand side by side, or that the story names."""
+    if trace_id is not None:
+        return ranked(rows, _named(rows, trace_id))
+    first = narrative.runs["trace"].to_list()
+    if beside is not None:
+        first = [*pl.concat([beside["trace_a"], beside["trace_b"]]).unique(maintain_order=True), *first]
+    return ranked(rows, list(dict.fromkeys(first)))
 
 
 def _named(rows: pl.DataFrame, trace_id: Any) -> list[int]:

@@ -59,12 +59,12 @@ def run(
         table.give(branches, "branches", COLUMNS["branches"])
     else:
         steps = evaluation.branch_tests(corpus, **options, alpha=alpha, draws=draws, seed=seed)
-        found = int(steps["finding"].sum())
+        n_findings = int(steps["finding"].sum())
         compared = evaluation.divergence(corpus, **options)
         groups = compared.filter(pl.col("effect").is_not_null())["group_id"].n_unique()
         typer.echo(
             f"{counted(groups, 'group')} of {compared['group_id'].n_unique():,} part with both outcomes;"
-            f" {counted(steps.height, 'step')} tested, {found:,} go with the outcome",
+            f" {counted(steps.height, 'step')} tested, {n_findings:,} go with the outcome",
             err=True,
         )
         table.give(steps, "steps where runs part", COLUMNS["steps"])

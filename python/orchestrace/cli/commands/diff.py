@@ -1,12 +1,16 @@
-"""Show where two runs part, or how runs of the same tasks changed."""
+"""Show where two runs part, or what changed task by task."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import polars as pl
 import typer
 
+from ... import view
 from ...base.deferred import Deferred
 from ...base.errors import ParameterError
+from ...base.paths import path_of
+from ...base.publication import refuse_existing
 from ...base.text import counted, plain
 from ...corpus.corpus import Corpus
 from ..options import Format, MappingFile, RecordingOptions, RewardOptions, Strict, Threads
@@ -21,7 +25,7 @@ else:
     evaluation = Deferred("orchestrace.evaluation")  # which needs NumPy
 
 EXAMPLES: Final = (
-    "diff runs.jsonl --run-a 0 --run-b 1",
+    "diff runs.jsonl --run-a 0 --run-b 1 --page two.html",
     "diff attempts.jsonl runs.jsonl --success 0.5",
     "diff runs.jsonl runs.jsonl --sort -change --limit 5",
 )
@@ -53,6 +57,9 @@ def run(
     ] = "lanes",
     success: Annotated[float, typer.Option("--success", help="The reward from which on a run passed.")] = 1.0,
     full: Annotated[bool, typer.Option("--full", help="Of two runs also all steps that are equal.")] = False,
+    page: Annotated[
+        Path | None, typer.Option("--page", help="Write a page that has two runs of A side by side.")
+    ] = None,
     format: Format = "auto",
     mapping: MappingFile = None,
     threads: Threads = None,
@@ -61,16 +68,24 @@ def run(
     keys: Literal["shape", "exact"] = word(key, "--key", ("shape", "exact"))
     orders: Literal["lanes", "canonical"] = word(order, "--order", ("lanes", "canonical"))
     read = [RecordingOptions([path], format, mapping, threads) for path in dict.fromkeys((a, b or a))]
-    corpora = [usable(one, rewards) for one in read]
+    corpora = [usable(recordings, rewards) for recordings in read]
     sides = corpora[0], corpora[-1]
     paid: dict[str, Any] = {"reward": weights(rewards.reward or ["team"]), "success": success}
     options: dict[str, Any] = {"key": keys, "order": orders, "threads": threads}
-    runs = [_run_of(*given) for given in zip(sides, (run_a, run_b), ("--run-a", "--run-b"), strict=True)]
+    runs = [_run_of(*of_side) for of_side in zip(sides, (run_a, run_b), ("--run-a", "--run-b"), strict=True)]
+    if page is not None and (None in runs or b not in (None, a)):
+        raise ParameterError(
+            "--page shows two runs of one input: name them with --run-a and --run-b, without B"
+        )
+    if page is not None and not table.force:
+        refuse_existing(path_of(page))
     if None not in runs:
         pair = pl.DataFrame(
             {"trace_a": [runs[0]], "trace_b": [runs[1]]}, schema={"trace_a": pl.UInt32, "trace_b": pl.UInt32}
         )
-        _two_runs(sides, pair, paid, options, table, full=full)
+        script = _two_runs(sides, pair, paid, options, table, full=full)
+        if page is not None:
+            _write_page(page, sides[0], script, paid["reward"], table)
     elif b is None:
         raise ParameterError(
             f"{plain(a)} has {counted(len(sides[0]), 'run')}: name two of them with --run-a and --run-b, or"
@@ -90,8 +105,8 @@ def run(
             err=True,
         )
         table.give(frame, "tasks", COLUMNS["tasks"])
-    for corpus, one in zip(corpora, read, strict=True):
-        report_quarantined(corpus, one, strict)
+    for corpus, recordings in zip(corpora, read, strict=True):
+        report_quarantined(corpus, recordings, strict)
 
 
 def _run_of(corpus: Corpus, name: str | None, flag: str) -> int | None:
@@ -101,11 +116,13 @@ def _run_of(corpus: Corpus, name: str | None, flag: str) -> int | None:
         return int(traces["trace"][0]) if traces.height == 1 else None
     number = pl.lit(int(name) if name.isdecimal() and int(name) < 2**32 else None, pl.UInt32)
     by_id = traces.filter(pl.col("trace_id") == name)
-    found = by_id if by_id.height else traces.filter(pl.col("trace") == number)
-    if found.height != 1:
-        what = "is no run" if not found.height else f"is the trace_id of {found.height} runs; give a number"
-        raise ParameterError(f"{flag} is '{plain(name)}', which {what} of {counted(traces.height, 'run')}")
-    return int(found["trace"][0])
+    named = by_id if by_id.height else traces.filter(pl.col("trace") == number)
+    if named.height != 1:
+        problem = (
+            "is no run" if not named.height else f"is the trace_id of {named.height} runs; give a number"
+        )
+        raise ParameterError(f"{flag} is '{plain(name)}', which {problem} of {counted(traces.height, 'run')}")
+    return int(named["trace"][0])
 
 
 def _two_runs(
@@ -116,7 +133,7 @@ def _two_runs(
     table: TableOptions,
     *,
     full: bool,
-) -> None:
+) -> pl.DataFrame:
     aligned = evaluation.align(sides[0], sides[1], pairs=pair, **paid, **options)
     script = evaluation.edit_script(sides[0], sides[1], pairs=pair, **options)
     for line in _story(sides, aligned, script):
@@ -134,7 +151,16 @@ def _two_runs(
     steps = script.with_columns(
         agent=agent, step=pl.concat_str("type", "tool", separator=" ", ignore_nulls=True), near=near > 0
     )
-    table.give(steps if full else steps.filter("near").drop("near"), "steps", COLUMNS["steps"])
+    table.give((steps if full else steps.filter("near")).drop("near"), "steps", COLUMNS["steps"])
+    return script
+
+
+def _write_page(page: Path, corpus: Corpus, script: pl.DataFrame, reward: Any, table: TableOptions) -> None:
+    """The page of the two runs, which have a tab in which they stand side by side."""
+    traces = {*script["trace_a"].to_list(), *script["trace_b"].to_list()}
+    both = corpus.filter(pl.col("trace").is_in(traces))
+    written = view(both, page, reward=reward, beside=script, overwrite=table.force)
+    typer.echo(plain(f"{page}: {counted(written.n_detailed, 'run')} side by side"), err=True)
 
 
 def _story(sides: tuple[Corpus, Corpus], aligned: pl.DataFrame, script: pl.DataFrame) -> list[str]:

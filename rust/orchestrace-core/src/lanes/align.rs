@@ -106,14 +106,15 @@ pub fn align(
     distinct.par_sort_unstable();
     distinct.dedup();
     run.expect(distinct.len() as u64);
-    let one = |tables: &mut Tables, &(a, b): &(u32, u32)| {
+    let of_distinct = |tables: &mut Tables, &(a, b): &(u32, u32)| {
         run.check()?;
         let result = tables.align(sequences.get(a), sequences.get(b), options);
         run.advance(1);
         Ok(result)
     };
-    let aligned: Vec<Alignment> =
-        run.pool().install(|| distinct.par_iter().map_init(Tables::default, one).collect::<Result<_>>())?;
+    let aligned: Vec<Alignment> = run
+        .pool()
+        .install(|| distinct.par_iter().map_init(Tables::default, of_distinct).collect::<Result<_>>())?;
     let place = |pair: &(u32, u32)| distinct.binary_search(&of_pair(pair)).map_or(0, |at| at);
     Ok(pairs.iter().map(|pair| aligned[place(pair)].clone()).collect())
 }

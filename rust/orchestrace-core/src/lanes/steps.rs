@@ -96,12 +96,12 @@ struct Lane {
     /// Whether something of it has no hash.
     got_unknown: bool,
     /// What was said to all up to its last step.
-    heard: Said,
+    heard: Broadcast,
 }
 
 /// What was said to all, as sums, so that what came since a step is a difference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Said {
+struct Broadcast {
     known: u64,
     unknown: u32,
 }
@@ -122,8 +122,8 @@ impl<'a> Finder<'a> {
         Self { words, key, lanes: Vec::new(), labels: HashMap::new() }
     }
 
-    /// Hands the steps of a trace to `found`, in canonical order.
-    pub fn each(&mut self, view: &TraceView<'_>, graph: &mut TraceGraph, mut found: impl FnMut(Step)) {
+    /// Hands the steps of a trace to `each`, in canonical order.
+    pub fn each(&mut self, view: &TraceView<'_>, graph: &mut TraceGraph, mut each: impl FnMut(Step)) {
         let owners = graph.owners(view);
         let names = owners.names();
         self.labels.clear();
@@ -135,22 +135,22 @@ impl<'a> Finder<'a> {
             };
             Lane { label, ..Lane::default() }
         }));
-        let mut said = Said::default();
+        let mut broadcast = Broadcast::default();
         for &v in owners.order().rows() {
             let (at, event) = (owners.indices()[v as usize], v as usize);
             let kind = view.event_type(event);
             if at != NOBODY && STEPS.contains(&kind) {
-                let step = self.step(view, v, at, said);
-                found(step);
+                let step = self.step(view, v, at, broadcast);
+                each(step);
             }
             if self.key == Key::Exact {
                 let addressee = view.to.get(event).and_then(|to| owners.name_index(to));
-                self.hear(view, v, (at, addressee), &mut said);
+                self.hear(view, v, (at, addressee), &mut broadcast);
             }
         }
     }
 
-    fn step(&mut self, view: &TraceView<'_>, v: u32, at: u32, said: Said) -> Step {
+    fn step(&mut self, view: &TraceView<'_>, v: u32, at: u32, broadcast: Broadcast) -> Step {
         let event = v as usize;
         let lane = &mut self.lanes[at as usize];
         let ordinal = *lane.ordinal.get_or_insert_with(|| {
@@ -163,21 +163,21 @@ impl<'a> Finder<'a> {
         let key = match self.key {
             Key::Shape => Some(shape),
             Key::Exact => {
-                let heard = said.known.wrapping_sub(lane.heard.known);
-                let known = !lane.got_unknown && said.unknown == lane.heard.unknown;
-                content(view, event).filter(|_| known).map(|says| mixed(&[shape, says, lane.got, heard]))
+                let heard = broadcast.known.wrapping_sub(lane.heard.known);
+                let is_known = !lane.got_unknown && broadcast.unknown == lane.heard.unknown;
+                content(view, event).filter(|_| is_known).map(|says| mixed(&[shape, says, lane.got, heard]))
             }
         };
         // an unknown key is of this event alone
         let unknown = || mixed(&[xxh3_64(view.trace_id.as_bytes()), u64::from(v), u64::MAX]);
         lane.prefix = mixed(&[lane.prefix, key.unwrap_or_else(unknown)]);
         lane.place += 1;
-        (lane.got, lane.got_unknown, lane.heard) = (0, false, said);
+        (lane.got, lane.got_unknown, lane.heard) = (0, false, broadcast);
         Step { seq: v, owner: at, ordinal, place: lane.place - 1, key, prefix: lane.prefix }
     }
 
     /// Hands what an event says on to those who get it.
-    fn hear(&mut self, view: &TraceView<'_>, v: u32, of: (u32, Option<u32>), said: &mut Said) {
+    fn hear(&mut self, view: &TraceView<'_>, v: u32, of: (u32, Option<u32>), broadcast: &mut Broadcast) {
         let (event, (owner, addressee)) = (v as usize, of);
         let kind = view.event_type(event);
         let says = text(view, event);
@@ -187,8 +187,10 @@ impl<'a> Finder<'a> {
                 Some(to) if to != owner => self.get(to, says),
                 Some(_) => {}
                 None => match says {
-                    Some(hash) => said.known = said.known.wrapping_add(mixed(&[hash, u64::from(kind as u8)])),
-                    None => said.unknown += 1,
+                    Some(hash) => {
+                        broadcast.known = broadcast.known.wrapping_add(mixed(&[hash, u64::from(kind as u8)]))
+                    }
+                    None => broadcast.unknown += 1,
                 },
             },
             _ => {}
