@@ -3,10 +3,10 @@
     python benches/python/gate_errors.py [--pairs 10000] [--json FILE]
 
 Pairs of sides are drawn from populations of tasks, several attempts at each. Without a difference a gate that
-fails is a false alarm; with a worsening as large as the margin one that passes is. The announced effect is what
-`detectable` says of a first pair; the share is of second pairs, with tasks of their own and that effect: one for
-each tenth pair. Two standard errors are 0.4 % for a rate of 5 % of 10,000 pairs, 2.5 % for one of 80 % of 1,000.
-Everything is seeded. About a minute.
+fails is a false alarm; with a worsening as large as the margin one that passes is. The announced effect is
+what `detectable` says of a first pair; the share is of second pairs, with tasks of their own and that effect:
+one for each tenth pair. Two standard errors are 0.4 % for a rate of 5 % of 10,000 pairs, 2.5 % for one of
+80 % of 1,000. Everything is seeded. Some two minutes.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def spent(sizes: Callable[[np.random.Generator, tuple[int, int]], Floats], attem
 
 
 def rewards(rng: np.random.Generator, size: tuple[int, int], effect: Floats) -> tuple[Floats, Floats]:
-    """Rewards that scatter with the size of the task, 20 times as much for one in ten; a worsening is one sum."""
+    """Rewards that scatter with the size of the task; a worsening takes the same of each."""
     tasks = heavy(rng, size)
     return tasks * 0.3 * rng.normal(size=size), tasks * 0.3 * rng.normal(size=size) - effect
 

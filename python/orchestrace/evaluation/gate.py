@@ -68,7 +68,7 @@ def gate(
     looks: Looks = 1,
     look: Looks | None = None,
     broken: Broken = "refuse",
-    allow: Collection[str] = (),
+    allow: str | Collection[str] = (),
 ) -> pl.DataFrame:
     """Say whether a change made agents worse: pass, fail or inconclusive, for each metric.
 
@@ -81,8 +81,8 @@ def gate(
         ``"dollars"``, whose ratios are; and any metric of `metrics` with the direction that is better, as
         ``"n_tool_errors:lower"``.
     margin
-        How much worse is tolerated: in units of the metric, of ratios as a share (0.1: 10 % more). One number,
-        or one of each metric by name; 0.02 of those that it leaves out.
+        How much worse is tolerated: in units of the metric, of ratios as a share (0.1: 10 % more). A number,
+        or a number of each metric by name; 0.02 of those that it leaves out.
     reward, success
         What a run earned, and the smallest reward that counts as success, as of `pass_rates`.
     alpha
@@ -102,18 +102,18 @@ def gate(
     Returns
     -------
     DataFrame
-        A row per metric: ``metric``; ``verdict`` (Enum): ``pass``, if new is shown to be worse by less than the
-        margin; ``fail``, if it is not, and new is shown to be worse than base; else ``inconclusive``.
+        A row per metric: ``metric``; ``verdict`` (Enum): ``pass``, if new is shown to be worse by less than
+        the margin; ``fail``, if it is not, and new is shown to be worse than base; else ``inconclusive``.
         ``base new``, means over tasks of a task's mean over its attempts; ``difference``, new less base, of
         ratios the geometric mean over tasks of new / base, less 1, with ``lower upper``, which hold for all
         metrics at once with 1 - 2 alpha; ``margin``. ``p_noninferior p_superior p_worse`` (Float64): that new
-        is not worse by the margin, is better, is worse, one-sided, adjusted over the metrics by Holm's rule and
-        over the looks. ``detectable``: the least worsening that fails with `power` on tasks like these.
+        is not worse by the margin, is better, is worse, one-sided, adjusted over the metrics by Holm's rule
+        and over the looks. ``detectable``: the least worsening that fails with `power` on tasks like these.
         ``n_tasks`` (UInt32) of both sides; ``tasks_needed more_tasks`` (UInt64), in all and beside these, for
         a change without effect to pass with `power`; null with a margin of 0. ``n_runs_base n_runs_new``
         (UInt32); ``better``, ``scale`` (Enum). ``reason`` says why a number is null: ``support.absent`` with
-        fewer than two tasks, ``ratio.empty`` where a task's mean is not above 0, ``group.degenerate`` where all
-        tasks differ by the same, ``result.range``; ``interval_reason`` the same of the interval.
+        fewer than two tasks, ``ratio.empty`` where a task's mean is not above 0, ``group.degenerate`` where
+        all tasks differ by the same, ``result.range``; ``interval_reason`` the same of the interval.
 
     Raises
     ------
@@ -125,19 +125,22 @@ def gate(
     Notes
     -----
     The unit is the task: its attempts are one mean, and every task counts alike. With d the mean over tasks
-    of the oriented difference (of ratios of its logarithm), the tests are Student's over tasks, of ``success``
-    those of Wilson's interval with Student's t (docs/intervals.md). At d = 0 a gate fails with at most `alpha`,
-    at d = -margin it passes with at most `alpha`; as both ask for d within the same margin of error,
-    ``tasks_needed`` is also what a worsening as large as the margin needs to fail. O(events) for the checks,
-    O(runs) for each metric.
+    of the difference (of ratios of its logarithm), oriented so that more is better, the tests are Student's
+    over tasks, of ``success`` those of Wilson's interval with his t (docs/intervals.md). At d = 0 a gate
+    fails with at most `alpha`; at d = -margin it passes with at most `alpha`. `power` is an average over what
+    the deviation of a task may be, which these tasks have only estimated; of ``success`` it is that of a
+    worsening in which each success fails with one chance. docs/reference/gate.md has the error rates.
+    O(events) for the checks, O(runs) for each metric.
 
     Source: non-inferiority, Blackwelder 1982; Holm 1979; Lan & DeMets 1983; clusters as units, Miller,
     arXiv 2411.00640.
 
     Examples
     --------
+    >>> import polars as pl
     >>> import orchestrace as ot
-    >>> before, after = ot.generate(traces=64, seed=0), ot.generate(traces=64, seed=1)
+    >>> runs = ot.generate(traces=64, seed=0)  # 8 tasks, 8 runs of each
+    >>> before, after = (runs.filter(pl.col("trace") // 4 % 2 == half) for half in (0, 1))
     >>> table = ot.evaluation.gate(before, after, metric="success", margin=0.1)
     >>> table.select("metric", "verdict", "n_tasks").row(0)
     ('success', 'inconclusive', 8)
@@ -162,7 +165,7 @@ def gate_power(
     looks: Looks = 1,
     look: Looks | None = None,
     broken: Broken = "refuse",
-    allow: Collection[str] = (),
+    allow: str | Collection[str] = (),
 ) -> pl.DataFrame:
     """Say how often a gate would see a worsening of one's own runs that is put there on purpose.
 
@@ -171,7 +174,7 @@ def gate_power(
     base, new
         As of `gate`.
     effect
-        How much worse new is made: of success the share of all runs that fail instead, of ratios how much more,
+        How much worse new is: of success the share of all runs that fail instead, of ratios how much more,
         as a share, else in units of the metric.
     draws
         How many comparisons are drawn.
@@ -183,10 +186,10 @@ def gate_power(
     Returns
     -------
     DataFrame
-        Two rows per metric, of ``effect`` 0 and of `effect`: ``metric effect``; ``passed failed inconclusive``
-        (Float64), shares of the draws with this verdict; ``stderr``, the error of ``failed`` over draws;
-        ``n_tasks draws`` (UInt32); ``reason``, why the shares are null: as of `gate`, and ``signal.absent``
-        where fewer runs succeed than are to fail.
+        Two rows per metric, of ``effect`` 0 and of `effect`: ``metric effect``; ``passed failed
+        inconclusive`` (Float64), shares of the draws with this verdict; ``stderr``, the error of ``failed``
+        over draws; ``n_tasks draws`` (UInt32); ``reason``, why the shares are null: as of `gate`, and
+        ``signal.absent`` where fewer runs succeed than are to fail.
 
     Raises
     ------
@@ -196,16 +199,18 @@ def gate_power(
     Notes
     -----
     A draw swaps the two sides of each task by a fair coin, which leaves no difference and all that tasks vary
-    by; then each success of the side that is new fails with a chance that takes `effect` from the rate, or the
-    side is multiplied, or moved. The power is that of these tasks: it says nothing of tasks that you do not
-    have. O(draws * tasks).
+    by; then each success of the side that is new fails with a chance that takes `effect` from the rate, or
+    the side is multiplied, or moved. The power is that of these tasks: it says nothing of tasks that you do
+    not have. O(draws * tasks).
 
     Source: sign flips of paired differences, Fisher 1935.
 
     Examples
     --------
+    >>> import polars as pl
     >>> import orchestrace as ot
-    >>> before, after = ot.generate(traces=64, seed=0), ot.generate(traces=64, seed=1)
+    >>> runs = ot.generate(traces=64, seed=0)
+    >>> before, after = (runs.filter(pl.col("trace") // 4 % 2 == half) for half in (0, 1))
     >>> table = ot.evaluation.gate_power(before, after, metric="tokens", effect=0.5, draws=200)
     >>> table["effect"].to_list()
     [0.0, 0.5]
@@ -235,11 +240,11 @@ def _prepared(
     looks: int,
     look: int | None,
     broken: Broken,
-    allow: Collection[str],
+    allow: str | Collection[str],
 ) -> _Prepared:
     _core.check_process()
     chosen = gate_metrics(metric, margin)
-    off = names_of("allow", allow)
+    off = [allow] if isinstance(allow, str) else names_of("allow", allow)
     for name in off:
         if name not in get_args(Allowed):
             raise ParameterError(unknown_name("check", name, list(get_args(Allowed))))

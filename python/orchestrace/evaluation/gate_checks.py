@@ -19,7 +19,19 @@ Allowed = Literal["tasks", "model", "harness", "attempts", "missing", "copies"]
 
 _SHOWN: Final = 3
 """Names that a message lists."""
-_SAME: Final = ("seq", "id", "t", "type", "agent", "to", "tool", "duration_s", "tokens", "content_hash", "args_hash")
+_SAME: Final = (
+    "seq",
+    "id",
+    "t",
+    "type",
+    "agent",
+    "to",
+    "tool",
+    "duration_s",
+    "tokens",
+    "content_hash",
+    "args_hash",
+)
 """What two recordings of one run have alike, event by event."""
 _SHIFT: Final = 24
 """Bits that a hash gives up, so that sums over up to 2**24 events stay whole."""
@@ -81,14 +93,15 @@ def refuse_runs(runs: Mapping[str, pl.DataFrame], names: Sequence[str], allow: C
                 raise _refusal(f"tasks differ: only {side} has {_listed(alone.to_list())}", "tasks")
     for name in names:
         lost = {
-            side: frame.group_by("task_id").agg(lost=pl.col(name).null_count()) for side, frame in runs.items()
+            side: frame.group_by("task_id").agg(lost=pl.col(name).null_count())
+            for side, frame in runs.items()
         }
         both = lost[base].join(lost[new], on="task_id", suffix="_new").sort("task_id")
         unequal = both.filter(pl.col("lost") != pl.col("lost_new"))
         if unequal.height and "missing" not in allow:
             task, one_side, other = unequal.row(0)
             raise _refusal(
-                f"runs without '{name}' are missing on one side: of task '{task}' {base} lacks {one_side:,} and"
+                f"runs are missing on one side: of task '{task}' {base} lacks '{name}' of {one_side:,} and"
                 f" {new} {other:,}",
                 "missing",
             )
@@ -98,12 +111,13 @@ def refuse_runs(runs: Mapping[str, pl.DataFrame], names: Sequence[str], allow: C
         if unequal.height:
             task, one_side, other = unequal.row(0)
             raise _refusal(
-                f"attempts differ: task '{task}' has {one_side:,} in {base} and {other:,} in {new}", "attempts"
+                f"attempts differ: task '{task}' has {one_side:,} in {base} and {other:,} in {new}",
+                "attempts",
             )
 
 
 def _refusal(problem: str, word: str) -> InputError:
-    return InputError(plain(f"{problem}; allow=['{word}'] compares all the same"))
+    return InputError(plain(f"{problem}; to compare all the same, pass allow='{word}'"))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -153,7 +167,7 @@ def _refuse_cut_off(corpora: Mapping[str, Corpus]) -> None:
     if unequal.height:
         task, one_side, other = unequal.sort("task_id").row(0)
         raise _refusal(
-            f"recordings end early on one side: of task '{task}' {one_side:,} in {base} and {other:,} in {new}",
+            f"recordings of task '{task}' end early: {one_side:,} in {base} and {other:,} in {new}",
             "missing",
         )
 
@@ -182,11 +196,15 @@ def _prints(side: str, corpus: Corpus) -> pl.DataFrame:
     """A number per run that copies share: a sum over its events, whatever their order in the file."""
     names = {"type", "agent", "to", "tool"}
     parts = [pl.col(name).cast(pl.String) if name in names else pl.col(name) for name in _SAME]
+    # steps are whole numbers; what has a fraction was measured, and is not measured twice the same
+    fraction = pl.any_horizontal(
+        (pl.col(name) % 1.0 != 0.0).fill_null(value=False) for name in ("t", "duration_s")
+    )
     mark = pl.struct(parts).hash(seed=0) // 2**_SHIFT
     marks = (
-        corpus.events.select("trace", mark=mark)
+        corpus.events.select("trace", mark=mark, fraction=fraction)
         .group_by("trace")
-        .agg(pl.col("mark").sum())
+        .agg(pl.col("mark").sum(), clocked=pl.col("fraction").any())
         .collect(engine="streaming")
     )
     runs = corpus.traces.select(
@@ -194,7 +212,6 @@ def _prints(side: str, corpus: Corpus) -> pl.DataFrame:
         pl.col("trace_id").cast(pl.String),
         pl.col("task_id").cast(pl.String),
         "n_events",
-        clocked=pl.col("time_basis").cast(pl.String) == "seconds",
         side=pl.lit(side),
     ).collect(engine="streaming")
     return runs.join(marks, on="trace", how="left", maintain_order="left").drop("trace")

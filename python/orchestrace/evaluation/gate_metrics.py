@@ -24,6 +24,7 @@ Margin = float | Mapping[str, float]
 
 MARGIN: Final = 0.02
 """Of a metric that has none in a mapping."""
+_DIRECTIONS: Final[tuple[Better, ...]] = get_args(Better)
 _JUDGED: Final = ("success", "reward")
 _SPENT: Final = {"tokens": ("tokens",), "seconds": ("wall_clock_s", "elapsed"), "dollars": ("cost_usd",)}
 """Metrics that are compared as ratios, with the columns of `metrics` that have them, the best first."""
@@ -86,16 +87,20 @@ def _metric(text: str, margin: object) -> GateMetric:
     size = float(margin)  # type: ignore[arg-type]  # it is a number
     if text in _JUDGED:
         if text == "success" and size >= 1.0:
-            raise ParameterError(f"margin is {size:g} for metric 'success', expected a number from 0 to below 1")
+            raise ParameterError(
+                f"margin is {size:g} for metric 'success', expected a number from 0 to below 1"
+            )
         return GateMetric(text, "higher", "difference", size)
     if text in _SPENT:
         return GateMetric(text, "lower", "ratio", size)
     name, colon, direction = text.rpartition(":")
-    if colon and direction in get_args(Better):
-        return GateMetric(name, direction, "difference", size, column=name)
+    for better in _DIRECTIONS:
+        if colon and direction == better:
+            return GateMetric(name, better, "difference", size, column=name)
     ours = [*_JUDGED, *_SPENT]
     hint = unknown_name("metric", text, ours)
-    raise ParameterError(f"{hint}; of other metrics say which way is better: '{text}:lower' or '{text}:higher'")
+    either = f"'{text}:lower' or '{text}:higher'"
+    raise ParameterError(f"{hint}; of other metrics say which way is better: {either}")
 
 
 def runs_of(
@@ -165,9 +170,9 @@ def _table(corpus: Corpus, chosen: Sequence[GateMetric]) -> pl.DataFrame | None:
             raise ParameterError(unknown_name("metric", name, known_names))
     names = {column for columns in _SPENT.values() for column in columns if column in table.columns}
     # times in steps are no seconds
-    elapsed = [pl.when(pl.col("time_unit").cast(pl.String) == "seconds").then(pl.col("elapsed")).alias("elapsed")]
-    plain = sorted(({*names} | {*others}) - {"elapsed"})
-    return table.select("trace", *plain, *elapsed)
+    is_clock = pl.col("time_unit").cast(pl.String) == "seconds"
+    elapsed = pl.when(is_clock | ("elapsed" in others)).then(pl.col("elapsed"))
+    return table.select("trace", *sorted({*names, *others} - {"elapsed"}), elapsed.alias("elapsed"))
 
 
 def _source(each: GateMetric, tables: Mapping[str, pl.DataFrame | None]) -> str:
@@ -175,7 +180,8 @@ def _source(each: GateMetric, tables: Mapping[str, pl.DataFrame | None]) -> str:
     candidates = [each.column] if each.column is not None else list(_SPENT[each.name])
     present = {
         name: min(
-            0 if table is None or name not in table.columns else table[name].count() for table in tables.values()
+            0 if table is None or name not in table.columns else table[name].count()
+            for table in tables.values()
         )
         for name in candidates
     }

@@ -65,7 +65,7 @@ class Paired:
         tasks = sides[0].join(sides[1], on="task_id", how="semi")["task_id"].unique().sort()
         means, attempts = [], []
         for side in sides:
-            runs = side.join(pl.DataFrame({"task_id": tasks}), on="task_id", how="semi").sort("task_id", "value")
+            runs = side.join(tasks.to_frame(), on="task_id", how="semi").sort("task_id", "value")
             codes = np.unique(runs["task_id"].to_numpy(), return_inverse=True)[1]
             values = runs["value"].to_numpy()
             with np.errstate(over="ignore", invalid="ignore"):
@@ -109,8 +109,8 @@ class Paired:
         """The deviation over tasks of gains, if new were worse by so much; NaN beyond the floats.
 
         Of success an effect makes each success fail with one chance q, which adds to the variance of new:
-        q (1 - q) p / n of a task with rate p and n attempts, q**2 var(p) over tasks, less q times that of gains,
-        half of which is new's without what both sides share.
+        q (1 - q) p / n of a task with rate p and n attempts, q**2 var(p) over tasks, less q times the
+        variance of gains, half of which is new's without what both sides share.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             variance = float(self.gains.var(ddof=1))

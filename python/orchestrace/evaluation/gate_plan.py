@@ -47,8 +47,8 @@ def planned(pair: Paired, design: Design) -> dict[str, object]:
 def _detectable(pair: Paired, design: Design) -> float | None:
     """The least worsening that fails with the power; None where none does.
 
-    It has to be shown worse than base, and not to be shown within the margin: what tasks in plenty could find is
-    tolerated up to there.
+    It has to be shown worse than base, and not to be shown within the margin: what tasks in plenty could find
+    is tolerated up to there.
     """
     from scipy.optimize import brentq
 

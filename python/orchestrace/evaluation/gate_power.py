@@ -61,7 +61,7 @@ def _reason(pair: Paired, effect: float) -> str | None:
         return pair.problem
     if pair.n_tasks < 2:
         return "support.absent"
-    if pair.metric.is_success and 0.0 < effect and effect > pair.rate:
+    if pair.metric.is_success and effect > max(0.0, pair.rate):
         return "signal.absent"
     return None
 
@@ -71,7 +71,9 @@ def _blocks(
 ) -> Iterator[Tests]:
     """P-values of all metrics in blocks of draws; tasks of one draw are swapped for all metrics at once."""
     names = sorted({task for pair in pairs for task in pair.tasks})
-    places = [np.searchsorted(np.array(names, dtype=object), np.array(pair.tasks, dtype=object)) for pair in pairs]
+    places = [
+        np.searchsorted(np.array(names, dtype=object), np.array(pair.tasks, dtype=object)) for pair in pairs
+    ]
     coins = np.random.Generator(np.random.PCG64([seed, 0]))
     flips = [np.random.Generator(np.random.PCG64([seed, 1 + at])) for at in range(len(pairs))]
     block = max(1, _CELLS // max(len(names), 1))

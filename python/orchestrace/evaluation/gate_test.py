@@ -15,6 +15,8 @@ from .gate_pairs import LARGEST_LOG, Design, Paired, Range
 from .gate_plan import planned
 
 Verdict = Literal["pass", "fail", "inconclusive"]
+
+
 @dataclass(frozen=True)
 class Tests:
     """One-sided p-values, a row per metric: (metrics, families) float64, NaN where there is no test."""
@@ -30,7 +32,7 @@ class Tests:
 
 
 def tested(gains: Floats, metric: GateMetric, within: Range) -> tuple[Floats, Floats, Floats]:
-    """The p-values of non-inferiority, superiority and inferiority of gains (families, tasks), each (families,)."""
+    """P-values of non-inferiority, superiority, inferiority, each (families,), of gains (families, tasks)."""
     n_tasks = gains.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = gains.mean(axis=1)

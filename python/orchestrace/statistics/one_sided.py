@@ -48,8 +48,8 @@ def p_above(
     Notes
     -----
     Student's t with n_tasks - 1 degrees of freedom. `within` a range the score test of Wilson's interval with
-    that t; where all tasks agree there, (bound / mean)**n_tasks on the scale of 0 to 1, the chance to see none
-    of the tasks that would have to differ. O(n).
+    that t; where all tasks agree there, (bound / mean)**n_tasks on the scale of 0 to 1, the chance to see
+    none of the tasks that would have to differ. O(n).
 
     Source: that of `influence.interval`.
 

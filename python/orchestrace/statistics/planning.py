@@ -40,7 +40,8 @@ def expected_power(effect: float, n_tasks: int, *, level: float, estimated_from:
     Returns
     -------
     float
-        The mean over the deviation, whose square over the estimate's is chi-square, of the power of Student's t.
+        The mean over the deviation, whose square over the estimate's is chi-square, of the power of Student's
+        t.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 """Looks at data that still grow: how strict each of several planned looks has to be.
 
-Who looks five times at 5 % and stops at the first alarm has 14 % of false alarms. Here the rate is spent: hardly
-anything of it at the first looks, nearly all at the last.
+Who looks five times at 5 % and stops at the first alarm has 14 % of false alarms. Here the rate is spent:
+hardly anything of it at the first looks, nearly all at the last.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def nominal_levels(alpha: float, looks: int, until: int | None = None) -> tuple[
     --------
     >>> from orchestrace.statistics.sequential import nominal_levels
     >>> [round(level, 5) for level in nominal_levels(0.025, 3)]
-    [0.0001, 0.00602, 0.02311]
+    [0.0001, 0.00601, 0.02313]
     """
     from scipy.special import ndtr
 
@@ -135,7 +135,8 @@ def _simpson(grid: Floats) -> Floats:
     weights: Floats = np.full(grid.size, 2.0)
     weights[1::2] = 4.0
     weights[0] = weights[-1] = 1.0
-    return weights * (grid[1] - grid[0]) / 3.0
+    weights *= (grid[1] - grid[0]) / 3.0
+    return weights
 
 
 def repeated_p(p: float, looks: int, look: int) -> float:
