@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from orchestrace.evaluation.gate_metrics import GateMetric, gate_metrics
 from orchestrace.evaluation.gate_pairs import SUCCESS_RANGE, Design, Paired
 from orchestrace.evaluation.gate_plan import planned
-from orchestrace.evaluation.gate_test import Tests, tested
+from orchestrace.evaluation.gate_verdicts import OneSidedTests, p_values
 from orchestrace.statistics.sequential import nominal_levels
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,7 @@ def rates(name: str, n_tasks: int, pairs: int, seed: int) -> dict[str, float]:
 
     def verdicts(effect: Floats) -> tuple[float, float]:
         gains = gains_of(metric, *draw(rng, (len(effect), n_tasks), effect))
-        tests = Tests(*(p[None, :] for p in tested(gains, metric, within)))
+        tests = OneSidedTests(*(p[None, :] for p in p_values(gains, metric, within)))
         passed, failed = tests.verdicts(design)
         return float(passed.mean()), float(failed.mean())
 
@@ -137,7 +137,7 @@ def looks(n_looks: int, n_tasks: int, pairs: int, seed: int) -> dict[str, float]
     levels = nominal_levels(ALPHA, n_looks)
     alarmed = np.zeros((2, pairs), dtype=np.bool_)
     for look in range(1, n_looks + 1):
-        p = tested(gains[:, : n_tasks * look // n_looks], metric, SUCCESS_RANGE)[2]
+        p = p_values(gains[:, : n_tasks * look // n_looks], metric, SUCCESS_RANGE)[2]
         alarmed |= np.stack([p <= levels[look - 1], p <= ALPHA])
     return {"planned": float(alarmed[0].mean()), "unplanned": float(alarmed[1].mean())}
 
@@ -154,8 +154,8 @@ def family(n_tasks: int, pairs: int, seed: int) -> float:
     [seconds] = gate_metrics("seconds", 0.2)
     chosen.append((seconds, chosen[1][1] + 0.2 * rng.normal(size=(pairs, n_tasks))))
     design = Design(ALPHA, POWER, 1, 1, len(chosen))
-    each = [tested(gains, metric, SUCCESS_RANGE if metric.is_success else None) for metric, gains in chosen]
-    tests = Tests(*(np.array([p[which] for p in each]) for which in range(3)))
+    each = [p_values(gains, metric, SUCCESS_RANGE if metric.is_success else None) for metric, gains in chosen]
+    tests = OneSidedTests(*(np.array([p[which] for p in each]) for which in range(3)))
     return float(tests.verdicts(design)[1].any(axis=0).mean())
 
 

@@ -18,7 +18,7 @@ from .gate_checks import Allowed, refuse_before_reading, refuse_runs
 from .gate_metrics import Margin, gate_metrics, runs_of, schema_of_metric
 from .gate_pairs import Design, Paired
 from .gate_power import POWER, injected
-from .gate_test import Verdict, rows_of
+from .gate_verdicts import Verdict, rows_of
 
 Looks = Annotated[int, Integer(1, 20)]
 """How many looks at a comparison are planned, or which of them this is."""

@@ -52,9 +52,10 @@ def _detectable(pair: Paired, design: Design) -> float | None:
     """
     from scipy.optimize import brentq
 
-    options = {"level": design.level, "power": design.power}
-    shown = least_effect(pair.n_tasks, **options) / math.sqrt(pair.n_tasks)
-    missed = largest_missed(pair.n_tasks, **options) / math.sqrt(pair.n_tasks)
+    # Holm's rule may be as strict as the first of its levels, and as lenient as the last
+    strict, lenient = design.level, float(design.levels[-1])
+    shown = least_effect(pair.n_tasks, level=strict, power=design.power) / math.sqrt(pair.n_tasks)
+    missed = largest_missed(pair.n_tasks, level=lenient, power=design.power) / math.sqrt(pair.n_tasks)
 
     def excess(effect: float) -> float:
         deviation = pair.deviation(effect)

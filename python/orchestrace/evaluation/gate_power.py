@@ -10,7 +10,7 @@ import polars as pl
 from ..base.arrays import Bools, Floats, Ints
 from ..base.schema import CREDITS
 from .gate_pairs import Design, Paired
-from .gate_test import Tests, tested
+from .gate_verdicts import OneSidedTests, p_values
 
 POWER: Final = pl.Schema(
     {
@@ -68,7 +68,7 @@ def _reason(pair: Paired, effect: float) -> str | None:
 
 def _blocks(
     pairs: list[Paired], reasons: list[str | None], effect: float, draws: int, seed: int
-) -> Iterator[Tests]:
+) -> Iterator[OneSidedTests]:
     """P-values of all metrics in blocks of draws; tasks of one draw are swapped for all metrics at once."""
     names = sorted({task for pair in pairs for task in pair.tasks})
     places = [
@@ -86,8 +86,8 @@ def _blocks(
                 each.append((np.full(size, math.nan),) * 3)
                 continue
             gains = _gains(pair, swapped[:, at], effect, rng)
-            each.append(tested(gains, pair.metric, pair.within))
-        yield Tests(*(np.array([p[which] for p in each]) for which in range(3)))
+            each.append(p_values(gains, pair.metric, pair.within))
+        yield OneSidedTests(*(np.array([p[which] for p in each]) for which in range(3)))
 
 
 def _gains(pair: Paired, swapped: Bools, effect: float, rng: np.random.Generator) -> Floats:

@@ -18,7 +18,7 @@ Verdict = Literal["pass", "fail", "inconclusive"]
 
 
 @dataclass(frozen=True)
-class Tests:
+class OneSidedTests:
     """One-sided p-values, a row per metric: (metrics, families) float64, NaN where there is no test."""
 
     noninferior: Floats
@@ -31,7 +31,7 @@ class Tests:
         return passed, holm_rejects(self.worse, design.levels) & ~passed
 
 
-def tested(gains: Floats, metric: GateMetric, within: Range) -> tuple[Floats, Floats, Floats]:
+def p_values(gains: Floats, metric: GateMetric, within: Range) -> tuple[Floats, Floats, Floats]:
     """P-values of non-inferiority, superiority, inferiority, each (families,), of gains (families, tasks)."""
     n_tasks = gains.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -50,12 +50,12 @@ def rows_of(pairs: list[Paired], design: Design) -> list[dict[str, object]]:
     """A row per metric: estimates, interval, adjusted p-values, verdict and plan."""
     nothing = np.full(1, math.nan)
     each = [
-        tested(pair.gains[None, :], pair.metric, pair.within)
+        p_values(pair.gains[None, :], pair.metric, pair.within)
         if pair.problem is None and pair.n_tasks > 1
         else (nothing, nothing, nothing)
         for pair in pairs
     ]
-    tests = Tests(*(np.array([p[which] for p in each]) for which in range(3)))
+    tests = OneSidedTests(*(np.array([p[which] for p in each]) for which in range(3)))
     passed, failed = tests.verdicts(design)
     adjusted = {
         name: holm(np.array([repeated_p(float(p), design.looks, design.look) for p in of[:, 0]]))
@@ -68,8 +68,8 @@ def rows_of(pairs: list[Paired], design: Design) -> list[dict[str, object]]:
     rows = []
     for at, pair in enumerate(pairs):
         verdict = "pass" if passed[at, 0] else "fail" if failed[at, 0] else "inconclusive"
-        p_values = {name: None if math.isnan(p[at]) else float(p[at]) for name, p in adjusted.items()}
-        rows.append(_estimates(pair, design) | p_values | {"verdict": verdict} | planned(pair, design))
+        reported = {name: None if math.isnan(p[at]) else float(p[at]) for name, p in adjusted.items()}
+        rows.append(_estimates(pair, design) | reported | {"verdict": verdict} | planned(pair, design))
     return rows
 
 
