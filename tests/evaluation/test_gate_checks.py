@@ -1,5 +1,6 @@
 """What a gate refuses: mistakes of published comparisons, each in one line with the word that allows it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,20 @@ def test_records_that_could_not_be_read(tmp_path: Path) -> None:
         base,
         ot.read_traces(path),
     )
+
+
+def test_recordings_that_end_early_are_short_of_tokens_and_not_of_an_outcome(tmp_path: Path) -> None:
+    base, path = corpus(tmp_path / "base.jsonl", BASE), written(tmp_path / "new.jsonl", NEW, shift=0.5)
+    lines = path.read_text().splitlines()
+    run = json.loads(lines[4])
+    run["events"][0]["x_trace"] = {"partial": True}
+    path.write_text("\n".join([*lines[:4], json.dumps(run), *lines[5:]]) + "\n")
+    new = ot.read_traces(path)
+    assert new.traces.filter("partial").select("task_id").collect()["task_id"].to_list() == ["t002"]
+    refused(
+        "missing", "recordings of task 't002' end early: 0 in base and 1 in new", base, new, metric="tokens"
+    )
+    assert ot.evaluation.gate(base, new).height == 1
 
 
 def test_unequal_attempts(tmp_path: Path) -> None:

@@ -134,7 +134,8 @@ def test_any_false_fail_of_three_metrics_is_as_rare_as_alpha() -> None:
     design = Design(ALPHA, POWER, 1, 1, 3)
     rng = np.random.default_rng(4)
     success, spent = passes(rng, PAIRS, 25, 3, 0.0), tokens(rng, PAIRS, 25, 3, 0.0)
-    slow = tuple(side * rng.lognormal(0.0, 0.3, side.shape) for side in spent)
+    base, new = (side * rng.lognormal(0.0, 0.3, side.shape) for side in spent)
+    slow = base, new
     each = [
         p_values(gains(metric, *pair), metric, SUCCESS_RANGE if metric.is_success else None)
         for metric, pair in zip(chosen, (success, spent, slow), strict=True)

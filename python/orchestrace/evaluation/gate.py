@@ -259,7 +259,7 @@ def _prepared(
     for side, corpus in corpora.items():
         if not len(corpus):
             raise InputError(f"{side} has no runs: nothing to compare")
-    refuse_before_reading(corpora, off)
+    refuse_before_reading(corpora, off, measured=not all(each.is_judged for each in chosen))
     runs = runs_of(corpora, chosen, reward=reward, success=success, broken=broken)
     refuse_runs(runs, [each.name for each in chosen], off)
     pairs = [Paired.of(runs["base"], runs["new"], each) for each in chosen]

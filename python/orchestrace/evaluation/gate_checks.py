@@ -37,8 +37,17 @@ _SHIFT: Final = 24
 """Bits that a hash gives up, so that sums over up to 2**24 events stay whole."""
 
 
-def refuse_before_reading(corpora: Mapping[str, Corpus], allow: Collection[str]) -> None:
+def refuse_before_reading(corpora: Mapping[str, Corpus], allow: Collection[str], *, measured: bool) -> None:
     """Refuse what the tables of two sides show before any metric is computed.
+
+    Parameters
+    ----------
+    corpora
+        Both sides by name, base first.
+    allow
+        Checks that are off.
+    measured
+        Whether a metric is measured on the recording, of which a part is less: not its outcome alone.
 
     Raises
     ------
@@ -59,7 +68,8 @@ def refuse_before_reading(corpora: Mapping[str, Corpus], allow: Collection[str])
                     f"{counted(rejected, 'record')} of {side} could not be read, and may be runs that failed",
                     "missing",
                 )
-        _refuse_cut_off(corpora)
+        if measured:
+            _refuse_cut_off(corpora)
     if "copies" not in allow:
         _refuse_copies(corpora)
 

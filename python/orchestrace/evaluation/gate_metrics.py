@@ -47,6 +47,11 @@ class GateMetric:
         return self.name == "success" and self.column is None
 
     @property
+    def is_judged(self) -> bool:
+        """Whether it is about the outcome, and not measured on the recording."""
+        return self.name in _JUDGED and self.column is None
+
+    @property
     def sign(self) -> float:
         """What turns a difference so that more is better."""
         return 1.0 if self.better == "higher" else -1.0
@@ -120,7 +125,7 @@ def runs_of(
     InputError
         A metric that only one of the sides has.
     """
-    judged = any(each.name in _JUDGED and each.column is None for each in chosen)
+    judged = any(each.is_judged for each in chosen)
     tables = {side: _table(corpus, chosen) for side, corpus in corpora.items()}
     runs: dict[str, pl.DataFrame] = {}
     for side, corpus in corpora.items():
@@ -134,7 +139,7 @@ def runs_of(
         runs[side] = frame
     columns: dict[str, dict[str, pl.Expr]] = {side: {} for side in corpora}
     for each in chosen:
-        if each.name in _JUDGED and each.column is None:
+        if each.is_judged:
             value = pl.col("reward") if each.name == "reward" else pl.col("passed")
             if each.is_success and broken == "failed":
                 value = value.fill_null(value=False)
@@ -161,7 +166,7 @@ def runs_of(
 
 def _table(corpus: Corpus, chosen: Sequence[GateMetric]) -> pl.DataFrame | None:
     """The columns of `metrics` that the gate needs; None where it needs none."""
-    if all(each.name in _JUDGED and each.column is None for each in chosen):
+    if all(each.is_judged for each in chosen):
         return None
     others = [each.column for each in chosen if each.column is not None]
     table = metrics(corpus) if others else metrics(corpus, groups=["scale"])
