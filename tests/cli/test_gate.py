@@ -28,8 +28,8 @@ def test_the_exit_code_is_the_verdict(sides: list[str], tmp_path: Path) -> None:
     assert passed.stderr.startswith("success: pass; +0 [-0.0344, +0.0344], margin 0.1, 60 tasks\n")
     failed = run("gate", base, failing(tmp_path), code=1, columns=None)
     assert failed.stderr.startswith("success: fail; -0.75 [")
-    unclear = run("gate", base, new, "--margin", "0.04", code=2, columns=None)
-    more = ot.evaluation.gate(*map(ot.read_traces, sides), margin=0.04)["more_tasks"].item()
+    unclear = run("gate", base, new, code=2, columns=None)
+    more = ot.evaluation.gate(*map(ot.read_traces, sides), margin=0.02)["more_tasks"].item()
     assert unclear.stderr.startswith(f"success: inconclusive: {more} more tasks for 80 % power; +0 [")
 
 

@@ -32,7 +32,7 @@ else:
 
 EXAMPLES: Final = (
     "gate base.jsonl new.jsonl --margin 0.2",
-    "gate base.jsonl new.jsonl --metric success --metric tokens --margin 0.2 --margin tokens=0.5 --csv",
+    "gate base.jsonl new.jsonl --metric success --metric tokens --margin 0.2 --margin tokens=0.5",
     "gate base.jsonl new.jsonl --inject 0.2",
     "gate base.jsonl new.jsonl --margin 0.2 --junit gate.xml --markdown gate.md --force",
 )
