@@ -174,6 +174,26 @@ def test_early_looks_are_strict(tmp_path: Path) -> None:
     assert widths == sorted(widths, reverse=True)
 
 
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(OUTCOMES, st.sampled_from([0.1, 0.4, 0.8]), st.integers(1, 3))
+def test_verdicts_are_those_of_the_printed_p_values(
+    tmp_path: Path, outcomes: list[tuple[list[float], list[float]]], margin: float, look: int
+) -> None:
+    base = {f"t{at}": one for at, (one, _) in enumerate(outcomes)}
+    new = {f"t{at}": other for at, (_, other) in enumerate(outcomes)}
+    table = ot.evaluation.gate(
+        *sides(tmp_path, base, new),
+        metric=["success", "tokens", "seconds"],
+        margin=margin,
+        alpha=0.2,
+        looks=3,
+        look=look,
+    )
+    p_values = {name: table[name].to_list() for name in ("p_noninferior", "p_worse")}
+    wanted = gates.verdicts(p_values["p_noninferior"], p_values["p_worse"], 0.2)
+    assert table["verdict"].to_list() == wanted
+
+
 def test_a_metric_of_the_table_has_a_direction(tmp_path: Path) -> None:
     base, new = alike()
     pair = sides(tmp_path, base, new)
