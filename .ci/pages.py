@@ -290,6 +290,33 @@ def failure_detectors() -> Iterator[str]:
     )
 
 
+def gate_results() -> dict[str, Any]:
+    """Of benches/python/gate_errors.py: how often a gate errs, and sees what it announces."""
+    results: dict[str, Any] = json.loads(
+        (ROOT / "benches/results/gate_errors.json").read_text(encoding="utf-8")
+    )
+    return results
+
+
+def gate_errors() -> Iterator[str]:
+    kinds = {"fail": "false fail", "pass": "false pass", "found": "seen"}
+    populations = gate_results()["populations"]
+    sizes = list(next(iter(populations.values())))
+    columns = [f"{kind}, {size} tasks" for kind in kinds.values() for size in sizes]
+    rows = (
+        [name, *(f"{of[n][kind]:.3f}" for kind in kinds for n in sizes)] for name, of in populations.items()
+    )
+    return table(("population", *columns), rows)
+
+
+def gate_looks() -> Iterator[str]:
+    rows = gate_results()["looks"].items()
+    return table(
+        ("looks", "planned", "not planned"),
+        ([count, f"{of['planned']:.3f}", f"{of['unplanned']:.3f}"] for count, of in rows),
+    )
+
+
 def commands() -> Iterator[str]:
     return table(("command", "what it does"), ([f"`{name}`", summary_of(name)] for name in command_names()))
 
@@ -386,6 +413,8 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/formats/README.md", "formats"): formats,
     ("docs/gaming.md", "detectors of hazards"): hazard_detectors,
     ("docs/gaming.md", "detectors of failures"): failure_detectors,
+    ("docs/reference/gate.md", "errors of the gate"): gate_errors,
+    ("docs/reference/gate.md", "looks of the gate"): gate_looks,
 }
 
 

@@ -28,6 +28,7 @@ FEW = (
     *(("gigpo", "turn"), ("reinforce_pp", "team"), ("dr_mas", "agent")),
 )
 Verb = Callable[[ot.Corpus], Any]
+ALL_CHECKS = ("tasks", "model", "harness", "attempts", "missing", "copies")
 
 
 def crediting(method: str, unit: str) -> Verb:
@@ -93,6 +94,12 @@ VERBS: dict[str, Verb] = {
     # what the example of a verb leaves out, and verbs that need a frame of the corpus, or a path
     "evaluation.agreement": lambda c: ot.evaluation.agreement(c, flow(c), flow(c), n_boot=20),
     "evaluation.compare_metrics all": lambda c: ot.evaluation.compare_metrics(c, c),
+    "evaluation.gate all": lambda c: ot.evaluation.gate(
+        c, c, metric=["success", "tokens", "seconds", "n_turns:lower"], allow=ALL_CHECKS
+    ),
+    "evaluation.gate_power all": lambda c: ot.evaluation.gate_power(
+        c, c, metric=["reward", "tokens"], draws=20, allow=ALL_CHECKS
+    ),
     "costs.table agent": lambda c: ot.costs.table(c, by="agent"),
     "costs.table trace": lambda c: ot.costs.table(c, by="trace"),
     "decisions.table aggregate": lambda c: ot.decisions.table(c, "aggregate"),

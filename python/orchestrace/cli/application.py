@@ -1,5 +1,6 @@
 """The application: its commands, which load when they run, and the exit codes of errors."""
 
+import traceback
 import warnings
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
@@ -93,13 +94,22 @@ class _Verbs(typer.core.TyperGroup):
             raise
         except UsageError as error:
             _say_misuse(error)
-            raise typer.Exit(USAGE) from None
+            raise typer.Exit(_error_exit(ctx, USAGE)) from None
         except (OrchestraceError, OSError) as error:
             print_error(error, self._flags(ctx))
-            raise typer.Exit(USAGE if isinstance(error, ParameterError) else FAILED) from None
+            usual = USAGE if isinstance(error, ParameterError) else FAILED
+            raise typer.Exit(_error_exit(ctx, usual)) from None
         except KeyboardInterrupt as error:
             typer.echo(plain("; ".join(["stopped", *getattr(error, "__notes__", ())])), err=True)
             raise typer.Exit(STOPPED) from None
+        except (typer.Exit, typer.Abort, SystemExit):
+            raise
+        except BaseException:
+            # a bug keeps its traceback, and is no answer of a command whose codes are answers
+            if (code := _error_exit(ctx, FAILED)) == FAILED:
+                raise
+            traceback.print_exc()
+            raise typer.Exit(code) from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(self.commands)
@@ -118,6 +128,14 @@ class _Verbs(typer.core.TyperGroup):
         other |= {f"{trust}_tools": trust for trust in ("untrusted", "trusted", "privileged")}
         other |= {"at": "truncated", "factor": "faster", "rule": "aggregate"}
         return {name: flags[option] for name, option in other.items() if option in flags} | flags
+
+
+def _error_exit(ctx: Any, usual: int) -> int:
+    """The exit code of an error: of a command whose codes are answers, the one that it declares."""
+    name = ctx.invoked_subcommand
+    if name not in command_names():
+        return usual
+    return int(getattr(import_module(module_of(name)), "ERROR_EXIT", usual))
 
 
 def _say_misuse(error: Any) -> None:
