@@ -54,6 +54,7 @@ CORE_ROOMS = (
     "importers",
     "ingest",
     "safety",
+    "waste",
     "credit",
     "replay",
     "metrics",

@@ -400,6 +400,17 @@ def replay_presence(
 def ownership(store: Store, *, threads: int | None = None) -> Stream: ...
 def unit_ids(store: Store, unit: str, *, threads: int | None = None) -> Stream: ...
 
+class _Waste(TypedDict):
+    reading: Sequence[str]
+    verifying: NotRequired[Sequence[str] | None]
+
+def waste_events(
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Waste]
+) -> Stream: ...
+def failure_classes(
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Waste]
+) -> Stream: ...
+
 class _Planted(TypedDict):
     traces: int
     seed: int

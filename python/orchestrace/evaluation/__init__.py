@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from .checklist import report_checklist as report_checklist
     from .continued_runs import continued_runs as continued_runs
     from .deletion_curves import faithfulness as faithfulness
+    from .failure_classes import failure_classes as failure_classes, failure_rates as failure_rates
     from .metric_comparison import (
         against_single_agent as against_single_agent,
         compare_metrics as compare_metrics,
