@@ -116,7 +116,7 @@ MISTAKES: list[tuple[str, int, str]] = [
         2,
         "unknown word for --for 'sftt'; did you mean 'sft'?",
     ),
-    ("waste runs.jsonl --by tol", 2, "--by is 'tol', expected class, tool or shape; did you mean 'tool'?"),
+    ("waste runs.jsonl --by tol", 2, "unknown word for --by 'tol'; did you mean 'tool'?"),
     ("waste runs.jsonl --reading-tool serch", 2, "unknown tool 'serch'"),
     ("failures runs.jsonl --all", 2, "--all has no effect without --each"),
     ("failures runs.jsonl --success nan", 2, "--success is nan, expected a finite number"),

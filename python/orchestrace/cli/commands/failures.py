@@ -26,8 +26,8 @@ EXAMPLES: Final = (
 )
 COLUMNS: Final = {
     "rates": Columns(
-        "class rate_failed rate_passed difference lower upper reason",
-        "n_failed shows_failed n_passed shows_passed n_unknown n_unjudged n_tasks",
+        "class rate_failed rate_passed difference reason",
+        "lower upper n_failed shows_failed n_passed shows_passed n_unknown n_unjudged n_tasks",
     ),
     "each": Columns("trace_id class seq n reason"),
 }

@@ -17,8 +17,8 @@ EXAMPLES: Final = (
     "waste runs.jsonl --by class",
     "waste runs.jsonl --by shape --writing-tool '*'",
 )
-_LOST: Final = "tokens usd seconds loss_share share_of reason"
-_MORE: Final = "traces tokens_after usd_after seconds_critical unpriced_tokens usd_reason"
+_LOST: Final = "tokens usd seconds loss_share"
+_MORE: Final = "reason share_of traces tokens_after usd_after seconds_critical unpriced_tokens usd_reason"
 COLUMNS: Final = {
     "class": Columns(f"class events {_LOST}", _MORE),
     "tool": Columns(f"class tool events {_LOST}", _MORE),
