@@ -291,7 +291,7 @@ def failure_detectors() -> Iterator[str]:
 
 
 def signs() -> Iterator[str]:
-    """Of benches/python/failure_classes.py: how many runs of published recordings show each sign of failure."""
+    """Of benches/python/failure_classes.py: how many published runs show each sign of failure."""
     rows = json.loads((ROOT / "benches/results/failure_classes.json").read_text(encoding="utf-8"))
 
     def told(one: Mapping[str, Any]) -> str:

@@ -33,9 +33,20 @@ def signs_of(corpus: ot.Corpus, outcome: str | None) -> dict[str, Any]:
     told = {row.pop("class"): row for row in counts.iter_rows(named=True)}
     if outcome is None:
         return told
-    wanted = ("n_failed", "shows_failed", "n_passed", "shows_passed", "difference", "lower", "upper", "n_tasks")
+    wanted = (
+        "n_failed",
+        "shows_failed",
+        "n_passed",
+        "shows_passed",
+        "difference",
+        "lower",
+        "upper",
+        "n_tasks",
+    )
     for row in ot.evaluation.failure_rates(corpus, reward=outcome).iter_rows(named=True):
-        rounded = {name: round(row[name], 6) if isinstance(row[name], float) else row[name] for name in wanted}
+        rounded = {
+            name: round(row[name], 6) if isinstance(row[name], float) else row[name] for name in wanted
+        }
         told[row["class"]] |= rounded
     return told
 

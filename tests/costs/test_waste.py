@@ -2,19 +2,19 @@
 
 import io
 import random
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from reference.trace import Trace
 from reference.waste import Spent
 from samples.random_runs import Document, corpora, jsonl
 
-LOST = {
+LOST: dict[str, Callable[[random.Random], Any]] = {
     "ok": lambda r: r.choice([True, True, False]),
     "args_hash": lambda r: r.choice(["x", "x", "y"]),
     "draft_score": lambda r: r.choice([0.5, 1.0]),
@@ -88,7 +88,9 @@ def test_what_was_read_before_is_a_duplicate_unless_something_may_have_changed()
     assert classes(read_a, read_a) == ["useful", "duplicate"]
     assert classes(read_a, call("write", "b"), read_a) == ["useful"] * 3
     assert classes(read_a, call("read", "b"), read_a) == ["useful", "useful", "duplicate"]
-    assert classes(read_a, call("unknown", "b"), read_a, reading=["unknown"]) == ["useful"] * 2 + ["duplicate"]
+    assert classes(read_a, call("unknown", "b"), read_a, reading=["unknown"]) == ["useful"] * 2 + [
+        "duplicate"
+    ]
     assert classes(read_a, read_a, writing=["read"]) == ["useful"] * 2
     assert classes(call("write", "a"), call("write", "a")) == ["useful"] * 2, "it may do more the second time"
 
@@ -98,7 +100,9 @@ def test_three_rounds_are_a_loop_from_the_second_on() -> None:
     assert classes(a, b, a, b, a, b) == ["useful"] * 2 + ["loop"] * 4
     assert classes(a, b, a, b) == ["useful"] * 4
     assert classes(a, a, a) == ["useful", "loop", "loop"]
-    assert classes(a, b, a, b, a, b, a) == ["useful"] * 2 + ["loop"] * 4 + ["useful"], "a round that is not full"
+    assert classes(a, b, a, b, a, b, a) == ["useful"] * 2 + ["loop"] * 4 + ["useful"], (
+        "a round that is not full"
+    )
     other = {"type": "tool_call", "tool": "go"}
     assert classes(other, other, other) == ["useful"] * 3, "nobody knows that they are alike"
 
@@ -109,7 +113,11 @@ def test_what_leads_nowhere_is_dead_or_of_an_orphan() -> None:
     assert classes(spawn, work, edges="0>1 0>2") == ["useful", "orphan"]
     back = {"type": "return", "agent": "sub", "to": "lead"}
     assert classes(spawn, work, back, edges="0>1 1>2 0>3") == ["useful", "dead", "dead"]
-    assert classes(spawn, work, {"type": "despawn", "to": "sub"}, edges="0>1 0>3") == ["useful", "dead", "dead"]
+    assert classes(spawn, work, {"type": "despawn", "to": "sub"}, edges="0>1 0>3") == [
+        "useful",
+        "dead",
+        "dead",
+    ]
     assert classes(spawn, work, back, edges="0>1 1>2 2>3") == ["useful"] * 3
 
 
@@ -202,7 +210,9 @@ def test_sums_are_those_of_the_corpus(documents: list[Document], by: Any) -> Non
 @settings(deadline=None, max_examples=60)
 @given(runs(), st.permutations(["lead", "ann", "bob"]))
 def test_names_of_agents_change_nothing(documents: list[Document], names: list[str]) -> None:
-    renamed = [_renamed(document, dict(zip(["lead", "ann", "bob"], names, strict=True))) for document in documents]
+    renamed = [
+        _renamed(document, dict(zip(["lead", "ann", "bob"], names, strict=True))) for document in documents
+    ]
     columns = ["trace", "seq", "class", "tool", "call", "made_by", "after_answer", "tokens", "reason"]
     before, after = (ot.costs.waste_events(read(of)).select(columns) for of in (documents, renamed))
     assert before.equals(after)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
+from orchestrace.evaluation.failure_classes import _difference
 from reference.trace import Trace
 from reference.waste import Spent
 from samples.random_runs import Document, corpora, jsonl
@@ -29,7 +29,9 @@ def event(kind: str, agent: str = "lead", **fields: Any) -> Event:
 def run(*events: Event, edges: str = "", **trace: Any) -> Document:
     """A run whose events follow each other, joined as edges say: ``0>1 1>2``."""
     rows = [{"id": f"e{n}", "t": float(n), **row} for n, row in enumerate(events)]
-    joined = [{"src": f"e{a}", "dst": f"e{b}", "type": "causal"} for a, b in (e.split(">") for e in edges.split())]
+    joined = [
+        {"src": f"e{a}", "dst": f"e{b}", "type": "causal"} for a, b in (e.split(">") for e in edges.split())
+    ]
     return {
         **{"trace_id": "t", "task_id": "t", "events": rows, "edges": joined, "rewards": {"team": 0.0}},
         **{"costs": {"tokens": 0, "wall_clock_s": 0}, **trace},
@@ -184,7 +186,8 @@ def test_an_agent_apart_changes_nothing(documents: list[Document]) -> None:
         and len(one.agents) > 1
     ]
     before, after = (
-        ot.evaluation.failure_classes(read(*of)).filter(pl.col("trace").is_in(same)) for of in (documents, apart)
+        ot.evaluation.failure_classes(read(*of)).filter(pl.col("trace").is_in(same))
+        for of in (documents, apart)
     )
     assert before.equals(after)
 
@@ -205,7 +208,9 @@ def test_rates_compare_failed_with_passed_runs() -> None:
     assert -1 < row["lower"] < 0.625 < row["upper"] < 1
     assert row["lower_failed"] < 0.75 < row["upper_failed"]
     assert (row["n_unknown"], row["n_unjudged"], row["n_tasks"]) == (0, 1, 8)
-    wider = ot.evaluation.failure_rates(read(*documents), confidence=0.99).filter(pl.col("class") == "retry_storm")
+    wider = ot.evaluation.failure_rates(read(*documents), confidence=0.99).filter(
+        pl.col("class") == "retry_storm"
+    )
     assert wider["lower"].item() < row["lower"]
     (unknown,) = table.filter(pl.col("class") == "unverified_change").to_dicts()
     assert (unknown["n_unknown"], unknown["reason"], unknown["rate_failed"]) == (16, "support.absent", None)
@@ -219,9 +224,7 @@ def test_without_judged_runs_there_are_no_rates() -> None:
 
 
 def test_the_interval_of_a_difference_covers_it() -> None:
-    """Drawn anew 400 times: 12 tasks, 4 runs each, rates of .6 and .3; all differences at the level of one."""
-    from orchestrace.evaluation.failure_classes import _difference
-
+    """Drawn anew 400 times: 12 tasks of 4 runs, rates of .6 and .3, at the level of one difference."""
     r = np.random.default_rng(3)
     tasks, confidence = np.repeat(np.arange(12), 4), 1.0 - 6 * 0.05  # so that each has .95
     covered = 0
@@ -240,4 +243,6 @@ def test_the_same_on_disk_and_by_any_number_of_threads(tmp_path: Any) -> None:
     here = ot.evaluation.failure_classes(ot.read_traces(tmp_path / "runs.jsonl"), verifying=["bash"])
     there = ot.evaluation.failure_classes(ot.read_corpus(tmp_path / "corpus"), verifying=["bash"])
     assert there.sort("trace_id", "class").drop("trace").equals(here.sort("trace_id", "class").drop("trace"))
-    assert ot.evaluation.failure_classes(corpus, threads=1).equals(ot.evaluation.failure_classes(corpus, threads=3))
+    assert ot.evaluation.failure_classes(corpus, threads=1).equals(
+        ot.evaluation.failure_classes(corpus, threads=3)
+    )

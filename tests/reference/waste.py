@@ -126,8 +126,7 @@ class Spent:
             v = call
         event = self.events[v]
         if event["type"] == "human_intervention" or event["agent"] in self.trace.outside:
-            if event["agent"] != "user" or any(e["agent"] == "user" for e in self.events):
-                return "useful", None
+            return "useful", None
         if self.unknown is not None:
             return None, self.unknown
         if v in self.live:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import fsum
 from typing import Any, Final, Literal
 
 import polars as pl
@@ -112,13 +113,14 @@ def waste_events(
     Returns
     -------
     DataFrame
-        A row per event, in the order of the corpus: ``trace seq`` (UInt32); ``class`` (Enum), the first that
-        fits: ``retry``, a failed call that its agent makes again later; ``error``, another failed call;
-        ``loop``, calls of one agent that repeat with a period of four at most, three times or more in a row,
-        without a failure, from the second time on; ``duplicate``, a call of a reading tool with arguments that it had before,
-        without a call of another tool than reading ones since; ``orphan``, events without a path to the
-        outcome of an agent that was spawned, never returned and was not dismissed; ``dead``, others without
-        one; ``useful``. Results are of the class of their call.
+        A row per event, in the order of the corpus: ``trace seq`` (UInt32); ``class`` (Enum), the first
+        that fits: ``retry``, a failed call that its agent makes again later; ``error``, another failed
+        call; ``loop``, calls of one agent that repeat with a period of four at most, three times or
+        more in a row, without a failure, from the second time on; ``duplicate``, a call of a reading
+        tool with arguments that it had before, without a call of another tool than reading ones since;
+        ``orphan``, events without a path to the outcome of an agent that was spawned, never returned
+        and was not dismissed; ``dead``, others without one; ``useful``. Results are of the class of
+        their call.
 
         ``tool`` (String) of calls and their results, ``owner role`` (String), ``depth`` (UInt32) below the
         root; ``call`` (UInt32), the call that the event is or answers, and ``made_by``, the decision or
@@ -157,13 +159,13 @@ def waste_events(
     >>> events["tokens"].sum() == ot.costs.table(corpus)["tokens"].sum()
     True
     """
-    asked = _Asked(tuple(reading_tools(corpus, reading, writing)), prices, batch, max_gap, threads)
+    request = _Request(tuple(reading_tools(corpus, reading, writing)), prices, batch, max_gap, threads)
     with reporting(progress, "looking for waste") as callback:
-        return pl.concat(list(_of_pieces(corpus, asked, callback)))
+        return pl.concat(list(_of_pieces(corpus, request, callback)))
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """What both verbs are called with, tools by name."""
 
     reading: tuple[str, ...]
@@ -173,16 +175,20 @@ class _Asked:
     threads: int | None
 
 
-def _of_pieces(corpus: Corpus, asked: _Asked, progress: Any) -> Iterator[pl.DataFrame]:
+def _of_pieces(corpus: Corpus, request: _Request, progress: Any) -> Iterator[pl.DataFrame]:
     """The rows of `waste_events`, piece by piece."""
-    listed, runs, times = list_of(asked.prices), runs_of(corpus), timing_options("auto", asked.max_gap, False)
+    listed, runs, times = (
+        list_of(request.prices),
+        runs_of(corpus),
+        timing_options("auto", request.max_gap, False),
+    )
     for piece in corpus.slices():
         store = store_of(piece)
         classes = pl.DataFrame(
-            _core.waste_events(store, reading=asked.reading, threads=asked.threads, progress=progress)
+            _core.waste_events(store, reading=request.reading, threads=request.threads, progress=progress)
         )
-        schedule = pl.DataFrame(_core.schedule(store, _AS_RECORDED, **times, threads=asked.threads))
-        dollars = spent(piece.events, runs, listed, batch=asked.batch)
+        schedule = pl.DataFrame(_core.schedule(store, _AS_RECORDED, **times, threads=request.threads))
+        dollars = spent(piece.events, runs, listed, batch=request.batch)
         yield _attributed(_priced(classes, schedule, dollars), piece)
 
 
@@ -201,31 +207,33 @@ def _priced(classes: pl.DataFrame, schedule: pl.DataFrame, dollars: pl.DataFrame
             pl.when("critical").then("duration").otherwise(0.0)
         ),
     )
-    own = dollars.select(
+    priced = dollars.select(
         *("trace", "seq", "tokens"),
-        unpriced_tokens=pl.when(pl.col("cost_usd").is_null()).then(pl.col("tokens").fill_null(0)).otherwise(0),
+        unpriced_tokens=pl.when(pl.col("cost_usd").is_null())
+        .then(pl.col("tokens").fill_null(0))
+        .otherwise(0),
         usd="cost_usd",
         usd_reason="reason",
     )
-    return classes.hstack(timed).join(own, on=["trace", "seq"], how="left", maintain_order="left")
+    return classes.hstack(timed).join(priced, on=["trace", "seq"], how="left", maintain_order="left")
 
 
 def _attributed(rows: pl.DataFrame, piece: Corpus) -> pl.DataFrame:
     """What events cost that made calls, divided among their calls; with role and depth of owners."""
     # events of a trace are neighbours, in the order of `seq`
-    made = pl.col("made_by").is_not_null()
+    is_made = pl.col("made_by").is_not_null()
     rows = rows.with_row_index("row").with_columns(
-        maker=pl.when(made).then(pl.col("row").cast(pl.Int64) - pl.col("seq") + pl.col("made_by"))
+        maker=pl.when(is_made).then(pl.col("row").cast(pl.Int64) - pl.col("seq") + pl.col("made_by"))
     )
-    calls = rows.filter(made).select(
+    calls = rows.filter(is_made).select(
         "row",
         "maker",
         n=pl.len().over("maker").cast(pl.Int64),
         at=pl.int_range(pl.len()).over("maker").cast(pl.Int64),
     )
-    asked = rows.select(*_AMOUNTS)[calls["maker"]]
+    of_makers = rows.select(*_AMOUNTS)[calls["maker"]]
     n, at = pl.col("n"), pl.col("at")
-    parts = pl.concat([calls, asked, rows.select("usd_reason")[calls["maker"]]], how="horizontal").select(
+    parts = pl.concat([calls, of_makers, rows.select("usd_reason")[calls["maker"]]], how="horizontal").select(
         "row",
         *(
             (pl.col(name) // n + (at < pl.col(name) % n).cast(pl.Int64)).alias(f"{name}_part")
@@ -243,10 +251,10 @@ def _attributed(rows: pl.DataFrame, piece: Corpus) -> pl.DataFrame:
         for name in _AMOUNTS
     }
     amounts = {
-        name: pl.when(own.is_not_null() | pl.col(f"{name}_part").is_not_null()).then(
-            own.fill_null(0) + pl.col(f"{name}_part").fill_null(0)
+        name: pl.when(left.is_not_null() | pl.col(f"{name}_part").is_not_null()).then(
+            left.fill_null(0) + pl.col(f"{name}_part").fill_null(0)
         )
-        for name, own in rest.items()
+        for name, left in rest.items()
     }
     agents = piece.agents.select(
         "trace", pl.col("role").cast(pl.String), "depth", owner=pl.col("agent").cast(pl.String)
@@ -320,7 +328,7 @@ def waste(
     True
     """
     keys = [*_KEYS[by], "reason"]
-    asked = _Asked(tuple(reading_tools(corpus, reading, writing)), prices, batch, max_gap, threads)
+    request = _Request(tuple(reading_tools(corpus, reading, writing)), prices, batch, max_gap, threads)
     sums = {
         **{name: total(pl.col(name)) for name in ("tokens", "unpriced_tokens")},
         **{name: ordered_total(pl.col(name)) for name in ("usd", "seconds", "seconds_critical")},
@@ -341,7 +349,7 @@ def waste(
                 usd_after=ordered_total(later("usd")),
                 usd_reason=pl.col("usd_reason").drop_nulls().cast(pl.String).sort().first(),
             )
-            for events in _of_pieces(corpus, asked, callback)
+            for events in _of_pieces(corpus, request, callback)
         ]
     table = (
         pl.concat(parts)
@@ -360,15 +368,17 @@ def waste(
 
 def _ranked(table: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Rows with their share of all that was spent, the greatest loss first."""
-    spent_by: dict[str, float] = {name: table[name].sum() for name in ("usd", "tokens", "seconds")}
-    whole_price = spent_by["usd"] > 0 and not table["unpriced_tokens"].sum()
-    of = "usd" if whole_price else next((name for name in ("tokens", "seconds") if spent_by[name] > 0), None)
-    share = pl.lit(None, pl.Float64) if of is None else pl.col(of).fill_null(0) / float(spent_by[of])
+    spent_by = {name: fsum(table[name].drop_nulls()) for name in ("usd", "tokens", "seconds")}
+    is_priced = spent_by["usd"] > 0 and not table["unpriced_tokens"].sum()
+    of = "usd" if is_priced else next((name for name in ("tokens", "seconds") if spent_by[name] > 0), None)
+    share = pl.lit(None, pl.Float64) if of is None else pl.col(of).fill_null(0) / spent_by[of]
     is_lost = pl.col("class").is_not_null() & (pl.col("class") != "useful")
     place = pl.when(is_lost).then(0).when(pl.col("class").is_null()).then(1).otherwise(2)
     ranked = table.with_columns(loss_share=share, share_of=pl.lit(of, _SHARE_OF)).sort(
-        *(place, "loss_share", "events", *keys, "reason"),
+        [place, *(pl.col(name) for name in ("loss_share", "events", *keys, "reason"))],
         descending=[False, True, True, *(False for _ in keys), False],
         nulls_last=True,
     )
-    return ranked.select(*keys, "traces", "events", *(pl.col(name).cast(kind) for name, kind in _SUMS.items()))
+    return ranked.select(
+        *keys, "traces", "events", *(pl.col(name).cast(kind) for name, kind in _SUMS.items())
+    )

@@ -1,4 +1,4 @@
-"""How runs failed, by the shape of the record alone: classes of each run, their rates among failed and passed."""
+"""How runs failed, by the shape of the record alone: classes of each run, rates of failed and passed ones."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -176,8 +176,8 @@ def failure_rates(
     Notes
     -----
     Intervals are over tasks (docs/reference/definitions.md, D23), of rates within 0..1, of differences within
-    -1..1. Six classes are six tests: each difference has the confidence 1 - (1 - `confidence`)/6 (Bonferroni).
-    A difference is no effect: hard tasks may fail and be long. O(events + edges).
+    -1..1. Six classes are six tests: each difference has the confidence 1 - (1 - `confidence`)/6
+    (Bonferroni). A difference is no effect: hard tasks may fail and be long. O(events + edges).
 
     Examples
     --------
@@ -200,14 +200,14 @@ def failure_rates(
 def _rates(name: str, rows: pl.DataFrame, confidence: float) -> dict[str, Any]:
     """The row of one class."""
     judged = rows.drop_nulls("passed")
-    known = judged.drop_nulls("n")
-    shows = (known["n"] > 0).cast(pl.Float64).to_numpy()
-    passed, tasks = known["passed"].to_numpy(), known["task"].to_numpy()
+    decided = judged.drop_nulls("n")
+    shows = (decided["n"] > 0).cast(pl.Float64).to_numpy()
+    passed, tasks = decided["passed"].to_numpy(), decided["task"].to_numpy()
     row: dict[str, Any] = {
         "class": name,
-        "n_unknown": judged.height - known.height,
+        "n_unknown": judged.height - decided.height,
         "n_unjudged": rows.height - judged.height,
-        "n_tasks": known["task"].n_unique(),
+        "n_tasks": decided["task"].n_unique(),
     }
     for of, chosen in (("failed", ~passed), ("passed", passed)):
         mean = mean_interval(shows[chosen], tasks[chosen], confidence=confidence, within=(0.0, 1.0))
@@ -230,9 +230,7 @@ def _difference(
     each = 1.0 - (1.0 - confidence) / len(FAILURES.categories)
     around = NO_INTERVAL
     if np.unique(tasks).size > 1:
-        around = interval(
-            float(rates[0] - rates[1]), influence, tasks, confidence=each, within=(-1.0, 1.0)
-        )
+        around = interval(float(rates[0] - rates[1]), influence, tasks, confidence=each, within=(-1.0, 1.0))
     return {
         "difference": float(rates[0] - rates[1]),
         "lower": around.lower,

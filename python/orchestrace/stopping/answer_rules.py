@@ -213,9 +213,9 @@ def regret(
         the same group, without groups of the task, of max(0, their best payoff beyond k less this run's
         payoff); null without one) ``termination_lag`` (Float64: the share of what the run cost, in `cost`,
         that came after the first epoch whose quality is 1, at which a verifier would have passed it)
-        ``reason`` (``siblings.absent`` where ``under_run`` is null) ``lag_reason`` (``field.absent`` where the
-        lag is null since quality or cost is not recorded, ``ratio.empty`` where no epoch passes or nothing
-        was spent).
+        ``reason`` (``siblings.absent`` where ``under_run`` is null) ``lag_reason`` (``field.absent`` where
+        the lag is null since quality or cost is not recorded, ``ratio.empty`` where no epoch passes or
+        nothing was spent).
 
     Raises
     ------
@@ -264,12 +264,14 @@ def _termination_lag(runs: Answers) -> pl.DataFrame:
     """Of each run the share of its cost after the first epoch that passes: ``termination_lag lag_reason``."""
     passes = np.nan_to_num(runs.q) >= 1.0 - _SURELY
     ever = np.logical_or.reduceat(passes, runs.start)
-    at, whole = runs.c[runs.stops(passes)], runs.c[runs.end]
-    known = np.isfinite(at) & np.isfinite(whole) & ~np.logical_and.reduceat(np.isnan(runs.q), runs.start)
+    at, total = runs.c[runs.stops(passes)], runs.c[runs.end]
+    is_recorded = (
+        np.isfinite(at) & np.isfinite(total) & ~np.logical_and.reduceat(np.isnan(runs.q), runs.start)
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
-        lag = (whole - at) / whole
-    is_lag = known & ever & (whole > 0)
-    reasons = np.where(known, "ratio.empty", "field.absent")
+        lag = (total - at) / total
+    is_lag = is_recorded & ever & (total > 0)
+    reasons = np.where(is_recorded, "ratio.empty", "field.absent")
     return pl.DataFrame({"termination_lag": lag, "lag_reason": reasons}).select(
         pl.when(pl.Series(is_lag)).then("termination_lag"), pl.when(~pl.Series(is_lag)).then("lag_reason")
     )

@@ -1,6 +1,6 @@
 """Find structural signs of failure: how often failed and passed runs show them, or where each run does."""
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import polars as pl
 import typer
@@ -40,7 +40,9 @@ def run(
     table: TableOptions,
     engine: EngineOptions,
     success: Annotated[float, typer.Option("--success", help="The reward from which on a run passed.")] = 1.0,
-    each: Annotated[bool, typer.Option("--each", help="Show the signs of each run instead of rates.")] = False,
+    each: Annotated[
+        bool, typer.Option("--each", help="Show the signs of each run instead of rates.")
+    ] = False,
     every: Annotated[
         bool, typer.Option("--all", help="With --each: also what a run does not show, and what is not known.")
     ] = False,
@@ -54,7 +56,7 @@ def run(
     if running.get("engine") is not None and not each:
         raise ParameterError("--engine has no effect without --each: add it, or drop --engine")
     corpus = usable(recordings, rewards)
-    uses = {"reading": reading or (), "writing": writing or (), "verifying": verifying or ()}
+    uses: dict[str, Any] = {"reading": reading or (), "writing": writing or (), "verifying": verifying or ()}
     if each:
         rows = evaluation.failure_classes(corpus, **uses, **running)
         table.give(rows if every else rows.filter(pl.col("n") > 0), "failures", COLUMNS["each"])

@@ -95,13 +95,17 @@ pub fn waste_events(store: &Store, options: &Options, run: &Run) -> Result<Batch
 
 /// What each structural class says of every trace, six rows each. O(events + edges) and a logarithm.
 pub fn failure_classes(store: &Store, options: &Options, run: &Run) -> Result<Batches> {
-    let of = |worker: &mut (Preparation, Failures), rows: &mut Vec<Said>, part: &Part<'_>, i: usize| {
+    let of = |worker: &mut (Preparation, Failures), rows: &mut Vec<Sign>, part: &Part<'_>, i: usize| {
         let view = part.trace(i);
         let answers = worker.1.compute(&worker.0.prepare(&view), &options.tools);
-        rows.extend(answers.into_iter().zip(0..).map(|(answer, class)| Said { trace: i as u32, class, answer }));
+        rows.extend(answers.into_iter().zip(0..).map(|(answer, class)| Sign {
+            trace: i as u32,
+            class,
+            answer,
+        }));
         Ok(())
     };
-    let columns = |columns: Columns, part: &Part<'_>, rows: Vec<Said>| {
+    let columns = |columns: Columns, part: &Part<'_>, rows: Vec<Sign>| {
         let places = UInt32Array::from_iter_values(rows.iter().map(|row| row.trace));
         let shows = || rows.iter().map(|row| row.answer.ok());
         columns
@@ -115,7 +119,7 @@ pub fn failure_classes(store: &Store, options: &Options, run: &Run) -> Result<Ba
 }
 
 /// What a class says of a trace, by its place in the chunk.
-struct Said {
+struct Sign {
     trace: u32,
     class: u8,
     answer: Answer,
