@@ -1,4 +1,4 @@
-"""Find structural signs of failure: how often failed and passed runs show them, or where each run does."""
+"""Find signs of failure in the shape of runs, and their rates."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
