@@ -49,6 +49,8 @@ _SUMS: Final[dict[str, Any]] = {
     "reason": CREDITS["reason"],
 }
 """Columns of what `waste` returns, after its keys and counts."""
+_COUNTS: Final = ("tokens", "unpriced_tokens", "tokens_after")
+_FLOATS: Final = ("usd", "seconds", "seconds_critical", "usd_after")
 EVENTS: Final = pl.Schema(
     {
         "trace": pl.UInt32(),
@@ -329,41 +331,38 @@ def waste(
     """
     keys = [*_KEYS[by], "reason"]
     request = _Request(tuple(reading_tools(corpus, reading, writing)), prices, batch, max_gap, threads)
-    sums = {
-        **{name: total(pl.col(name)) for name in ("tokens", "unpriced_tokens")},
-        **{name: ordered_total(pl.col(name)) for name in ("usd", "seconds", "seconds_critical")},
-    }
-
-    def later(name: str) -> pl.Expr:
-        """What came after the answer stood; 0 of what came before, null where it is not known."""
-        after = pl.col("after_answer")
-        return pl.when(after).then(name).when(~after & pl.col(name).is_not_null()).then(0)
-
     with reporting(progress, "looking for waste") as callback:
         # sums of traces first: those of a corpus then do not depend on its pieces
-        parts = [
-            events.group_by("trace", *keys, maintain_order=True).agg(
-                events=pl.len(),
-                **sums,
-                tokens_after=total(later("tokens")),
-                usd_after=ordered_total(later("usd")),
-                usd_reason=pl.col("usd_reason").drop_nulls().cast(pl.String).sort().first(),
-            )
-            for events in _of_pieces(corpus, request, callback)
-        ]
+        parts = [_by_trace(events, keys) for events in _of_pieces(corpus, request, callback)]
     table = (
         pl.concat(parts)
         .group_by(keys, maintain_order=True)
         .agg(
             traces=pl.col("trace").n_unique(),
             events=pl.col("events").sum(),
-            **sums,
-            tokens_after=total(pl.col("tokens_after")),
-            usd_after=ordered_total(pl.col("usd_after")),
-            usd_reason=pl.col("usd_reason").drop_nulls().sort().first().cast(CREDITS["reason"]),
+            **{name: total(pl.col(name)) for name in _COUNTS},
+            **{name: ordered_total(pl.col(name)) for name in _FLOATS},
+            usd_reason=pl.col("usd_reason").min().cast(CREDITS["reason"]),
         )
     )
     return _ranked(table, keys[:-1])
+
+
+def _by_trace(events: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Sums over the events of each trace, in their order."""
+    after = pl.col("after_answer")
+    later = {
+        # 0 of what came before the answer stood, null where that is not known
+        f"{name}_after": pl.when(after).then(name).when(~after & pl.col(name).is_not_null()).then(0)
+        for name in ("tokens", "usd")
+    }
+    rows = events.with_columns(**later, usd_reason=pl.col("usd_reason").cast(pl.String))
+    return rows.group_by("trace", *keys, maintain_order=True).agg(
+        events=pl.len(),
+        **{name: total(pl.col(name)) for name in _COUNTS},
+        **{name: pl.col(name).drop_nulls().cum_sum().last() for name in _FLOATS},
+        usd_reason=pl.col("usd_reason").min(),
+    )
 
 
 def _ranked(table: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
