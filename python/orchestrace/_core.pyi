@@ -35,6 +35,7 @@ __all__ = [
     "credit",
     "dominators",
     "drag",
+    "failure_classes",
     "faithfulness",
     "fingerprint",
     "formats",
@@ -76,6 +77,7 @@ __all__ = [
     "terms",
     "trace_metrics",
     "unit_ids",
+    "waste_events",
 ]
 
 SCHEMA_VERSION: str
