@@ -317,6 +317,52 @@ def gate_looks() -> Iterator[str]:
     )
 
 
+def signs() -> Iterator[str]:
+    """Of benches/python/failure_classes.py: how many published runs show each sign of failure."""
+    rows = json.loads((ROOT / "benches/results/failure_classes.json").read_text(encoding="utf-8"))
+
+    def told(one: Mapping[str, Any]) -> str:
+        if not one["known"]:
+            return ""
+        judged = one.get("n_failed", 0) + one.get("n_passed", 0)
+        parts = (f"{one[f'shows_{of}']}/{one[f'n_{of}']} {of}" for of in ("failed", "passed") if judged)
+        split = [part for part in parts if "/0 " not in part]
+        return f"{one['shows']}/{one['known']}" + (f" ({', '.join(split)})" if split else "")
+
+    known = [name for name in rows[0]["signs"] if any(row["signs"][name]["known"] for row in rows)]
+    yield from table(
+        ("recordings", "runs", *(f"`{name}`" for name in known)),
+        ([row["corpus"], f"{row['runs']:,}", *(told(row["signs"][name]) for name in known)] for row in rows),
+    )
+
+
+def wasted() -> Iterator[str]:
+    """Of benches/python/failure_classes.py: which part of published recordings was in vain."""
+    rows = json.loads((ROOT / "benches/results/failure_classes.json").read_text(encoding="utf-8"))
+    classes = ("retry", "error", "loop", "duplicate", "orphan", "dead")
+
+    def told(row: Mapping[str, Any], names: Iterable[str]) -> str:
+        found = [row["waste"][name] for name in names if name in row["waste"]]
+        events = sum(one["events"] for one in found)
+        if not events or row["waste"]["share_of"] is None:
+            return f"{events:,}" if events else ""
+        return f"{events:,}: {100 * sum(one['share'] for one in found):.1f} %"
+
+    unknown = {row["corpus"]: [name for name in row["waste"] if name.startswith("not known")] for row in rows}
+    yield from table(
+        ("recordings", "share of", *(f"`{name}`" for name in classes), "not known"),
+        (
+            [
+                row["corpus"],
+                row["waste"]["share_of"] or "",
+                *(told(row, [name]) for name in classes),
+                told(row, unknown[row["corpus"]]),
+            ]
+            for row in rows
+        ),
+    )
+
+
 def commands() -> Iterator[str]:
     return table(("command", "what it does"), ([f"`{name}`", summary_of(name)] for name in command_names()))
 
@@ -415,6 +461,8 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/gaming.md", "detectors of failures"): failure_detectors,
     ("docs/reference/gate.md", "errors of the gate"): gate_errors,
     ("docs/reference/gate.md", "looks of the gate"): gate_looks,
+    ("docs/failure-classes.md", "signs of failure"): signs,
+    ("docs/failure-classes.md", "waste"): wasted,
 }
 
 

@@ -55,6 +55,7 @@ CORE_ROOMS = (
     "ingest",
     "lanes",
     "safety",
+    "waste",
     "credit",
     "replay",
     "metrics",

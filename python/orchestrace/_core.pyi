@@ -36,6 +36,7 @@ __all__ = [
     "credit",
     "dominators",
     "drag",
+    "failure_classes",
     "faithfulness",
     "fingerprint",
     "formats",
@@ -78,6 +79,7 @@ __all__ = [
     "terms",
     "trace_metrics",
     "unit_ids",
+    "waste_events",
 ]
 
 SCHEMA_VERSION: str
@@ -424,6 +426,17 @@ def replay_presence(
 ) -> tuple[Stream, bytes]: ...
 def ownership(store: Store, *, threads: int | None = None) -> Stream: ...
 def unit_ids(store: Store, unit: str, *, threads: int | None = None) -> Stream: ...
+
+class _Waste(TypedDict):
+    reading: Sequence[str]
+    verifying: NotRequired[Sequence[str] | None]
+
+def waste_events(
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Waste]
+) -> Stream: ...
+def failure_classes(
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Waste]
+) -> Stream: ...
 
 class _Planted(TypedDict):
     traces: int

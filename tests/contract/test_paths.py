@@ -108,6 +108,8 @@ def priced(home: Path, corpus: ot.Corpus) -> object:
     assert ot.costs.table(corpus, prices="~/prices.csv").equals(ot.costs.table(corpus, prices=listed))
     assert ot.summary(corpus, prices="~/prices.csv").text() == ot.summary(corpus, prices=listed).text()
     assert ot.view(corpus, "~/priced.html", prices="~/prices.csv").n_listed
+    for verb in (ot.costs.waste, ot.costs.waste_events):
+        assert verb(corpus, prices="~/prices.csv").equals(verb(corpus, prices=listed))
     return ot.costs.spawns(corpus, prices="~/prices.csv").height
 
 
@@ -135,6 +137,8 @@ TAKEN: dict[tuple[str, str], Callable[[Path, ot.Corpus], object]] = {
     )[1],
     ("costs.spawns", "prices"): priced,
     ("costs.table", "prices"): priced,
+    ("costs.waste", "prices"): priced,
+    ("costs.waste_events", "prices"): priced,
     ("summary", "prices"): priced,
     ("trainers.audit", "dump"): audited,
     ("view", "prices"): priced,

@@ -28,6 +28,7 @@ EXTRA = {
     "sandbox_id": lambda r: r.choice("ab"),
     "harness_hash": lambda r: r.choice("hk"),
     "subtask_id": lambda r: r.choice("123"),
+    "draft_score": lambda r: r.choice([0.5, 0.9, 1.0]),
 }
 
 
@@ -91,6 +92,7 @@ def test_every_metric_is_that_of_plain_python(
     documents, basis = recorded
     corpus = read(documents, basis)
     groups = ["quality", "errors", "taint", "conformance", "cut", "diversity", "drag", "steering"]
+    groups.append("termination")
     options: dict[str, Any] = {"subtasks": subtasks, "harness": harness, "intervention_at": at}
     table = pl.DataFrame(_core.trace_metrics(corpus._store, groups, **DEFAULTS, **options))
     drags = pl.DataFrame(_core.drag(corpus._store, **TIMES))
@@ -102,6 +104,7 @@ def test_every_metric_is_that_of_plain_python(
         same(row, judged.cut())
         same(row, judged.conformance(harness))
         same(row, judged.diversity())
+        same(row, judged.termination())
         same(row, judged.reach(0.5 if at is None else at))
         expected = judged.drags()
         same(row, {"drag_max": None if expected is None else max(expected.values())})

@@ -244,6 +244,21 @@ class Judged(Measured):
         pairs = [distance(a, b) for a, b in combinations(acts.values(), 2)]
         return {"behavior_distance": mean(pairs), "effective_strategies": effective}
 
+    def termination(self) -> Metrics:
+        """What came after the first draft that passes, as shares."""
+        lags: Metrics = {"termination_lag_tokens": None, "termination_lag_time": None}
+        drafts = self.trace.owned("orchestrator_decision", "aggregate")
+        passed = [v for v in drafts if (self.events[v]["draft_score"] or 0.0) >= 1.0 - 1e-9]
+        if not passed:
+            return lags
+        after = [v for v in range(self.n) if self.trace.rank[v] > self.trace.rank[passed[0]]]
+        lags["termination_lag_tokens"] = self.share_of_tokens(after)
+        times = [self.times[v] for v in self.trace.owned()]
+        if self.basis in ("seconds", "partial") and max(times) > min(times):
+            rest = max(times) - self.times[passed[0]]
+            lags["termination_lag_time"] = rest / (max(times) - min(times))
+        return lags
+
     def reach(self, at: float) -> Metrics:
         names = ["reach_mean", "reach_root", "invalidation"]
         if not self.acyclic:

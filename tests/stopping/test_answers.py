@@ -75,6 +75,18 @@ def test_regret_by_hand() -> None:
     assert siblings["under_run"][3] == pytest.approx((0.6 + 0.0 + 0.3) / 3)
 
 
+def test_termination_lag_by_hand() -> None:
+    """Tokens so far are 0, 1, 2, 3: what passes at the second of four epochs spends two thirds afterwards."""
+    runs = {"late": (0.5, 1.0, 0.2, 0.9), "ends": (0.5, 1.0), "never": (0.5, 0.9), "first": (1.0, 0.0)}
+    table = ot.stopping.regret(epochs(runs), cost="tokens")
+    assert table["termination_lag"].to_list() == pytest.approx([2 / 3, 0.0, None, 1.0])
+    assert table["lag_reason"].to_list() == [None, None, "ratio.empty", None]
+    free = ot.stopping.regret(epochs({"free": (1.0,)}), cost="tokens")
+    assert free["lag_reason"].to_list() == ["ratio.empty"], "nothing was spent"
+    counted = ot.stopping.regret(epochs(runs), cost="epochs")
+    assert counted["termination_lag"].to_list() == pytest.approx([0.5, 0.0, None, 0.5])
+
+
 @pytest.mark.parametrize(("price", "value"), [(0.05, 0.693275), (0.2, 0.27731), (0.31, 0.0)])
 def test_steps_that_solve_with_a_fixed_chance(price: float, value: float) -> None:
     """Each of 5 steps solves with chance .3 at a price; all 2^5 paths as runs, as often as they happen."""

@@ -72,6 +72,18 @@ PrivilegedTools = Annotated[
     list[str] | None,
     typer.Option("--privileged-tool", help="A tool whose calls are privileged, or a pattern; repeatable."),
 ]
+ReadingTools = Annotated[
+    list[str] | None,
+    typer.Option("--reading-tool", help="A tool that only reads, or a pattern; repeatable."),
+]
+WritingTools = Annotated[
+    list[str] | None,
+    typer.Option("--writing-tool", help="A tool that does more than read, or a pattern; repeatable."),
+]
+VerifyingTools = Annotated[
+    list[str] | None,
+    typer.Option("--verifying-tool", help="A tool that verifies changes, or a pattern; repeatable."),
+]
 PriceList = Annotated[
     str,
     typer.Option(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
         lucky_passes as lucky_passes,
     )
     from .edit_script import edit_script as edit_script
+    from .failure_classes import failure_classes as failure_classes, failure_rates as failure_rates
     from .gate import gate as gate, gate_power as gate_power
     from .metric_comparison import (
         against_single_agent as against_single_agent,

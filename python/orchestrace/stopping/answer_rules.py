@@ -33,10 +33,15 @@ REGRETS: Final = pl.Schema(
         "regret": pl.Float64(),
         "over_run": pl.Boolean(),
         "under_run": pl.Float64(),
+        "termination_lag": pl.Float64(),
         "reason": REASON,
+        "lag_reason": REASON,
     }
 )
 """Columns and types of what `regret` returns."""
+
+_SURELY: Final = 1e-9
+"""How far below 1 a quality may be that passes."""
 
 
 @verb
@@ -206,7 +211,11 @@ def regret(
         first epoch with the greatest payoff) ``regret`` (Float64, 0 or more: payoff there less payoff at the
         end) ``over_run`` (Boolean: ``k_best`` is earlier) ``under_run`` (Float64: mean over longer runs of
         the same group, without groups of the task, of max(0, their best payoff beyond k less this run's
-        payoff); null without one) ``reason`` (``siblings.absent`` then).
+        payoff); null without one) ``termination_lag`` (Float64: the share of what the run cost, in `cost`,
+        that came after the first epoch whose quality is 1, at which a verifier would have passed it)
+        ``reason`` (``siblings.absent`` where ``under_run`` is null) ``lag_reason`` (``field.absent`` where
+        the lag is null since quality or cost is not recorded, ``ratio.empty`` where no epoch passes or
+        nothing was spent).
 
     Raises
     ------
@@ -244,9 +253,27 @@ def regret(
     )
     under = _under_run(runs, first, at_end)
     return (
-        table.join(under, on="trace", how="left", maintain_order="left")
+        table.hstack(_termination_lag(runs))
+        .join(under, on="trace", how="left", maintain_order="left")
         .with_columns(reason=pl.when(pl.col("under_run").is_null()).then(pl.lit("siblings.absent")))
         .cast(REGRETS)
+    )
+
+
+def _termination_lag(runs: Answers) -> pl.DataFrame:
+    """Of each run the share of its cost after the first epoch that passes: ``termination_lag lag_reason``."""
+    passes = np.nan_to_num(runs.q) >= 1.0 - _SURELY
+    ever = np.logical_or.reduceat(passes, runs.start)
+    at, total = runs.c[runs.stops(passes)], runs.c[runs.end]
+    is_recorded = (
+        np.isfinite(at) & np.isfinite(total) & ~np.logical_and.reduceat(np.isnan(runs.q), runs.start)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        lag = (total - at) / total
+    is_lag = is_recorded & ever & (total > 0)
+    reasons = np.where(is_recorded, "ratio.empty", "field.absent")
+    return pl.DataFrame({"termination_lag": lag, "lag_reason": reasons}).select(
+        pl.when(pl.Series(is_lag)).then("termination_lag"), pl.when(~pl.Series(is_lag)).then("lag_reason")
     )
 
 

@@ -33,6 +33,7 @@ pub mod schema;
 pub mod store;
 pub mod surrogate;
 pub mod tables;
+pub mod waste;
 
 #[cfg(test)]
 extern crate self as orchestrace_core; // for `tests`, whose paths are those of a dependent

@@ -31,6 +31,7 @@ mod schedule;
 mod stream;
 mod structural;
 mod units;
+mod waste;
 
 // The allocator of musl has one lock for all threads.
 #[cfg(all(target_os = "linux", target_env = "musl"))]
@@ -89,6 +90,8 @@ mod _core {
     use super::structural::{replay_presence, replay_structural};
     #[pymodule_export]
     use super::units::{ownership, unit_ids};
+    #[pymodule_export]
+    use super::waste::{failure_classes, waste_events};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

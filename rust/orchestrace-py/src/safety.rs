@@ -18,7 +18,7 @@ use crate::error::to_python;
 use crate::stream::{Stream, import, rows_of};
 
 /// Names as codes of the store, ascending. A name that this store does not have is one that nothing in it has.
-fn codes(store: &Store, dict: Dict, names: &[String]) -> Vec<u32> {
+pub(crate) fn codes(store: &Store, dict: Dict, names: &[String]) -> Vec<u32> {
     let mut found: Vec<u32> = names.iter().filter_map(|name| store.names().dict(dict).find(name)).collect();
     found.sort_unstable();
     found.dedup();

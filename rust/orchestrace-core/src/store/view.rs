@@ -175,6 +175,8 @@ pub struct TraceView<'a> {
     pub args_hash: Texts<'a>,
     /// Quality of an event's content.
     pub score: Nullable<'a, f64>,
+    /// Quality of the answer as it stands at the event.
+    pub draft_score: Nullable<'a, f64>,
     /// Whether what an event did succeeded.
     pub ok: Flags<'a>,
     /// Price.
@@ -327,6 +329,7 @@ pub(crate) struct EventArrays<'a> {
     content_ref: Option<&'a StringViewArray>,
     args_hash: Option<&'a StringViewArray>,
     score: Option<&'a Float64Array>,
+    draft_score: Option<&'a Float64Array>,
     ok: Option<&'a BooleanArray>,
     cost_usd: Option<&'a Float64Array>,
     trusted: Option<&'a BooleanArray>,
@@ -408,6 +411,7 @@ impl<'a> EventArrays<'a> {
             content_ref: texts("content_ref"),
             args_hash: texts("args_hash"),
             score: primitive("score").and_then(|c| c.as_primitive_opt::<Float64Type>()),
+            draft_score: primitive("draft_score").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             ok: flags("ok"),
             cost_usd: primitive("cost_usd").and_then(|c| c.as_primitive_opt::<Float64Type>()),
             trusted: flags("trusted"),
@@ -448,6 +452,7 @@ impl<'a> EventArrays<'a> {
         view.content_ref = Texts::new(self.content_ref, from);
         view.args_hash = Texts::new(self.args_hash, from);
         view.score = nullable(self.score, from, to);
+        view.draft_score = nullable(self.draft_score, from, to);
         view.ok = Flags::new(self.ok, from);
         view.cost_usd = nullable(self.cost_usd, from, to);
         view.trusted = Flags::new(self.trusted, from);

@@ -16,6 +16,7 @@ pub mod span;
 pub mod stages;
 pub mod steering;
 pub mod taint;
+pub mod termination;
 pub mod time;
 pub mod usage;
 pub mod utility;
@@ -43,4 +44,5 @@ pub static METRICS: &[&dyn Group] = &[
     &drag::Drag,
     &steering::Steering,
     &utility::Utility,
+    &termination::Termination,
 ];
