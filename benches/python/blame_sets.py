@@ -3,9 +3,10 @@
     python benches/python/blame_sets.py --calibrate FOLDER --evaluate FOLDER [--coverage 0.9] --json -
 
 Rows ``corpus subset level score covered share top1 exam expected_rank`` over runs whose label is a candidate
-(``unplaced``: the share of the others; ``no_set``: of runs without a set, which count in no coverage), with intervals over tasks and the
-paired difference of share from the best positional rule. Where both folders are the same one, five parts by
-task are rotated: two fit, two calibrate, one is judged. Nothing is timed; the same files give the same rows.
+(``unplaced``: the share of the others; ``no_set``: of runs without a set, which count in no coverage), with
+intervals over tasks and the paired difference of share from the best positional rule. Where both folders are
+the same, five parts by task are rotated: two fit, two calibrate, one is judged. Else half of the tasks of the
+first fit and half calibrate. Nothing is timed; the same files give the same rows.
 """
 
 import argparse
@@ -46,13 +47,13 @@ def credits_of(corpus: ot.Corpus, level: str) -> pl.DataFrame:
     """``trace_id unit_id`` and a column per credit method that tells units of some run apart."""
     ids = corpus.traces.select("trace_id").collect()
     failed = corpus.with_measures(ids.with_columns(failed=pl.lit(1.0)))
-    unit = "turn" if level == "step" else "agent"
+    unit: Any = "turn" if level == "step" else "agent"
     table = ids.select(pl.col("trace_id").cast(pl.String)).clear().with_columns(unit_id=pl.lit("")).clear()
     for method, units, params in ot.list_methods().select("name", "units", "params").iter_rows():
         if unit not in units:
             continue
         names = {param["name"] for param in params}
-        options = {"scaled": True} if "scaled" in names else {}
+        options: dict[str, Any] = {"scaled": True} if "scaled" in names else {}
         options |= {"samples": 64} if "samples" in names else {}
         try:
             rows = ot.credit(failed, method=method, unit=unit, reward="failed", **options)
@@ -109,7 +110,9 @@ def rows_of(runs: pl.DataFrame, facts: dict[str, Any]) -> list[dict[str, Any]]:
     """Means over runs with intervals over tasks."""
     wide = {str(name): frame.sort("trace", "draw") for (name,), frame in runs.group_by("score")}
     rules = sorted(name for name in wide if name.startswith("rule: ") or name == "position")
-    best = min(rules, key=lambda name: (float(wide[name]["share"].fill_null(1.0).mean() or 0.0), name))
+    best = min(
+        rules, key=lambda name: (wide[name].select(pl.col("share").fill_null(1.0).mean()).item(), name)
+    )
     rows = []
     for name in sorted(wide):
         frame = wide[name]
@@ -216,7 +219,7 @@ def main() -> None:
             facts |= {"calibrated_on": options.calibrate.resolve().name, "coverage": options.coverage}
             facts |= {
                 "unplaced": unplaced,
-                "median_units": float(judge.group_by("trace").len()["len"].median()),
+                "median_units": judge.group_by("trace").len().select(pl.col("len").median()).item(),
             }
             rows += rows_of(pl.concat(frames), facts)
     text = json.dumps(rows, indent=1, sort_keys=False) + "\n"

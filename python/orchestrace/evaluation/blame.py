@@ -79,12 +79,12 @@ def blame(
     -------
     DataFrame
         A row per candidate of `corpus`, by trace, rank and ``seq``: ``trace`` UInt32, ``trace_id unit
-        unit_id`` String, ``seq`` Int64, ``score`` Float64, ``rank`` UInt32 (ties count against), ``in_set`` Boolean,
-        ``set_size`` UInt32, ``share`` Float64 (of the run that is in the set), ``threshold alpha`` Float64,
-        ``n_calibration`` UInt32, ``unplaced`` Float64 (share of calibration runs, label no candidate),
-        ``abstain`` Boolean (the set is more than half of the run), ``reason`` String: ``calibration.small``
-        (the set is the whole run, ``threshold`` null), or ``label.unplaced`` (more labels than alpha are no
-        candidates: no set, ``in_set`` null).
+        unit_id`` String, ``seq`` Int64, ``score`` Float64, ``rank`` UInt32 (ties count against), ``in_set``
+        Boolean, ``set_size`` UInt32, ``share`` Float64 (of the run that is in the set), ``threshold alpha``
+        Float64, ``n_calibration`` UInt32, ``unplaced`` Float64 (share of calibration runs whose label is no
+        candidate), ``abstain`` Boolean (the set is more than half of the run), ``reason`` String:
+        ``calibration.small`` (the set is the whole run, ``threshold`` null), or ``label.unplaced`` (more
+        labels than alpha are no candidates: no set, ``in_set`` null).
 
     Raises
     ------
