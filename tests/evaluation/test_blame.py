@@ -184,6 +184,20 @@ def test_a_planted_step_and_agent_are_found() -> None:
     assert agents.filter("in_set")["unit_id"].to_list() == ["B", "B"]
 
 
+def test_turns_of_results_alone_are_no_candidates() -> None:
+    kinds = ["message", "tool_call", "tool_result", "message"]
+    events = pl.DataFrame(
+        [
+            {"trace": 0, "id": f"e{t}", "t": float(t), "turn": t, "type": kind, "agent": "A"}
+            for t, kind in enumerate(kinds)
+        ],
+        schema_overrides={"turn": pl.UInt32},
+    )
+    corpus = ot.Corpus.from_arrow(traces=pl.DataFrame({"trace": [0], "trace_id": ["x"]}), events=events)
+    sets = ot.evaluation.blame(corpus, calibration=PAST)
+    assert sorted(sets["unit_id"]) == ["A/0", "A/1", "A/3"]
+
+
 def test_a_frame_of_scores_needs_no_fit() -> None:
     ids = [*(f"past-{n}" for n in range(40)), "x", "y"]
     scores = pl.DataFrame(

@@ -60,7 +60,8 @@ def blame(
     coverage
         1 - alpha.
     level
-        Candidates are the turns of agents (``"step"``), or the agents.
+        Candidates are the turns in which an agent acts (``"step"``), so none that only holds results of
+        tools, or the agents.
     nonconformity
         How far down the list a unit is: its ``"rank"``, its rank as a ``"share"`` of the run, or the softmax
         ``"mass"`` of the scores down to it.

@@ -122,6 +122,9 @@ def _events(corpus: Corpus, turns: pl.DataFrame) -> pl.DataFrame:
 def _with_features(corpus: Corpus, turns: pl.DataFrame) -> pl.DataFrame:
     events = _events(corpus, turns)
     kind = pl.col("type")
+    # nobody acts in a turn that only holds what a tool answered: never blamed, it would flatter every score
+    acting = events.filter(kind != "tool_result").select("trace", "unit_id").unique()
+    turns = turns.join(acting, on=["trace", "unit_id"], how="semi", maintain_order="left")
     seen = pl.col("key").is_not_null() & ~pl.struct("trace", "type", "tool", "key").is_first_distinct()
     new_tool = pl.col("tool").is_not_null() & pl.struct("trace", "tool").is_first_distinct()
     of_turn = (
