@@ -1,0 +1,262 @@
+"""Blame sets: coverage on planted corpora, goldens of split conformal, an independent reference."""
+
+import math
+import random
+from itertools import permutations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings, strategies as st
+from scipy.stats import binom
+
+import orchestrace as ot
+from orchestrace.evaluation.blame import BlameRule
+from orchestrace.evaluation.blame_model import fit_blame
+from orchestrace.evaluation.conformal import of_labels, ranking, threshold
+from orchestrace.evaluation.localization import label_places
+
+SCORES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, -1.0, float("nan")]), min_size=1, max_size=9)
+
+
+def units_of(rng: np.random.Generator, n: int, kind: str, name: str) -> pl.DataFrame:
+    """`n` planted runs of 3 to 12 units, one of them blamed, with a score of this kind."""
+    rows = []
+    for run in range(n):
+        size = int(rng.integers(3, 13))
+        label = int(rng.integers(size))
+        for unit in range(size):
+            score = {"good": rng.normal() + 2.0 * (unit == label), "constant": 0.0, "random": rng.normal()}[
+                kind
+            ]
+            names = (run, f"{name}{run}", f"{name}{run}", f"A/{unit}")
+            rows.append((*names, unit, float(score), unit == label, 1, 1, ""))
+    ids = ["trace", "trace_id", "task_id", "unit_id", "seq"]
+    columns = [*ids, "score", "labeled", "n_labels", "n_placed", "stratum"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def hits(sets: pl.DataFrame) -> pl.Series:
+    return sets.filter("labeled").sort("trace")["in_set"]
+
+
+@pytest.mark.parametrize("kind", ["good", "constant", "random"])
+@pytest.mark.parametrize("ties", ["count", "random"])
+@pytest.mark.parametrize("nonconformity", ["rank", "share", "mass"])
+def test_sets_hold_the_label_as_often_as_stated(kind, ties, nonconformity) -> None:
+    """Of 200 corpora drawn anew one run each is judged: independent draws, so the binomial holds."""
+    rng = np.random.default_rng(5)
+    held = 0
+    for corpus in range(200):
+        rule = BlameRule(0.2, nonconformity, ties=ties, seed=corpus)
+        held += hits(rule.sets(units_of(rng, 29, kind, "c"), units_of(rng, 1, kind, "j")))[0]
+    assert held >= binom.ppf(0.001, 200, 0.8)
+    if ties == "random" or (kind != "constant" and nonconformity == "rank"):
+        # ranks are whole numbers, which a rank of a good score exceeds by their steps
+        most = 0.8 + 1 / 30 + (0.0 if ties == "random" else 0.12)
+        assert held <= binom.ppf(0.999, 200, most)
+
+
+def test_the_goldens_of_the_threshold() -> None:
+    ranks = np.array([1.0, 1, 2, 2, 3, 4, 5, 7, 9])
+    assert [threshold(ranks, alpha) for alpha in (0.2, 0.1, 0.05)] == [7.0, 9.0, math.inf]
+
+
+def test_the_golden_of_the_places() -> None:
+    run, scores = np.zeros(4, np.int64), np.array([0.9, 0.5, 0.5, 0.1])
+    labeled = np.array([False, True, False, False])
+    assert of_labels(ranking(run, scores).nonconformity("rank"), run, labeled, every=False) == {0: 3.0}
+    places = label_places(run, scores, labeled).row(0, named=True)
+    assert [places[name] for name in ("expected_rank", "exam", "top1", "top2", "top3")] == [
+        *(2.5, 0.625),
+        *(0.0, 0.5, 1.0),
+    ]
+
+
+@settings(deadline=None)
+@given(st.lists(SCORES, min_size=1, max_size=4))
+def test_ranks_are_those_of_plain_counting(runs) -> None:
+    run = np.concatenate([np.full(len(scores), at) for at, scores in enumerate(runs)])
+    flat = np.concatenate([np.array(scores) for scores in runs])
+    order = np.random.default_rng(0).permutation(len(flat))
+    ranks = ranking(run[order], flat[order])
+    rank, share, mass = (ranks.nonconformity(name) for name in ("rank", "share", "mass"))
+    for at, place in enumerate(order):
+        plain = [-math.inf if math.isnan(score) else score for score in runs[run[place]]]
+        mine = -math.inf if math.isnan(flat[place]) else flat[place]
+        down = sum(score >= mine for score in plain)
+        top = max(plain)
+        weights = [1.0 if top == -math.inf else math.exp(score - top) for score in plain]
+        above = sum(weight for weight, score in zip(weights, plain, strict=True) if score >= mine)
+        assert rank[at] == down
+        assert share[at] == down / len(plain)
+        assert mass[at] == pytest.approx(above / sum(weights))
+
+
+@settings(deadline=None)
+@given(SCORES, st.data())
+def test_places_are_those_of_all_orders_of_ties(scores, data) -> None:
+    labeled = np.array(data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores))))
+    if not labeled.any() or len(scores) > 6:
+        return
+    plain = [-math.inf if math.isnan(score) else score for score in scores]
+    first = []
+    for order in permutations(range(len(plain))):
+        ranked = sorted(order, key=lambda unit: -plain[unit])
+        best = max(plain[unit] for unit in range(len(plain)) if labeled[unit])
+        first.append(next(n for n, unit in enumerate(ranked, 1) if labeled[unit] and plain[unit] == best))
+    row = label_places(np.zeros(len(plain), np.int64), np.array(scores), labeled).row(0, named=True)
+    assert row["expected_rank"] == pytest.approx(sum(first) / len(first))
+    for k in (1, 2, 3, 5):
+        assert row[f"top{k}"] == pytest.approx(sum(n <= k for n in first) / len(first))
+
+
+def test_increasing_transforms_and_larger_alpha() -> None:
+    rng = np.random.default_rng(2)
+    past, judge = (units_of(rng, n, "good", name) for n, name in ((40, "c"), (20, "j")))
+    bent = [frame.with_columns(score=pl.col("score").exp() * 3 + 1) for frame in (past, judge)]
+    sizes = []
+    for alpha in (0.02, 0.05, 0.1, 0.2, 0.5):
+        sets = BlameRule(alpha).sets(past, judge)
+        assert sets["in_set"].equals(BlameRule(alpha).sets(*bent)["in_set"])
+        sizes.append(sets["in_set"].sum())
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == judge.height  # 41 times .02 is below 1: the whole run
+    assert sizes[-1] < sizes[0]
+
+
+def test_labels_that_are_no_candidates_leave_no_set() -> None:
+    rng = np.random.default_rng(3)
+    past, judge = (units_of(rng, n, "good", name) for n, name in ((40, "c"), (3, "j")))
+    lost = past.with_columns(
+        labeled=pl.col("labeled") & (pl.col("trace") >= 10),
+        n_placed=pl.when(pl.col("trace") >= 10).then(1).otherwise(0),
+    )
+    none = BlameRule(0.2).sets(lost, judge)
+    assert none["in_set"].null_count() == judge.height
+    assert none["reason"].unique().to_list() == ["label.unplaced"]
+    assert none["unplaced"][0] == 0.25
+    some = BlameRule(0.3).sets(lost, judge)
+    assert some["reason"].null_count() == judge.height
+    assert some["n_calibration"][0] == 30
+
+
+def test_small_strata_are_pooled_among_themselves() -> None:
+    rng = np.random.default_rng(4)
+    past = units_of(rng, 46, "good", "c").with_columns(
+        stratum=pl.col("trace").map_elements(
+            lambda run: "large" if run < 34 else "s" if run < 40 else "t", return_dtype=pl.String
+        )
+    )
+    judge = units_of(rng, 3, "good", "j").with_columns(
+        stratum=pl.col("trace").replace_strict({0: "large", 1: "s", 2: "unseen"})
+    )
+    sets = BlameRule(0.1).sets(past, judge).unique("trace").sort("trace")
+    assert sets["n_calibration"].to_list() == [34, 12, 12]
+    few = BlameRule(0.05).sets(past, judge).unique("trace").sort("trace")
+    assert few["reason"].to_list() == [None, "calibration.small", "calibration.small"]
+
+
+def corpus_of(tasks: list[str], labeled: bool, blamed: str = "B") -> ot.Corpus:
+    """Runs of eight turns by A and B; the second turn is labelled, of `blamed`."""
+    events = [
+        {"trace": run, "id": f"e{t}", "t": float(t), "turn": t, "type": "message", "agent": "AB"[t % 2]}
+        for run in range(len(tasks))
+        for t in range(8)
+    ]
+    labels = {"trace_id": tasks, "annotator": "me", "turn": 1, "agent": blamed, "label": "mistake"}
+    return ot.Corpus.from_arrow(
+        traces=pl.DataFrame({"trace": range(len(tasks)), "trace_id": tasks, "task_id": tasks}),
+        events=pl.DataFrame(events, schema_overrides={"turn": pl.UInt32}),
+        labels=pl.DataFrame(labels, schema_overrides={"turn": pl.UInt32}) if labeled else None,
+    )
+
+
+PAST = corpus_of([f"past-{n}" for n in range(40)], labeled=True)
+NEW = corpus_of(["x", "y"], labeled=False)
+
+
+def test_a_planted_step_and_agent_are_found() -> None:
+    steps = ot.evaluation.blame(NEW, calibration=PAST)
+    assert steps.filter("in_set")["unit_id"].to_list() == ["B/1", "B/1"]
+    assert steps["share"].unique().to_list() == [1 / 8]
+    agents = ot.evaluation.blame(NEW, calibration=PAST, level="agent")
+    assert agents.filter("in_set")["unit_id"].to_list() == ["B", "B"]
+
+
+def test_turns_of_results_alone_are_no_candidates() -> None:
+    kinds = ["message", "tool_call", "tool_result", "message"]
+    events = pl.DataFrame(
+        [
+            {"trace": 0, "id": f"e{t}", "t": float(t), "turn": t, "type": kind, "agent": "A"}
+            for t, kind in enumerate(kinds)
+        ],
+        schema_overrides={"turn": pl.UInt32},
+    )
+    corpus = ot.Corpus.from_arrow(traces=pl.DataFrame({"trace": [0], "trace_id": ["x"]}), events=events)
+    sets = ot.evaluation.blame(corpus, calibration=PAST)
+    assert sorted(sets["unit_id"]) == ["A/0", "A/1", "A/3"]
+
+
+def test_a_frame_of_scores_needs_no_fit() -> None:
+    ids = [*(f"past-{n}" for n in range(40)), "x", "y"]
+    scores = pl.DataFrame(
+        [
+            {"trace_id": name, "unit_id": f"{'AB'[t % 2]}/{t}", "score": -abs(t - 1)}
+            for name in ids
+            for t in range(8)
+        ]
+    )
+    shuffled = scores.sample(fraction=1.0, shuffle=True, seed=1)
+    sets = ot.evaluation.blame(NEW, calibration=PAST, scores=scores)
+    assert sets.filter("in_set")["unit_id"].to_list() == ["B/1", "B/1"]
+    assert sets["n_calibration"].unique().to_list() == [40]
+    assert sets.equals(ot.evaluation.blame(NEW, calibration=PAST, scores=shuffled))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"calibration": NEW}, "no labels"),
+        ({"calibration": PAST, "by": "colour"}, "by is 'colour'"),
+        ({"calibration": PAST, "coverage": 1.0}, "coverage is 1.0"),
+        ({"calibration": PAST, "ties": "maybe"}, "ties is 'maybe'"),
+        ({"calibration": PAST, "scores": pl.DataFrame({"trace_id": ["x"]})}, "unit_id"),
+        ({"calibration": PAST, "scores": pl.DataFrame({"trace_id": ["x"], "unit_id": ["A/0"]})}, "'score'"),
+    ],
+)
+def test_mistakes_are_one_line(options, message) -> None:
+    with pytest.raises(ot.OrchestraceError, match=message) as caught:
+        ot.evaluation.blame(NEW, **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_task_is_judged_by_itself() -> None:
+    with pytest.raises(ot.ParameterError, match="past-"):
+        ot.evaluation.blame(PAST, calibration=PAST)
+
+
+def test_the_fit_is_the_maximum_of_its_likelihood() -> None:
+    """No small change of a coefficient improves the penalized likelihood, summed in plain Python."""
+    rng = np.random.default_rng(7)
+    run = np.repeat(np.arange(12), 6)
+    labeled = np.arange(72) % 6 == rng.integers(6, size=12)[run]
+    table = np.c_[rng.normal(size=72) + labeled, rng.normal(size=72)]
+    model = fit_blame(table, run, labeled)
+
+    def value(weight: np.ndarray, shift: float) -> float:
+        standard = (table - table.mean(axis=0)) / table.std(axis=0)
+        total = -0.15 * float((weight**2).sum())
+        for unit in range(72):
+            odds = float(standard[unit] @ weight) + shift
+            share = 0.5 if labeled[unit] else 0.1
+            total -= share * math.log1p(math.exp(-odds if labeled[unit] else odds))
+        return total
+
+    def best(weight: np.ndarray) -> float:
+        return max(value(weight, shift / 200) for shift in range(-200, 201))
+
+    peak = best(model.weight)
+    random.seed(0)
+    for _ in range(8):
+        assert best(model.weight + np.array([random.uniform(-0.3, 0.3), 0.2])) < peak
