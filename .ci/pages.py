@@ -317,6 +317,44 @@ def gate_looks() -> Iterator[str]:
     )
 
 
+def blame_sets() -> Iterator[str]:
+    """Of benches/python/blame_sets.py: how often sets hold the label, and how much of a run they are."""
+    rows = json.loads((ROOT / "benches/results/blame_sets.json").read_text(encoding="utf-8"))
+
+    def within(row: Mapping[str, Any], name: str) -> str:
+        if row[name] is None:
+            return ""
+        return f"{row[name]:.2f} [{row[f'{name}_lower']:.2f}, {row[f'{name}_upper']:.2f}]"
+
+    return table(
+        (
+            "recordings",
+            "runs",
+            "asked",
+            "score",
+            "covered",
+            "share of the run",
+            "against the best rule",
+            "top 1",
+            "EXAM",
+        ),
+        (
+            [
+                row["subset"] if row["subset"] != "all" else row["corpus"],
+                str(row["runs"]),
+                str(row["coverage"]),
+                f"`{row['score']}`",
+                within(row, "covered"),
+                f"{row['share']:.2f}",
+                "" if row["score"] == row["best_rule"] else within(row, "share_less"),
+                f"{row['top1']:.2f}",
+                f"{row['exam']:.2f}",
+            ]
+            for row in rows
+        ),
+    )
+
+
 def signs() -> Iterator[str]:
     """Of benches/python/failure_classes.py: how many published runs show each sign of failure."""
     rows = json.loads((ROOT / "benches/results/failure_classes.json").read_text(encoding="utf-8"))
@@ -461,6 +499,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/gaming.md", "detectors of failures"): failure_detectors,
     ("docs/reference/gate.md", "errors of the gate"): gate_errors,
     ("docs/reference/gate.md", "looks of the gate"): gate_looks,
+    ("docs/blame.md", "blame sets"): blame_sets,
     ("docs/failure-classes.md", "signs of failure"): signs,
     ("docs/failure-classes.md", "waste"): wasted,
 }

@@ -15,6 +15,7 @@ import polars as pl
 import orchestrace as ot
 from cli.commands import RUN, recordings
 from samples.chat_runs import sums, write_chats
+from samples.labelled_runs import write_labelled
 from samples.paired_runs import write_sides
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,6 +65,8 @@ def laid_out(home: Path, name: str) -> Path:
     (home / "runs.jsonl").unlink()
     ot.synthetic.gamed("serial_collapse", tasks=4, seed=0)[0].write_jsonl(here / "training.jsonl")
     write_chats(here / "chats.jsonl", sums())
+    write_labelled(here / "labelled.jsonl", 40)
+    write_labelled(here / "failed.jsonl", 4, seed=1)
     write_sides(here)
     ids = [json.loads(line)["trace_id"] for line in runs.read_text().splitlines()]
     pl.DataFrame({"trace_id": ids, "solved": [True, False, True, True]}).write_csv(here / "scores.csv")

@@ -7,10 +7,17 @@ Rows ``corpus subset level score covered share top1 exam expected_rank`` over ru
 intervals over tasks and the paired difference of share from the best positional rule. Where both folders are
 the same, five parts by task are rotated: two fit, two calibrate, one is judged. Else half of the tasks of the
 first fit and half calibrate. Nothing is timed; the same files give the same rows.
+
+    python benches/python/blame_sets.py --record FOLDER
+
+writes benches/results/blame_sets.json, which docs/blame.md shows: of who-and-when and trail in FOLDER, at 0.9
+and 0.8, the fitted scores and the best rule.
 """
 
 import argparse
+import itertools
 import json
+import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -160,7 +167,37 @@ def parts(
     return [triple for triple in triples if all(frame.height for frame in triple[1:])]
 
 
+def record(folder: Path) -> None:
+    """What docs/blame.md shows of published recordings."""
+    columns = ("subset", "level", "score", "runs", "unplaced", "median_units", "no_set", "best_rule")
+    means = ("covered", "share", "top1", "exam", "expected_rank", "share_less")
+    rows = []
+    for name, coverage in itertools.product(("who-and-when", "trail"), ("0.9", "0.8")):
+        place = str(folder / name)
+        command = [
+            sys.executable,
+            __file__,
+            "--calibrate",
+            place,
+            "--evaluate",
+            place,
+            "--coverage",
+            coverage,
+        ]
+        printed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+        for row in json.loads(printed):
+            if row["level"] != "step" or row["score"] not in {*FEATURES, row["best_rule"]}:
+                continue
+            facts = {"corpus": name, "coverage": float(coverage), **{key: row[key] for key in columns}}
+            ends = [key for mean in means for key in (mean, f"{mean}_lower", f"{mean}_upper")]
+            rows.append(facts | {key: None if row[key] is None else round(row[key], 4) for key in ends})
+    results = Path(__file__).resolve().parents[1] / "results" / "blame_sets.json"
+    results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--record"] and len(sys.argv) == 3:
+        return record(Path(sys.argv[2]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--calibrate", type=Path, required=True)
     parser.add_argument("--evaluate", type=Path, required=True)

@@ -19,6 +19,7 @@ from orchestrace.cli.commands import command_names, module_of
 from orchestrace.cli.tables import Columns
 from orchestrace.corpus.samples import samples_path
 from samples.chat_runs import sums, write_chats
+from samples.labelled_runs import write_labelled
 from samples.paired_runs import write_sides
 from scaling.test_survey import log_text, pool_text
 
@@ -80,6 +81,8 @@ def lay_out(folder: Path, runs: str = "recordings") -> None:
     ot.generate(folder / "attempts.jsonl", traces=64, seed=0)
     ot.synthetic.gamed("serial_collapse", tasks=4, seed=0)[0].write_jsonl(folder / "training.jsonl")
     write_chats(folder / "chats.jsonl", sums())
+    write_labelled(folder / "labelled.jsonl", 40)
+    write_labelled(folder / "failed.jsonl", 4, seed=1)
     write_sides(folder)
     ot.ingest(path, folder / "corpus", partitions=2)
     for name in ("plan", "finished"):

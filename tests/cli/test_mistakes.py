@@ -27,6 +27,8 @@ MISTAKES: list[tuple[str, int, str]] = [
     ),
     ("diff runs.jsonl many.jsonl --page two.html", 2, "--page shows two runs of one input"),
     ("branches runs.jsonl --alpha 2", 2, "alpha"),
+    ("blame runs.jsonl --calibrate many.jsonl", 2, "calibration has no labels of its runs"),
+    ("blame runs.jsonl --calibrate many.jsonl --level turn", 2, "unknown word for --level 'turn'"),
     # what is read
     ("credit nothing.jsonl", 1, "no such file or folder: 'nothing.jsonl'"),
     ("credit runs.json", 1, "did you mean 'runs.jsonl'?"),
