@@ -60,11 +60,8 @@ def run(
     runs = _runs(units)
     n = units.select(pl.col("n_calibration").max().fill_null(0)).item() if units.height else 0
     unclear = int(runs["abstain"].fill_null(value=True).sum())
-    typer.echo(
-        f"calibrated on {counted(n, 'labelled run')}; of {counted(runs.height, 'run')}, {unclear:,} would have"
-        " to be read by more than half",
-        err=True,
-    )
+    basis = f"calibrated on {counted(n, 'labelled run')}; of {counted(runs.height, 'run')}"
+    typer.echo(f"{basis}, {unclear:,} would have to be read by more than half", err=True)
     if each:
         table.give(units, "steps" if levels == "step" else "agents", COLUMNS["units"])
     else:
