@@ -5,7 +5,6 @@ from typing import Final, Literal
 import polars as pl
 
 from .. import _core
-from ..base.progress import Progress, reporting
 from ..corpus.corpus import Corpus
 from ..corpus.parts import store_of
 
@@ -20,7 +19,7 @@ LABEL: Final = pl.coalesce(pl.col("role").cast(pl.String), pl.col("owner").cast(
 
 
 def lane_steps(
-    piece: Corpus, key: Key, *, root_only: bool = False, threads: int | None = None, progress: Progress = None
+    piece: Corpus, key: Key, *, root_only: bool = False, threads: int | None = None
 ) -> pl.DataFrame:
     """The steps of every run of a corpus in memory, in canonical order (docs/reference/definitions.md, D35).
 
@@ -44,11 +43,7 @@ def lane_steps(
     >>> lane_steps(ot.generate(traces=2, seed=0), "shape").columns[:6]
     ['trace', 'seq', 'owner', 'role', 'ordinal', 'is_root']
     """
-    with reporting(progress, "align") as callback:
-        stream = _core.lane_steps(
-            store_of(piece), key=key, root_only=root_only, threads=threads, progress=callback
-        )
-    return pl.DataFrame(stream)
+    return pl.DataFrame(_core.lane_steps(store_of(piece), key=key, root_only=root_only, threads=threads))
 
 
 def unknown_share(steps: pl.DataFrame, by: str) -> pl.DataFrame:
