@@ -222,3 +222,44 @@ def test_wrong_pairs_are_refused(pairs: pl.DataFrame, message: str, tmp_path: Pa
     corpus = read([calls(0, "AB"), calls(1, "AC")])
     with pytest.raises(ot.ParameterError, match=message):
         ot.evaluation.align(corpus, pairs=pairs)
+
+
+def test_differences_of_tasks_are_those_of_their_pairs() -> None:
+    old = read([calls(0, "AB", task="x"), calls(1, "AB", 0.0, task="x"), calls(2, "P", task="only old")])
+    new = read([calls(0, "AC", task="x"), calls(1, "AB", task="x"), calls(2, "AC", task="x")])
+    rows = {row["task_id"]: row for row in ot.evaluation.task_differences(old, new).rows(named=True)}
+    assert rows["only old"]["reason"] == "siblings.absent"
+    row = rows["x"]
+    assert (row["n_a"], row["n_b"], row["pass_rate_a"], row["pass_rate_b"], row["change"]) == (
+        2,
+        3,
+        0.5,
+        1.0,
+        0.5,
+    )
+    assert row["alike"] == pytest.approx(2 / 6)
+    assert row["similarity"] == pytest.approx((4 * 0.5 + 2 * 1.0) / 6)
+    assert (row["label"], row["step_a"], row["step_b"]) == ("a", "tool_call B", "tool_call C")
+    assert (row["share"], row["trace_a"], row["trace_b"]) == (pytest.approx(4 / 6), 0, 0)
+
+
+def test_a_lane_that_is_too_long_is_no_reason_to_call_runs_alike() -> None:
+    def long(letters: str) -> Document:
+        events = [event(0, "lead", "tool_call", tool="same")]
+        events += [event(n, "worker", "tool_call", tool=f"{letters}{n}") for n in range(1, 60)]
+        return run(0, 1.0, events)
+
+    [row] = ot.evaluation.task_differences(read([long("p")]), read([long("q")]), budget=100).rows(named=True)
+    assert (row["similarity"], row["alike"], row["reason"]) == (None, 0.0, "budget.exceeded")
+    assert (row["label"], row["step_a"], row["step_b"]) == ("worker", "tool_call p1", "tool_call q1")
+
+
+def test_steps_without_exact_keys_are_in_no_script() -> None:
+    corpus = read([calls(0, "ABC"), calls(1, "ABD")])
+    assert ot.evaluation.edit_script(corpus, pairs=both(0, 1), key="exact").is_empty()
+
+
+def test_numbers_of_traces_are_whole() -> None:
+    corpus = read([calls(0, "AB"), calls(1, "AC")])
+    with pytest.raises(ot.ParameterError, match="pairs has Float64 in trace_a, expected whole numbers"):
+        ot.evaluation.align(corpus, pairs=pl.DataFrame({"trace_a": [0.5], "trace_b": [1]}))

@@ -5,6 +5,7 @@ import json
 import math
 import random
 from collections import defaultdict
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
@@ -300,3 +301,40 @@ def test_an_empty_corpus_has_no_rows() -> None:
     assert ot.evaluation.branch_tests(corpus).is_empty()
     assert ot.evaluation.lucky_passes(corpus).is_empty()
     assert ot.evaluation.align(corpus).is_empty()
+
+
+def test_groups_of_other_pieces_have_nodes_of_their_own(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    documents = []
+    for group in range(24):
+        rate = 0.1 if group % 2 else 0.8
+        for _ in range(6):
+            tool = rng.choice("XXXY" if group % 2 else "XYYY")
+            documents.append(calls(len(documents), tool, float(rng.random() < rate), f"task{group}"))
+    (tmp_path / "runs.jsonl").write_text("\n".join(map(json.dumps, documents)))
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "disk", partitions=8)
+    disk = ot.read_corpus(tmp_path / "disk")
+    assert sum(1 for _ in disk.pieces()) > 1
+    one, two = (ot.evaluation.branch_tests(of, draws=99) for of in (read(documents), disk))
+    assert_frame_equal(one, two)
+    x, y = (one.filter(tool=tool).row(0, named=True) for tool in "XY")
+    assert x["effect"] == pytest.approx(-y["effect"])
+    assert x["z"] == pytest.approx(-y["z"])
+
+
+@pytest.mark.parametrize("group_id", [None, "g"])
+def test_one_task_has_no_interval_and_nodes_are_counted_once(group_id: str | None) -> None:
+    rows = [dict(one) for one in FOUR]
+    if group_id is not None:  # a group with several tasks
+        for n, one in enumerate(rows):
+            one["events"][0]["x_trace"] = {"group_id": group_id}
+            one["task_id"] = f"task{n % 2}"
+    corpus = read(rows)
+    if group_id is not None and corpus.traces.collect()["group_id"].n_unique() != 1:
+        pytest.skip("the format has no groups of several tasks")
+    tested = ot.evaluation.branch_tests(corpus, draws=9)
+    b = tested.filter(tool="B").row(0, named=True)
+    assert (b["effect"], b["n_nodes"], b["n_groups"], b["lower"], b["interval_reason"]) == (
+        *(-1.0, 1, 1),
+        *(None, "support.absent"),
+    )

@@ -181,7 +181,7 @@ def _rows(
     rows = rows.with_columns(first=pl.col("parts") & (pl.col("clock") == pl.col("clock").min().over("pair")))
     unknown = pl.lit(value=False)
     if key == "exact":
-        rows = _with_unknown(rows, sides)
+        rows = sides.with_unknown(rows)
         unknown = pl.col("unknown") > MOST_UNKNOWN
     reason = (
         pl.when(~pl.col("has_lane"))
@@ -209,11 +209,3 @@ def _rows(
         "outcome_delta",
         "reason",
     ).cast(ALIGNED)
-
-
-def _with_unknown(rows: pl.DataFrame, sides: Sides) -> pl.DataFrame:
-    """The larger share of steps without an exact key of the two runs of a pair."""
-    for at, side in (("a", sides.a), ("b", sides.b)):
-        share = side.unknown.rename({"trace": f"trace_{at}", "unknown": f"unknown_{at}"})
-        rows = rows.join(share, on=f"trace_{at}", how="left", maintain_order="left")
-    return rows.with_columns(unknown=pl.max_horizontal("unknown_a", "unknown_b").fill_null(0.0))

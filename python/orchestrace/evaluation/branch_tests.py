@@ -11,7 +11,7 @@ from ..base.schema import CREDITS
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward
-from ..statistics.influence import clusters_of, interval
+from ..statistics.influence import interval
 from .lanes import Key
 from .run_tree import RunTree, described
 
@@ -83,10 +83,11 @@ def branch_tests(
         ``p_adjusted`` first: ``type label tool`` (String; all null: the run ends); ``n_groups n_nodes
         n_runs`` (UInt32): groups, nodes, and runs that took it, which it is compared in; ``effect``
         (Float64): the share of failures among runs that took it less that among those that did not at the
-        same node, nodes weighed as Mantel and Haenszel do, and its interval over tasks ``lower upper``
-        (``interval_reason`` says why not); ``odds_ratio`` (Float64) of Mantel and Haenszel, null where a
-        sum of it is 0; ``z`` (Float64): failures beyond those expected, in standard deviations of
-        exchanged outcomes; ``p_value``: two-sided, of this step alone; ``p_adjusted``: over all steps;
+        same node, nodes weighed as Mantel and Haenszel do, and its interval ``lower upper`` over tasks, over
+        groups where one has several (``interval_reason`` says why not); ``odds_ratio`` (Float64) of Mantel
+        and Haenszel, null where a sum of it is 0; ``z`` (Float64): failures beyond those expected, in
+        standard deviations of exchanged outcomes; ``p_value``: two-sided, of this step alone;
+        ``p_adjusted``: over all steps;
         ``finding`` (Boolean): ``p_adjusted`` is at most `alpha`. ``reason`` is ``group.degenerate`` where
         exchanging outcomes moves nothing.
 
@@ -116,6 +117,10 @@ def branch_tests(
     visits = pl.concat(
         [_VISITS.clear(), *(_visits(load(), key, reward, success, threads) for _, load in corpus.pieces())]
     )
+    # nodes have numbers of their own in each piece
+    nodes = visits.select("group_id", "node").unique(maintain_order=True).with_row_index("number")
+    visits = visits.join(nodes, on=["group_id", "node"], nulls_equal=True, maintain_order="left")
+    visits = visits.with_columns(node=pl.col("number").cast(pl.UInt64)).drop("number")
     # where one way on is left without runs that were never judged, nothing parts
     parts = pl.struct(*_WORDS).n_unique().over("node") > 1
     visits = visits.filter(parts)
@@ -175,11 +180,13 @@ class _Weights(NamedTuple):
     def of(cls, visits: pl.DataFrame) -> "_Weights":
         order = ["group_id", "trace_id", "trace"]
         runs = visits.select(*order, "task_id", "failed").unique("trace").sort(order)
-        clusters, _ = clusters_of(runs.select("task_id", "trace_id"))
+        # what is independent: tasks, or groups where one has several tasks
+        several = (pl.col("task_id").n_unique().over("group_id") > 1).any()
+        cluster = pl.when(several).then("group_id").otherwise("task_id")
         runs = runs.with_columns(
             run=pl.int_range(pl.len()),
             group=pl.col("group_id").rle_id().cast(pl.Int64),
-            task=pl.Series(clusters),
+            task=cluster.rank("dense").cast(pl.Int64) - 1,
         )
         visits = visits.join(runs.select("trace", "run", "group", "task"), on="trace", maintain_order="left")
         cells = visits.group_by("group", "task", "node", *_WORDS, maintain_order=True).agg(

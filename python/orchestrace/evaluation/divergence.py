@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from ..base.arguments import Confidence, Success, Threads
-from ..base.division import Division
+from ..base.division import Division, Order
 from ..base.engines import RunBy
 from ..base.schema import CREDITS
 from ..base.verbs import verb
@@ -97,13 +97,14 @@ def divergence(
     Returns
     -------
     DataFrame
-        A row per branch, groups in the order of their first runs, branches in the order of the first run on
-        each: ``group_id task_id`` (String), ``depth`` (UInt32: steps before it), ``type label tool`` (String:
-        the step that begins it and who takes it, role else name; null where the runs end there), ``n_pass
-        n_fail n_unjudged`` (UInt32: runs on it), ``p p_siblings`` (Float64: share of failures on it and on
-        the other branches of the node, shrunk to that of the node as by two runs more), ``effect``: the
-        former less the latter; ``log_odds lower upper``: of failing on it against the others, 1/2 added to
-        each count, with a normal interval; ``trace seq`` (UInt32): the first run on it, and the step there.
+        A row per branch, groups in the order of their first runs (on disk piece by piece), branches in the
+        order of the first run on each: ``group_id task_id`` (String), ``depth`` (UInt32: steps before it),
+        ``type label tool`` (String: the step that begins it and who takes it, role else name; null where the
+        runs end there), ``n_pass n_fail n_unjudged`` (UInt32: runs on it), ``p p_siblings`` (Float64: share
+        of failures on it and on the other branches of the node, shrunk to that of the node as by two runs
+        more), ``effect``: the former less the latter; ``log_odds lower upper``: of failing on it against the
+        others, 1/2 added to each count, with a normal interval; ``trace seq`` (UInt32): the first run on it,
+        and the step there.
 
         ``tier`` is ``observed`` where keys are exact and each run has one agent, who then had seen the same,
         else ``surrogate``. A group that is not compared has one row with a ``reason``: ``reward.absent``, no
@@ -137,7 +138,7 @@ def divergence(
     return pl.concat([pl.DataFrame(schema=DIVERGENCE), *pieces])
 
 
-@verb(rows="a trace", division=Division())
+@verb(rows="a trace", division=Division(order=lambda arguments: Order(by=("trace",))))
 def lucky_passes(
     corpus: Corpus,
     *,
@@ -183,10 +184,10 @@ def lucky_passes(
     True
     """
     pieces = [_passes(load(), key, reward, success, threads) for _, load in corpus.pieces()]
-    return pl.concat([pl.DataFrame(schema=ATYPICAL), *pieces])
+    return pl.concat([pl.DataFrame(schema=ATYPICAL), *pieces]).sort("trace")
 
 
-@verb(rows="an event", division=Division())
+@verb(rows="an event", division=Division(order=lambda arguments: Order(by=("trace", "seq"))))
 def divergence_scores(
     corpus: Corpus,
     *,
@@ -233,8 +234,8 @@ def divergence_scores(
         effects = _effects(tree.children(rows), 0.95).select("node", "child", "effect")
         scored = rows.drop_nulls("seq").join(effects, on=["node", "child"], maintain_order="left")
         score = pl.col("effect").fill_null(0.0).clip(lower_bound=0.0)
-        frames.append(scored.select("trace", "seq", score=score).sort("trace", "seq"))
-    return pl.concat([pl.DataFrame(schema=SCORES), *frames])
+        frames.append(scored.select("trace", "seq", score=score))
+    return pl.concat([pl.DataFrame(schema=SCORES), *frames]).sort("trace", "seq")
 
 
 def _branches(

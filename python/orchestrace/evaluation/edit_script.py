@@ -8,7 +8,7 @@ import polars as pl
 from ..base.arguments import Size, Threads
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from .lanes import Key
+from .lanes import MOST_UNKNOWN, Key
 from .sides import PAIR, Order, Sides, sides_of
 
 SCRIPT: Final = pl.Schema(
@@ -53,7 +53,7 @@ def edit_script(
         A row per step of the alignment, lane by lane, in order: ``trace_a trace_b label ordinal`` as in
         `align`; ``edit`` (Enum: ``same``, ``only_a``, ``only_b``); ``seq_a seq_b`` (UInt32), the events;
         ``type tool`` (String) of the step. What only a has stands before what only b has. A lane beyond the
-        budget has no row: `align` says which.
+        budget has no row, nor has a pair of which too many steps have no exact key: `align` says which.
 
     Raises
     ------
@@ -96,6 +96,7 @@ def edit_script(
 def _script(sides: Sides, options: dict[str, Any], threads: int | None) -> pl.DataFrame:
     """Steps side by side: what only a has, then what only b has, up to each match."""
     lanes = sides.lanes().filter(pl.col("lane_a").is_not_null() | pl.col("lane_b").is_not_null())
+    lanes = sides.with_unknown(lanes).filter(pl.col("unknown") <= MOST_UNKNOWN)
     within = sides.aligned(lanes, {**options, "matches": False}, threads, None)["common"].is_not_null()
     lanes = lanes.filter(within).with_row_index("lane")
     matches = sides.aligned(lanes, options, threads, None)

@@ -65,6 +65,14 @@ class Sides:
         both = halves[0].join(halves[1], on=on, how="full", coalesce=True, nulls_equal=True)
         return number.join(both, on="pair", how="left").sort("pair", "label", "ordinal", nulls_last=True)
 
+    def with_unknown(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of pairs with ``unknown``: the larger share of steps without a key of the two runs."""
+        for at, side in (("a", self.a), ("b", self.b)):
+            share = side.unknown.rename({"trace": f"trace_{at}", "unknown": f"unknown_{at}"})
+            rows = rows.join(share, on=f"trace_{at}", how="left", maintain_order="left")
+        larger = pl.max_horizontal("unknown_a", "unknown_b").fill_null(0.0)
+        return rows.with_columns(unknown=larger).drop("unknown_a", "unknown_b")
+
     def aligned(
         self, lanes: pl.DataFrame, options: dict[str, Any], threads: int | None, progress: Progress
     ) -> pl.DataFrame:
@@ -151,6 +159,11 @@ def _checked(pairs: pl.DataFrame, a: Corpus, b: Corpus) -> pl.DataFrame:
         raise ParameterError(
             f"pairs has the columns {', '.join(pairs.columns)}, expected trace_a and trace_b"
         )
+    for name in PAIR:
+        if not pairs.schema[name].is_integer():
+            raise ParameterError(
+                f"pairs has {pairs.schema[name]} in {name}, expected whole numbers of traces"
+            )
     wanted = pairs.select(pl.col(name).cast(pl.UInt32, strict=False) for name in PAIR).unique(
         maintain_order=True
     )

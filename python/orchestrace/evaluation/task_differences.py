@@ -72,7 +72,8 @@ def task_differences(
         ``label``, whose agent parts (role, else name); ``step_a step_b`` (String): what it does in each,
         ``(ends)`` where it does nothing more; ``share`` (Float64) of the pairs, and ``trace_a trace_b``
         (UInt32) the first of them. ``reason``: ``siblings.absent`` where one side has no run of the task, or
-        as of `align` where no pair of it could be aligned.
+        as of `align` where no pair of it could be aligned; with ``budget.exceeded`` ``similarity`` alone is
+        null.
 
     Raises
     ------
@@ -82,7 +83,8 @@ def task_differences(
     Notes
     -----
     Pass rates of few runs differ by chance: the command ``gate`` says whether a change is one. Of places that
-    as many pairs part at, the first in order of the columns counts. O(pairs · alignment).
+    as many pairs part at, the first in order of the columns counts. O(pairs · alignment): each run of a task
+    is compared with each of the other side, 100 with 100 is 10,000 pairs.
 
     Examples
     --------
@@ -107,9 +109,12 @@ def task_differences(
     named = corpus.traces.select(trace_a="trace", task_id="task_id").collect()
     aligned = aligned.join(named, on="trace_a", how="left", maintain_order="left")
     total = pl.col("n_a").cast(pl.Float64) + pl.col("n_b")
-    usable = aligned.filter(pl.col("reason").is_null())
+    # lanes beyond the budget part all the same: what is not known is how alike they are
+    too_long = (pl.col("reason") == "budget.exceeded").fill_null(value=False)
+    usable = aligned.filter(pl.col("reason").is_null() | too_long)
     pairs = usable.group_by("task_id", *_PAIR, maintain_order=True).agg(
-        similarity=1.0 - pl.col("edits").sum() / total.sum(), parts=pl.col("first").any()
+        similarity=pl.when(~too_long.any()).then(1.0 - pl.col("edits").sum() / total.sum()),
+        parts=pl.col("first").any(),
     )
     of_task = pairs.group_by("task_id", maintain_order=True).agg(
         similarity=pl.col("similarity").mean(), alike=(~pl.col("parts")).mean(), n_pairs=pl.len()
@@ -153,6 +158,6 @@ def _partings(aligned: pl.DataFrame, sides: dict[str, Corpus]) -> pl.DataFrame:
             steps.collect(), on=[f"trace_{at}", f"seq_{at}"], how="left", maintain_order="left"
         ).with_columns(pl.col(f"step_{at}").fill_null(_END))
     keys = ["task_id", "label", "step_a", "step_b"]
-    counts = first.group_by(keys).agg(n_here=pl.len(), pair=pl.struct(_PAIR).min())
+    counts = first.sort(_PAIR).group_by(keys, maintain_order=True).agg(pl.col(_PAIR).first(), n_here=pl.len())
     most = counts.sort(pl.col("n_here"), *keys, descending=[True, *[False] * 4], nulls_last=True)
-    return most.unique("task_id", keep="first", maintain_order=True).unnest("pair")
+    return most.unique("task_id", keep="first", maintain_order=True)

@@ -72,6 +72,11 @@ def run(
     sides = corpora[0], corpora[-1]
     paid: dict[str, Any] = {"reward": weights(rewards.reward or ["team"]), "success": success}
     options: dict[str, Any] = {"key": keys, "order": orders, "threads": threads}
+    if b is None and (run_a is None or run_b is None):
+        raise ParameterError(
+            f"{plain(a)} has {counted(len(sides[0]), 'run')}: name two of them with --run-a and --run-b, or"
+            " give other recordings"
+        )
     runs = [_run_of(*of_side) for of_side in zip(sides, (run_a, run_b), ("--run-a", "--run-b"), strict=True)]
     if page is not None and (None in runs or b not in (None, a)):
         raise ParameterError(
@@ -86,11 +91,6 @@ def run(
         script = _two_runs(sides, pair, paid, options, table, full=full)
         if page is not None:
             _write_page(page, sides[0], script, paid["reward"], table)
-    elif b is None:
-        raise ParameterError(
-            f"{plain(a)} has {counted(len(sides[0]), 'run')}: name two of them with --run-a and --run-b, or"
-            " give other recordings"
-        )
     elif run_a is not None or run_b is not None:
         raise ParameterError(
             "one run is named and the other is not: give both --run-a and --run-b, or neither"
@@ -180,7 +180,9 @@ def _story(sides: tuple[Corpus, Corpus], aligned: pl.DataFrame, script: pl.DataF
         row = parting.row(0, named=True)
         who = row["label"] or "the team"
         ways = [
-            f"{at} {_step(side, row[f'trace_{at}'], row[f'seq_{at}'])}"
+            f"{at} has no such agent"
+            if not row[f"n_{at}"]
+            else f"{at} {_step(side, row[f'trace_{at}'], row[f'seq_{at}'])}"
             for at, side in zip(("a", "b"), sides, strict=True)
         ]
         lines.append(f"first they part at step {row['prefix'] + 1} of {who}: {'; '.join(ways)}")
@@ -188,7 +190,7 @@ def _story(sides: tuple[Corpus, Corpus], aligned: pl.DataFrame, script: pl.DataF
             lines.append("the rest of it is too long to align")
         else:
             lines.append(
-                "they do not rejoin"
+                "they never rejoin for three steps"
                 if row["sustained"]
                 else f"they rejoin at event {row['rejoin_a']} of a, {row['rejoin_b']} of b"
             )
