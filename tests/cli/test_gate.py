@@ -88,8 +88,8 @@ def test_reports_of_all_verdicts(tmp_path: Path, sides: list[str]) -> None:
     table = ot.evaluation.gate(
         base,
         worse,
-        metric=["success", "tokens", "seconds"],
-        margin={"success": 0.1, "tokens": 0.3, "seconds": 0.001},
+        metric=["success", "seconds", "tokens"],
+        margin={"success": 0.1, "seconds": 0.3, "tokens": 0.0},
     )
     assert table["verdict"].to_list() == ["fail", "pass", "inconclusive"] and verdict_of(table) == "fail"
     assert verdict_of(table[1:2]) == "pass" and verdict_of(table[1:3]) == "inconclusive"
@@ -101,8 +101,8 @@ def test_reports_of_all_verdicts(tmp_path: Path, sides: list[str]) -> None:
     cases = {case.get("name"): [child.tag for child in case] for case in suite}
     assert cases == {
         "success": ["failure", "system-out"],
-        "tokens": ["system-out"],
-        "seconds": ["skipped", "system-out"],
+        "seconds": ["system-out"],
+        "tokens": ["skipped", "system-out"],
     }
     lines = markdown_of(table, 0.8).splitlines()
     assert lines[0] == "### orchestrace gate: fail"

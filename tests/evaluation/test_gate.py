@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
+from scipy.stats import binom
 
 import orchestrace as ot
 from reference import gates
@@ -58,7 +59,7 @@ def test_numbers_are_those_of_the_definition(
     spent = gates.gains(tokens[0], tokens[1], ratio=True, sign=-1.0)
     tests = [(success, -margin, (-1.0, 1.0)), (spent, -math.log1p(0.1), None)]
     wanted = {
-        "p_noninferior": gates.holm([gates.p_above(*test) for test in tests]),
+        "p_noninferior": gates.holm([gates.p_noninferior(*test) for test in tests]),
         "p_superior": gates.holm([gates.p_above(values, 0.0, within) for values, _, within in tests]),
         "p_worse": gates.holm([gates.p_below(values, 0.0, within) for values, _, within in tests]),
     }
@@ -106,6 +107,30 @@ def test_no_difference_at_all_passes_with_enough_tasks(tmp_path: Path) -> None:
         assert (row["verdict"], row["more_tasks"], row["tasks_needed"]) == (verdict, more, 149)
 
 
+@pytest.mark.parametrize(("n_tasks", "margin"), [(149, 0.02), (99, 0.03), (59, 0.05), (29, 0.1)])
+def test_a_lost_task_makes_no_pass(tmp_path: Path, n_tasks: int, margin: float) -> None:
+    base: dict[str, list[float | None]] = {f"t{at:03}": [1.0] for at in range(n_tasks)}
+    chances = []
+    for lost in range(3):
+        new = base | {f"t{at:03}": [0.0] for at in range(lost)}
+        row = ot.evaluation.gate(*sides(tmp_path, base, new), margin=margin).row(0, named=True)
+        assert row["verdict"] == ("pass" if lost == 0 else "inconclusive"), lost
+        chances.append(row["p_noninferior"])
+    assert chances == sorted(chances)
+    # the first is exact, and the others are near the chance of so few losses
+    assert chances == pytest.approx(
+        [binom.cdf(lost, n_tasks, margin) for lost in range(3)], rel=0.1, abs=1e-9
+    )
+
+
+def test_what_changes_alike_everywhere_is_judged_by_its_sign(tmp_path: Path) -> None:
+    before: dict[str, list[float | None]] = {f"t{at}": [0.5] for at in range(6)}
+    worse: dict[str, list[float | None]] = {f"t{at}": [0.25] for at in range(6)}
+    for new, verdict in ((before, "pass"), (worse, "fail")):
+        row = ot.evaluation.gate(*sides(tmp_path, before, new), metric="reward").row(0, named=True)
+        assert (row["verdict"], row["interval_reason"]) == (verdict, "group.degenerate")
+
+
 def test_reasons_of_null_numbers(tmp_path: Path) -> None:
     one: dict[str, list[float | None]] = {"a": [1.0]}
     row = ot.evaluation.gate(*sides(tmp_path, one, one)).row(0, named=True)
@@ -114,11 +139,13 @@ def test_reasons_of_null_numbers(tmp_path: Path) -> None:
     rewards: dict[str, list[float | None]] = {"a": [0.25], "b": [0.5]}
     better: dict[str, list[float | None]] = {"a": [0.75], "b": [1.0]}
     row = ot.evaluation.gate(*sides(tmp_path, rewards, better), metric="reward").row(0, named=True)
-    assert (row["verdict"], row["reason"]) == ("inconclusive", "group.degenerate")
+    assert (row["verdict"], row["reason"]) == ("inconclusive", None)
+    assert row["interval_reason"] == "group.degenerate"
+    assert (row["p_superior"], row["p_worse"]) == (0.25, 1.0)
     free = sides(tmp_path, rewards, better)
     zero = [side.with_measures(pl.DataFrame({"trace": [0, 1], "name": ["cost_usd"] * 2, "value": [0.0, 1.0], "kind": ["cost"] * 2})) for side in free]  # fmt: skip  # noqa: E501
     row = ot.evaluation.gate(*zero, metric="dollars").row(0, named=True)
-    assert (row["verdict"], row["reason"]) == ("inconclusive", "ratio.empty")
+    assert (row["verdict"], row["n_tasks"], row["reason"]) == ("inconclusive", 1, "support.absent")
     no_task = {"b": [1.0], "a": [None]}, {"a": [1.0], "b": [None]}
     row = ot.evaluation.gate(*sides(tmp_path, *no_task), allow=["missing"]).row(0, named=True)
     assert (row["n_tasks"], row["reason"], row["verdict"]) == (0, "support.absent", "inconclusive")

@@ -149,3 +149,48 @@ def test_sides_without_runs_or_rewards(tmp_path: Path) -> None:
 def test_mistakes(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ot.ParameterError, match=message):
         compared(tmp_path, **options)
+
+
+def test_a_task_that_another_model_does_is_refused(tmp_path: Path) -> None:
+    def swapped(path: Path, shift: float, first: str, rest: str) -> ot.Corpus:
+        lines = written(path, BASE, shift=shift).read_text().splitlines()
+        tasks = sorted(BASE)
+        named = [line.replace('"m-1"', f'"{first if tasks[0] in line else rest}"') for line in lines]
+        path.write_text("\n".join(named) + "\n")
+        return ot.read_traces(path)
+
+    base = swapped(tmp_path / "base.jsonl", 0.0, "small", "large")
+    new = swapped(tmp_path / "new.jsonl", 0.5, "large", "small")
+    refused("model", "is done by 'small' in base and by 'large' in new", base, new)
+
+
+def test_tokens_of_events_are_not_compared_with_totals(tmp_path: Path) -> None:
+    base = corpus(tmp_path / "base.jsonl", BASE)
+    path = written(tmp_path / "new.jsonl", NEW, shift=0.5)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        for event in line["events"]:
+            event.pop("tokens_in", None), event.pop("tokens_out", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    new = ot.read_traces(path)
+    with pytest.raises(ot.InputError, match="tokens are not counted alike: base has 'events', new"):
+        ot.evaluation.gate(base, new, metric="tokens")
+    assert ot.evaluation.gate(base, new).height == 1  # success needs none
+
+
+def test_attempts_without_tokens_were_not_measured(tmp_path: Path) -> None:
+    base = corpus(tmp_path / "base.jsonl", BASE)
+    path = written(tmp_path / "new.jsonl", NEW, shift=0.5)
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in lines[0]["events"]:
+        event |= {"tokens_in": 0, "tokens_out": 0}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ot.InputError, match="runs are missing on one side: of task 't000' base"):
+        ot.evaluation.gate(base, ot.read_traces(path), metric="tokens")
+
+
+def test_runs_that_earn_differently_are_no_copies(tmp_path: Path) -> None:
+    base = corpus(tmp_path / "base.jsonl", {"t": [1.0], "u": [1.0]})
+    path = written(tmp_path / "new.jsonl", {"t": [0.0], "u": [0.0]})
+    path.write_text(path.read_text().replace("new-", "base-"))
+    assert ot.evaluation.gate(base, ot.read_traces(path)).height == 1

@@ -20,7 +20,7 @@ def written(
             spent = round(
                 tokens * (1 + at % 7) * (1.0 + 0.1 * ((at * 5 + attempt * 3 + round(10 * shift)) % 4))
             )
-            event = {"id": "end", "t": 3.5 + attempt / 8 + shift, "duration_s": 1.5, "type": "return"}
+            event = {"id": "end", "t": 3.51 + attempt / 8 + shift, "duration_s": 1.5, "type": "return"}
             event |= {
                 "agent": "lead",
                 "tokens_in": spent,

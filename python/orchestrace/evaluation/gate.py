@@ -112,8 +112,8 @@ def gate(
         ``n_tasks`` (UInt32) of both sides; ``tasks_needed more_tasks`` (UInt64), in all and beside these, for
         a change without effect to pass with `power`; null with a margin of 0. ``n_runs_base n_runs_new``
         (UInt32); ``better``, ``scale`` (Enum). ``reason`` says why a number is null: ``support.absent`` with
-        fewer than two tasks, ``ratio.empty`` where a task's mean is not above 0, ``group.degenerate`` where
-        all tasks differ by the same, ``result.range``; ``interval_reason`` the same of the interval.
+        fewer than two tasks, ``result.range``; ``interval_reason`` the same of the interval, and
+        ``group.degenerate`` where all tasks differ by the same.
 
     Raises
     ------
@@ -126,11 +126,12 @@ def gate(
     -----
     The unit is the task: its attempts are one mean, and every task counts alike. With d the mean over tasks
     of the difference (of ratios of its logarithm), oriented so that more is better, the tests are Student's
-    over tasks, of ``success`` those of Wilson's interval with his t (docs/intervals.md). At d = 0 a gate
-    fails with at most `alpha`; at d = -margin it passes with at most `alpha`. `power` is an average over what
-    the deviation of a task may be, which these tasks have only estimated; of ``success`` it is that of a
-    worsening in which each success fails with one chance. docs/reference/gate.md has the error rates.
-    O(events) for the checks, O(runs) for each metric.
+    over tasks, of ``success`` those of Wilson's interval with his t (docs/intervals.md), and to pass also one
+    for rare losses. Tasks that all differ by the same, in a metric of no known range, are judged by signs. At
+    d = 0 a gate fails with about `alpha`; at d = -margin it passes with about `alpha` at most. `power` is an
+    average over what the deviation of a task may be, which these tasks have only estimated; of ``success`` it
+    is that of a worsening in which each success fails with one chance. docs/reference/gate.md has the error
+    rates. O(events) for the checks, O(runs) for each metric.
 
     Source: non-inferiority, Blackwelder 1982; Holm 1979; Lan & DeMets 1983; clusters as units, Miller,
     arXiv 2411.00640.

@@ -57,6 +57,7 @@ def refuse_before_reading(corpora: Mapping[str, Corpus], allow: Collection[str],
     """
     if "model" not in allow:
         _refuse_other_names(corpora, "model", "models differ", "model")
+        _refuse_other_models_of_tasks(corpora)
     if "harness" not in allow:
         _refuse_other_names(corpora, "harness_hash", "harnesses differ", "harness")
         formats = {side: _importers(corpus) for side, corpus in corpora.items()}
@@ -70,6 +71,8 @@ def refuse_before_reading(corpora: Mapping[str, Corpus], allow: Collection[str],
                 )
         if measured:
             _refuse_cut_off(corpora)
+    if "harness" not in allow and measured:
+        _refuse_other_sums(corpora)
     if "copies" not in allow:
         _refuse_copies(corpora)
 
@@ -150,6 +153,25 @@ def _refuse_other_names(corpora: Mapping[str, Corpus], column: str, problem: str
     _refuse_unequal(named, problem, word)
 
 
+def _refuse_other_models_of_tasks(corpora: Mapping[str, Corpus]) -> None:
+    """Refuse if a task that one model does on either side is done by another one on the other."""
+    named = []
+    for corpus in corpora.values():
+        tasks = corpus.traces.select("trace", "task_id")
+        models = corpus.events.select("trace", model=pl.col("model").cast(pl.String)).drop_nulls().unique()
+        of_task = models.join(tasks, on="trace").group_by("task_id").agg(pl.col("model").unique())
+        named.append(of_task.filter(pl.col("model").list.len() == 1).explode("model"))
+    both = named[0].join(named[1], on="task_id", suffix="_new").collect(engine="streaming")
+    other = both.filter(pl.col("model") != pl.col("model_new")).sort("task_id")
+    if other.height:
+        task, one_side, another = other.select("task_id", "model", "model_new").row(0)
+        base, new = corpora
+        raise _refusal(
+            f"models differ: task '{task}' is done by '{one_side}' in {base} and by '{another}' in {new}",
+            "model",
+        )
+
+
 def _importers(corpus: Corpus) -> list[str]:
     names = corpus.traces.select(pl.col("importer").cast(pl.String)).unique().collect(engine="streaming")
     return names["importer"].drop_nulls().sort().to_list()
@@ -182,6 +204,24 @@ def _refuse_cut_off(corpora: Mapping[str, Corpus]) -> None:
         )
 
 
+def _refuse_other_sums(corpora: Mapping[str, Corpus]) -> None:
+    """Refuse if tokens or prices are sums of events on one side, and totals of runs on the other."""
+    for column, total in (("tokens", "tokens"), ("cost_usd", "cost_usd")):
+        sources = {}
+        for side, corpus in corpora.items():
+            events = corpus.events.group_by("trace").agg(summed=pl.col(column).count() > 0)
+            of_run = (pl.col("kind").cast(pl.String) == "cost") & (pl.col("name").cast(pl.String) == total)
+            totals = corpus.measures.filter(of_run & (pl.col("value") > 0)).select("trace").unique()
+            runs = corpus.traces.select("trace").join(events, on="trace", how="left")
+            runs = runs.join(totals.with_columns(stated=pl.lit(value=True)), on="trace", how="left")
+            summed = pl.col("summed").fill_null(value=False)
+            words = pl.when(summed).then(pl.lit("events")).when("stated").then(pl.lit("totals of runs"))
+            sources[side] = runs.select(words.alias("from")).collect(engine="streaming")["from"]
+        if all(len(of) and of.null_count() < len(of) for of in sources.values()):
+            named = {side: of.drop_nulls().unique().sort().to_list() for side, of in sources.items()}
+            _refuse_unequal(named, f"{column} are not counted alike", "harness")
+
+
 def _refuse_copies(corpora: Mapping[str, Corpus]) -> None:
     """Refuse a recording that is there twice, on one side or on both, under one id or two.
 
@@ -190,7 +230,7 @@ def _refuse_copies(corpora: Mapping[str, Corpus]) -> None:
     prints = pl.concat([_prints(side, corpus) for side, corpus in corpora.items()])
     timed = pl.col("clocked")
     name = pl.when(timed).then(pl.lit("")).otherwise(pl.col("trace_id"))
-    keys = ["task_id", "mark", "n_events", "name"]
+    keys = ["task_id", "mark", "paid", "n_events", "name"]
     prints = prints.filter(pl.col("n_events") > 0).with_columns(name=name)
     twice = prints.filter(pl.struct(keys).is_duplicated()).sort("trace_id", "side", *keys)
     if twice.is_empty():
@@ -206,9 +246,10 @@ def _prints(side: str, corpus: Corpus) -> pl.DataFrame:
     """A number per run that copies share: a sum over its events, whatever their order in the file."""
     names = {"type", "agent", "to", "tool"}
     parts = [pl.col(name).cast(pl.String) if name in names else pl.col(name) for name in _SAME]
-    # steps are whole numbers; what has a fraction was measured, and is not measured twice the same
+    # steps and settings are whole numbers, halves, eighths; other fractions were measured, which is not done
+    # twice the same
     fraction = pl.any_horizontal(
-        (pl.col(name) % 1.0 != 0.0).fill_null(value=False) for name in ("t", "duration_s")
+        (pl.col(name) * 8.0 % 1.0 != 0.0).fill_null(value=False) for name in ("t", "duration_s")
     )
     mark = pl.struct(parts).hash(seed=0) // 2**_SHIFT
     marks = (
@@ -224,4 +265,12 @@ def _prints(side: str, corpus: Corpus) -> pl.DataFrame:
         "n_events",
         side=pl.lit(side),
     ).collect(engine="streaming")
-    return runs.join(marks, on="trace", how="left", maintain_order="left").drop("trace")
+    # runs of one program may be alike in all but what they earned
+    paid = (
+        corpus.measures.select("trace", paid=pl.struct("kind", "name", "value").hash(seed=0) // 2**_SHIFT)
+        .group_by("trace")
+        .agg(pl.col("paid").sum())
+        .collect(engine="streaming")
+    )
+    runs = runs.join(marks, on="trace", how="left", maintain_order="left")
+    return runs.join(paid, on="trace", how="left", maintain_order="left").drop("trace")

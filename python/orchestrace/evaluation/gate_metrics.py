@@ -149,7 +149,9 @@ def runs_of(
             sources = dict.fromkeys(corpora, pl.col(f"measured {source}"))
         for side, expression in sources.items():
             number = expression.cast(pl.Float64)
-            finite = pl.when(number.is_finite()).then(number)  # what is NaN or infinite was not measured
+            # what is NaN or infinite was not measured, and nothing can be a part of nothing
+            measured = number.is_finite() & (number > 0.0 if each.scale == "ratio" else pl.lit(value=True))
+            finite = pl.when(measured).then(number)
             columns[side][each.name] = finite
     sides: dict[str, pl.DataFrame] = {}
     for side, frame in runs.items():

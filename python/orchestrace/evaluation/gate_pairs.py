@@ -87,8 +87,6 @@ class Paired:
             return "support.absent"
         if not (np.isfinite(self.base).all() and np.isfinite(self.new).all()):
             return "result.range"
-        if self.metric.scale == "ratio" and min(self.base.min(), self.new.min()) <= 0.0:
-            return "ratio.empty"
         return None if np.isfinite(self.gains).all() else "result.range"
 
     @cached_property

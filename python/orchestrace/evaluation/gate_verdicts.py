@@ -8,7 +8,7 @@ import numpy as np
 
 from ..base.arrays import Bools, Floats
 from ..statistics.influence import NO_SPREAD, mean_interval
-from ..statistics.one_sided import holm, holm_rejects, p_above, p_below
+from ..statistics.one_sided import holm, holm_rejects, p_above, p_alike, p_below, p_rare_losses
 from ..statistics.sequential import repeated_p
 from .gate_metrics import GateMetric
 from .gate_pairs import LARGEST_LOG, Design, Paired, Range
@@ -39,10 +39,19 @@ def p_values(gains: Floats, metric: GateMetric, within: Range) -> tuple[Floats, 
         stderr = gains.std(axis=1, ddof=1) / math.sqrt(n_tasks)
     rounding = NO_SPREAD * np.abs(gains).max(axis=1)
     stderr = np.where(stderr <= rounding, 0.0, stderr)
+    noninferior = p_above(mean, stderr, n_tasks, metric.bound, within=within)
+    superior = p_above(mean, stderr, n_tasks, 0.0, within=within)
+    worse = p_below(mean, stderr, n_tasks, 0.0, within=within)
+    if within is not None:
+        if metric.bound < 0.0:
+            noninferior = np.maximum(noninferior, p_rare_losses(gains, -metric.bound))
+        return noninferior, superior, worse
+    # without a range and without a spread, signs alone say something
+    alike = (stderr == 0.0) & np.isfinite(mean)
     return (
-        p_above(mean, stderr, n_tasks, metric.bound, within=within),
-        p_above(mean, stderr, n_tasks, 0.0, within=within),
-        p_below(mean, stderr, n_tasks, 0.0, within=within),
+        np.where(alike, p_alike(mean, n_tasks, metric.bound), noninferior),
+        np.where(alike, p_alike(mean, n_tasks, 0.0), superior),
+        np.where(alike, p_alike(-mean, n_tasks, 0.0), worse),
     )
 
 
@@ -69,7 +78,10 @@ def rows_of(pairs: list[Paired], design: Design) -> list[dict[str, object]]:
     for at, pair in enumerate(pairs):
         verdict = "pass" if passed[at, 0] else "fail" if failed[at, 0] else "inconclusive"
         reported = {name: None if math.isnan(p[at]) else float(p[at]) for name, p in adjusted.items()}
-        rows.append(_estimates(pair, design) | reported | {"verdict": verdict} | planned(pair, design))
+        plan = planned(pair, design)
+        if verdict == "fail":  # the plan is for a change without an effect
+            plan = {name: value for name, value in plan.items() if name != "more_tasks"}
+        rows.append(_estimates(pair, design) | reported | {"verdict": verdict} | plan)
     return rows
 
 
@@ -93,7 +105,9 @@ def _estimates(pair: Paired, design: Design) -> dict[str, object]:
     mean = mean_interval(pair.gains, clusters, confidence=1.0 - 2.0 * design.level, within=pair.within)
     ends = mean.around.lower, mean.around.upper
     values = [_shown(value, metric) for value in (mean.estimate, *(ends if metric.sign > 0 else ends[::-1]))]
-    reason = "support.absent" if pair.n_tasks < 2 else None if ends[0] is not None else mean.around.reason
+    alike = mean.around.reason == "group.degenerate"  # no interval, but a sign test
+    is_tested = ends[0] is not None or alike
+    reason = "support.absent" if pair.n_tasks < 2 else None if is_tested else mean.around.reason
     return row | {
         "difference": values[0],
         "lower": values[1],
