@@ -150,8 +150,8 @@ def runs_of(
         for side, expression in sources.items():
             number = expression.cast(pl.Float64)
             # what is NaN or infinite was not measured, and nothing can be a part of nothing
-            measured = number.is_finite() & (number > 0.0 if each.scale == "ratio" else pl.lit(value=True))
-            finite = pl.when(measured).then(number)
+            is_measured = number.is_finite() & (number > 0.0 if each.scale == "ratio" else pl.lit(value=True))
+            finite = pl.when(is_measured).then(number)
             columns[side][each.name] = finite
     sides: dict[str, pl.DataFrame] = {}
     for side, frame in runs.items():

@@ -154,7 +154,9 @@ def _margins(words: list[str] | None, metrics: list[str]) -> dict[str, float]:
         try:
             value = float(number)
         except ValueError:
-            raise ParameterError(f"--margin '{text}', expected a number or METRIC=NUMBER") from None
+            raise ParameterError(
+                f"--margin has '{number}', expected a number, or METRIC=NUMBER for one metric"
+            ) from None
         if sign:
             margins[name] = value
         else:
