@@ -42,7 +42,7 @@ def test_the_exit_code_is_the_verdict(sides: list[str], tmp_path: Path) -> None:
         ("base.jsonl", "missing argument 'NEW'"),
         ("base.jsonl new.jsonl --nope", "no such option: --nope"),
         ("base.jsonl new.jsonl --alpha 0.7", "--alpha is 0.7, expected a number between 0 and 0.5"),
-        ("base.jsonl new.jsonl --margin x", "--margin 'x', expected a number or METRIC=NUMBER"),
+        ("base.jsonl new.jsonl --margin x", "--margin has 'x', expected a number"),
         ("base.jsonl new.jsonl --junit base.jsonl", "'base.jsonl' exists; give --force to replace it"),
         ("base.jsonl new.jsonl --rewards other.csv --reward right", "other.csv: it has no run of new.jsonl"),
     ],

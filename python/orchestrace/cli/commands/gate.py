@@ -155,7 +155,7 @@ def _margins(words: list[str] | None, metrics: list[str]) -> dict[str, float]:
             value = float(number)
         except ValueError:
             raise ParameterError(
-                f"--margin has '{number}', expected a number, or METRIC=NUMBER for one metric"
+                f"--margin has '{number}', expected a number, or NAME=NUMBER for one metric"
             ) from None
         if sign:
             margins[name] = value
