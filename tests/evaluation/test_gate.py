@@ -35,6 +35,10 @@ def shifted(n_tasks: int, base: float, new: float, attempts: int = 10) -> Any:
     return side(base), {name: side(new)[name] for name in reversed(side(new))}
 
 
+def mirrored(within: tuple[float, float] | None) -> tuple[float, float] | None:
+    return None if within is None else (-within[1], -within[0])
+
+
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(OUTCOMES, st.sampled_from([0.0, 0.05, 0.3]))
 def test_numbers_are_those_of_the_definition(
@@ -60,8 +64,13 @@ def test_numbers_are_those_of_the_definition(
     tests = [(success, -margin, (-1.0, 1.0)), (spent, -math.log1p(0.1), None)]
     wanted = {
         "p_noninferior": gates.holm([gates.p_noninferior(*test) for test in tests]),
-        "p_superior": gates.holm([gates.p_above(values, 0.0, within) for values, _, within in tests]),
-        "p_worse": gates.holm([gates.p_below(values, 0.0, within) for values, _, within in tests]),
+        "p_superior": gates.holm([gates.signed_above(values, 0.0, within) for values, _, within in tests]),
+        "p_worse": gates.holm(
+            [
+                gates.signed_above([-value for value in values], 0.0, mirrored(within))
+                for values, _, within in tests
+            ]
+        ),
     }
     for name, values in wanted.items():
         assert table[name].to_list() == [None if p is None else pytest.approx(p, abs=1e-9) for p in values]

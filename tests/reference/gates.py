@@ -23,9 +23,7 @@ def p_above(values: Sequence[float], bound: float, within: tuple[float, float] |
     if max(values) - min(values) < 1e-12:
         error = 0.0
     if within is None:
-        if error == 0.0:
-            return 0.5**n if mean > bound else 1.0
-        return float(stats.t.sf((mean - bound) / error, n - 1))
+        return None if error == 0.0 else float(stats.t.sf((mean - bound) / error, n - 1))
     low, high = within
     p, p0 = (mean - low) / (high - low), (bound - low) / (high - low)
     if error == 0.0 or p in (0.0, 1.0):
@@ -34,11 +32,19 @@ def p_above(values: Sequence[float], bound: float, within: tuple[float, float] |
     return float(stats.t.sf((p - p0) / math.sqrt(p0 * (1 - p0) / trials), n - 1))
 
 
-def p_noninferior(values: Sequence[float], bound: float, within: tuple[float, float] | None) -> float | None:
-    """The same of a margin: of success at least what rare losses of that size would give."""
+def signed_above(values: Sequence[float], bound: float, within: tuple[float, float] | None) -> float:
+    """The same; where all values are equal and no range is known, the sign test."""
     p = p_above(values, bound, within)
+    if p is None:
+        return 0.5 ** len(values) if fmean(values) > bound else 1.0
+    return p
+
+
+def p_noninferior(values: Sequence[float], bound: float, within: tuple[float, float] | None) -> float:
+    """The same of a margin: of success at least what rare losses of that size would give."""
+    p = signed_above(values, bound, within)
     steps = [abs(value) for value in values if value]
-    if p is None or within is None or bound == 0.0 or not steps:
+    if within is None or bound == 0.0 or not steps:
         return p
     n, margin, better = len(values), -bound, [value for value in values if value > 0]
     variance = min(steps) * margin * (1 - margin) + 2 * sum(value**2 for value in better) / n

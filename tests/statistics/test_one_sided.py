@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from orchestrace.statistics.influence import mean_interval
-from orchestrace.statistics.one_sided import holm, holm_rejects, p_above, p_below
+from orchestrace.statistics.one_sided import holm, holm_rejects, p_above, p_alike, p_below, p_rare_losses
 from reference import gates
 
 VALUES = st.lists(st.floats(-1, 1, width=16), min_size=2, max_size=12)
@@ -79,3 +79,21 @@ def test_holms_rule_is_that_of_the_definition(p_values: list[float | None], alph
         assert (
             holm_rejects(array[:, None], levels)[:, 0] == (np.nan_to_num(adjusted, nan=2.0) <= alpha)
         ).all()
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.0, 0.5, 1.0]), min_size=2, max_size=30))
+def test_rare_losses_have_the_variance_of_the_null(values: list[float]) -> None:
+    got = float(p_rare_losses(np.array([values]), 0.1)[0])
+    steps = [abs(value) for value in values if value]
+    if not steps:
+        assert got == 0.0
+        return
+    better = [value for value in values if value > 0]
+    variance = min(steps) * 0.09 + 2 * sum(value**2 for value in better) / len(values)
+    distance = 0.1 + sum(values) / len(values) - min(steps) / (2 * len(values) * (1 + len(better)))
+    assert got == pytest.approx(stats.norm.sf(distance / math.sqrt(variance / len(values))), abs=1e-12)
+
+
+def test_signs_alone_judge_what_is_alike() -> None:
+    assert p_alike(np.array([0.0, 0.1, -0.2]), 4, 0.0).tolist() == [1.0, 0.0625, 1.0]

@@ -52,8 +52,8 @@ def run(
     scores: Literal["position", "structure", "combined"] = word(
         score, "--score", ("position", "structure", "combined")
     )
-    labelled = usable(RecordingOptions(calibrate, recordings.format, recordings.mapping, recordings.threads))
     corpus = usable(recordings)
+    labelled = usable(RecordingOptions(calibrate, recordings.format, recordings.mapping, recordings.threads))
     options: dict[str, Any] = {"coverage": coverage, "level": levels, "scores": scores, "seed": seed}
     options["ties"] = "random" if random else "count"
     units = evaluation.blame(corpus, calibration=labelled, **options)
