@@ -95,6 +95,7 @@ def judged(
     fit: pl.DataFrame, calibrate: pl.DataFrame, judge: pl.DataFrame, names: list[str], rule: BlameRule
 ) -> pl.DataFrame:
     """A row per score and judged run."""
+    fit, judge = fit.drop_nulls("unit_id"), judge.drop_nulls("unit_id")
     of_calibrate, of_judge = scored(calibrate, fit, names), scored(judge, fit, names)
     frames = []
     for name in of_judge:

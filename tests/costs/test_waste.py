@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 import orchestrace as ot
 from reference.trace import Trace
 from reference.waste import Spent
+from samples import hand_runs
 from samples.random_runs import Document, corpora, jsonl
 
 LOST: dict[str, Callable[[random.Random], Any]] = {
@@ -268,3 +269,14 @@ def test_the_same_on_disk_and_by_any_number_of_threads(tmp_path: Any) -> None:
     here, there = (ot.costs.waste(of, by="shape").sort(keys) for of in pair)
     assert here.equals(there)
     assert ot.costs.waste(corpus, by="shape", threads=1).equals(ot.costs.waste(corpus, by="shape", threads=3))
+
+
+def test_what_was_decided_before_the_answer_stood_was_spent_before_it() -> None:
+    events = [
+        hand_runs.event(1, "lead", "orchestrator_decision", draft_score=1.0, tokens_in=100),
+        hand_runs.event(2, "lead", "tool_call", tool="search", args_hash="q"),
+        hand_runs.event(3, "search", "tool_result", tool="search", ok=True),
+        hand_runs.event(4, "lead", "aggregate", tokens_in=10),
+    ]
+    corpus = hand_runs.read([hand_runs.run(0, 1.0, events, [(1, 2), (2, 3), (3, 4)])])
+    assert ot.costs.waste(corpus, by="class")["tokens_after"].sum() == 10

@@ -3,6 +3,7 @@
 import math
 import random
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,8 +14,10 @@ from scipy.stats import binom
 import orchestrace as ot
 from orchestrace.evaluation.blame import BlameRule
 from orchestrace.evaluation.blame_model import fit_blame
+from orchestrace.evaluation.blame_units import blame_units
 from orchestrace.evaluation.conformal import of_labels, ranking, threshold
 from orchestrace.evaluation.localization import label_places
+from samples import hand_runs
 
 SCORES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, -1.0, float("nan")]), min_size=1, max_size=9)
 
@@ -260,3 +263,78 @@ def test_the_fit_is_the_maximum_of_its_likelihood() -> None:
     random.seed(0)
     for _ in range(8):
         assert best(model.weight + np.array([random.uniform(-0.3, 0.3), 0.2])) < peak
+
+
+def hand(runs: dict[str, list[dict[str, Any]]], labels: list[dict[str, Any]] | None = None) -> ot.Corpus:
+    """Runs by name, each of its own task, with labels."""
+    documents = [
+        hand_runs.run(at, 0.0, [{"id": f"e{n}", **one} for n, one in enumerate(events)], task=name)
+        | {"trace_id": name}
+        for at, (name, events) in enumerate(runs.items())
+    ]
+    corpus = hand_runs.read(documents)
+    if labels is None:
+        return corpus
+    texts = dict.fromkeys(("trace_id", "annotator", "event_id", "agent", "label"), pl.String())
+    rows = pl.DataFrame(labels, schema={**texts, "turn": pl.UInt32()})
+    names = ("traces", "events", "edges", "measures")
+    tables = {name: getattr(corpus, name).collect() for name in names}
+    return ot.Corpus.from_arrow(**tables, labels=rows)
+
+
+def label(trace: str, **fields: Any) -> dict[str, Any]:
+    return {"trace_id": trace, "annotator": "me", "label": "x", **fields}
+
+
+def test_results_of_tools_are_of_the_turn_of_their_caller() -> None:
+    events = [
+        {"t": 0, "type": "message", "agent": "A", "turn": 0},
+        {"t": 1, "type": "tool_call", "agent": "A", "tool": "web", "turn": 1},
+        {"t": 2, "type": "tool_result", "agent": "web", "tool": "web", "turn": 1, "ok": False},
+        {"t": 3, "type": "message", "agent": "A", "turn": 2},
+    ]
+    corpus = hand({"r": events}, [label("r", event_id="e2", turn=1)])
+    units = blame_units(corpus, "step")
+    assert units.select("unit_id", "failed", "after_failure", "labeled", "n_placed").rows() == [
+        ("A/0", 0.0, 0.0, False, 1),
+        ("A/1", 1.0, 0.0, True, 1),
+        ("A/2", 0.0, 1.0, False, 1),
+    ]
+
+
+def test_steps_stand_in_the_order_of_time() -> None:
+    events = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(6)]
+    turned = [one | {"id": f"e{n}"} for n, one in list(enumerate(events))[::-1]]
+    names = [blame_units(hand({"r": rows}), "step")["unit_id"].to_list() for rows in (events, turned)]
+    assert names[0] == names[1] == ["A/0", "B/1", "A/2", "B/3", "A/4", "B/5"]
+
+
+def test_labels_of_somebody_else_are_placed_on_nobody() -> None:
+    events = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(4)]
+    for blamed, placed in (("Zed", 0), ("B", 1)):
+        units = blame_units(hand({"r": events}, [label("r", turn=1, agent=blamed)]), "step")
+        assert units["n_placed"].to_list() == [placed] * 4
+        assert units["labeled"].sum() == placed
+
+
+def test_labelled_runs_in_which_nobody_acts_count() -> None:
+    acting = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(4)]
+    silent = [{"t": n, "type": "message", "agent": "user", "turn": n} for n in range(4)]
+    runs = {f"r{n:02}": acting if n % 2 else silent for n in range(40)}
+    past = hand(runs, [label(name, event_id="e1", turn=1) for name in runs])
+    new = hand({"new": acting, "quiet": silent})
+    judged = ot.evaluation.blame(new, calibration=past, coverage=0.8)
+    assert set(judged["reason"]) == {"label.unplaced", "support.absent"}
+    assert judged.filter(trace_id="quiet").select("unit_id", "in_set", "reason").rows() == [
+        (None, None, "support.absent")
+    ]
+    assert 0.3 < judged["unplaced"][0] < 0.7
+
+
+def test_scores_of_one_side_alone_are_refused() -> None:
+    acting = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(4)]
+    runs = {f"r{n:02}": acting for n in range(20)}
+    past = hand(runs, [label(name, event_id="e1", turn=1) for name in runs])
+    scores = pl.DataFrame({"trace_id": list(runs), "unit_id": "B/1", "score": 1.0})
+    with pytest.raises(ot.ParameterError, match="no number for any candidate of the runs to judge"):
+        ot.evaluation.blame(hand({"new": acting}), calibration=past, scores=scores)

@@ -145,10 +145,11 @@ def waste_events(
 
     Notes
     -----
-    Calls are equal if tool and ``args_hash`` (else ``content_ref``) are; without these there are no retries,
-    loops and duplicates. Duplicates are a lower bound, since a tool that is in no list may change what others
-    read. What is done by people, scorers and the environment costs the team nothing: ``useful``. Polling is a
-    loop by design, a failure may have taught something, and what has no recorded edge looks dead. Definition:
+    Calls are equal if tool and ``args_hash`` (else ``content_ref``) are; without these there are no
+    retries, loops and duplicates. A tool that is in no list may change what others read, so that what
+    follows it is no duplicate; calls that are issued at one time count as made one after the other. What
+    is done by people, scorers and the environment costs the team nothing: ``useful``. Polling is a loop
+    by design, a failure may have taught something, and what has no recorded edge looks dead. Definition:
     docs/reference/definitions.md, D38. O(events + edges + calls log calls).
 
     Examples
@@ -297,10 +298,11 @@ def waste(
     Returns
     -------
     DataFrame
-        ``class`` (Enum), then as `by` says ``tool role`` (String) and ``depth`` (UInt32); ``traces events``
-        (UInt32); ``tokens unpriced_tokens`` (Int64), ``usd seconds seconds_critical`` (Float64), whose sums
-        over all rows are those of the corpus; ``tokens_after`` (Int64) and ``usd_after`` (Float64): the part
-        that was spent after the answer stood. Null where nothing is recorded, or no event has a price.
+        ``class`` (Enum), then as `by` says ``tool role`` (String) and ``depth`` (UInt32); ``traces
+        events`` (UInt32); ``tokens unpriced_tokens`` (Int64), ``usd seconds seconds_critical`` (Float64),
+        whose sums over all rows are those of the corpus; ``tokens_after`` (Int64) and ``usd_after``
+        (Float64): the part that was spent by decisions and messages after the answer stood. Null where
+        nothing is recorded, or no event has a price.
 
         ``loss_share`` (Float64): the part of all that was spent, of the dollars if all tokens have a price,
         else of the tokens, else of the seconds, as ``share_of`` (Enum) says; null where nothing is recorded.
@@ -350,7 +352,10 @@ def waste(
 
 def _by_trace(events: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Sums over the events of each trace, in their order."""
-    after = pl.col("after_answer")
+    # what was spent to make a call was spent when it was made up
+    makers = events.select("trace", made_by="seq", maker_after="after_answer")
+    events = events.join(makers, on=["trace", "made_by"], how="left", maintain_order="left")
+    after = pl.coalesce("maker_after", "after_answer")
     later = {
         # 0 of what came before the answer stood, null where that is not known
         f"{name}_after": pl.when(after).then(name).when(~after & pl.col(name).is_not_null()).then(0)

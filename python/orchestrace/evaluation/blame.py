@@ -83,9 +83,10 @@ def blame(
         unit_id`` String, ``seq`` Int64, ``score`` Float64, ``rank`` UInt32 (ties count against), ``in_set``
         Boolean, ``set_size`` UInt32, ``share`` Float64 (of the run that is in the set), ``threshold alpha``
         Float64, ``n_calibration`` UInt32, ``unplaced`` Float64 (share of calibration runs whose label is no
-        candidate), ``abstain`` Boolean (the set is more than half of the run), ``reason`` String:
+        candidate), ``abstain`` Boolean (the set is empty, or more than half of the run), ``reason`` String:
         ``calibration.small`` (the set is the whole run, ``threshold`` null), or ``label.unplaced`` (more
-        labels than alpha are no candidates: no set, ``in_set`` null).
+        labels than alpha are no candidates: no set, ``in_set`` null), ``support.absent`` (no agent acts in
+        the run, which has one row, without a unit).
 
     Raises
     ------
@@ -133,6 +134,7 @@ def blame(
         )
     if isinstance(scores, str):
         fit, past = halves(past, seed)
+        fit = fit.drop_nulls("unit_id")
         model = fit_blame(
             features(fit, FEATURES[scores]), fit["trace"].cast(pl.Int64).to_numpy(), fit["labeled"].to_numpy()
         )
@@ -146,8 +148,11 @@ def blame(
             frame.join(suspicion, on=["trace_id", "unit_id"], how="left", maintain_order="left")
             for frame in (judge, past)
         )
-        if past["score"].null_count() == past.height:
-            raise ParameterError("scores meet no candidate of calibration: give those of both corpora")
+        for frame, side in ((past, "calibration"), (judge, "the runs to judge")):
+            if frame.height and frame["score"].null_count() == frame.height:
+                raise ParameterError(
+                    f"scores have no number for any candidate of {side}: give those of both corpora"
+                )
     rule = BlameRule(1.0 - coverage, nonconformity, labels, ties, seed)
     return _table(rule.sets(past, judge), level)
 
@@ -200,7 +205,8 @@ class BlameRule:
             stands=pl.Series(stands),
             cell=cell_of,
         ).join(thresholds, on="cell", how="left", nulls_equal=True, maintain_order="left")
-        inside = pl.col("stands") <= pl.col("threshold").fill_null(inf)
+        # rounding of a share or a mass must not part equals
+        inside = pl.col("stands") <= pl.col("threshold").fill_null(inf) * (1.0 + 1e-12)
         return table.with_columns(
             alpha=pl.lit(self.alpha),
             in_set=pl.when(~pl.col("reason").eq_missing(pl.lit(_UNPLACED))).then(inside),
@@ -215,10 +221,9 @@ class BlameRule:
         if unplaced > self.alpha:
             return None, len(placed), unplaced, _UNPLACED
         limit = threshold(placed, self.alpha)
-        # rounding of a share or a mass must not part equals
         if limit == inf:
             return None, len(placed), unplaced, _SMALL
-        return limit * (1.0 + 1e-12), len(placed), unplaced, None
+        return limit, len(placed), unplaced, None
 
     def _nonconformity(self, units: pl.DataFrame) -> tuple[Ranking, Floats]:
         run = units["trace"].cast(pl.Int64).to_numpy()
@@ -278,12 +283,24 @@ def _scores(scores: pl.DataFrame | pl.LazyFrame, level: Level) -> pl.DataFrame:
 
 
 def _table(units: pl.DataFrame, level: Level) -> pl.DataFrame:
+    # the row of a run in which nobody acts
+    acts = pl.col("unit_id").is_not_null()
+    units = units.with_columns(
+        pl.when(acts).then("in_set"),
+        pl.when(acts).then("rank"),
+        pl.when(acts).then("score"),
+        reason=pl.when(acts).then("reason").otherwise(pl.lit("support.absent")),
+    )
     size = pl.col("in_set").sum().over("trace").cast(pl.UInt32)
     judged = pl.col("in_set").is_not_null()
     return (
         units.with_columns(set_size=pl.when(judged).then(size), size=pl.len().over("trace"))
         .with_columns(share=pl.col("set_size") / pl.col("size"))
-        .with_columns(abstain=pl.col("share") > 0.5, unit=pl.lit("turn" if level == "step" else "agent"))
+        .with_columns(
+            # an empty set says as little as half of the run
+            abstain=(pl.col("share") > 0.5) | (pl.col("set_size") == 0),
+            unit=pl.lit("turn" if level == "step" else "agent"),
+        )
         .sort("trace", "rank", "seq", "unit_id")
         .select(
             *("trace", "trace_id", "unit", "unit_id", "seq", "score", "rank", "in_set", "set_size", "share"),

@@ -5,9 +5,11 @@ from typing import Final, Literal
 import numpy as np
 import polars as pl
 
+from .. import _core
 from ..base.arrays import Floats
 from ..corpus.corpus import Corpus
-from ..credit.verb import credit
+from ..corpus.owners import owners
+from ..corpus.parts import store_of
 from .annotation import place_labels
 
 Level = Literal["step", "agent"]
@@ -33,26 +35,30 @@ def blame_units(corpus: Corpus, level: Level) -> pl.DataFrame:
     O(events log events), in Polars.
     """
     ids = corpus.traces.select("trace", "trace_id", "task_id").collect(engine="streaming")
-    turns = _with_features(corpus, _turns(corpus, ids))
-    placed = _placed(corpus, turns, ids)
+    events = pl.concat([_EVENTS.clear(), *(_events(load()) for _, load in corpus.pieces())])
+    turns = _with_features(events)
+    placed = _placed(corpus, events, ids)
     if level == "agent":
         aggregated = [pl.col(name).mean() for name in (*POSITION, *STRUCTURE)]
-        turns = turns.group_by("trace", "agent", maintain_order=True).agg(pl.col("seq").min(), *aggregated)
-        turns = turns.with_columns(unit_id="agent").sort("trace", "seq", "unit_id")
+        turns = turns.group_by("trace", "agent", maintain_order=True).agg(pl.col("seq").first(), *aggregated)
+        turns = turns.with_columns(unit_id="agent")
         placed = placed.with_columns(unit_id=pl.col("named_agent"))
-    candidates = turns.select("trace", "unit_id").with_columns(labeled=pl.lit(True))
+    candidates = turns.select("trace", "unit_id").with_columns(labeled=pl.lit(value=True))
     placed = placed.join(candidates, on=["trace", "unit_id"], how="left")
     counts = placed.group_by("trace").agg(
-        n_labels=pl.len(), n_placed=pl.col("labeled").fill_null(False).sum()
+        n_labels=pl.len(), n_placed=pl.col("labeled").fill_null(value=False).sum()
     )
-    marked = placed.filter(pl.col("labeled").fill_null(False)).select("trace", "unit_id", "labeled").unique()
+    marked = placed.filter(pl.col("labeled").fill_null(value=False))
+    marked = marked.select("trace", "unit_id", "labeled").unique()
+    # a run without candidates has a row, so that its labels count
     return (
-        turns.join(marked, on=["trace", "unit_id"], how="left", maintain_order="left")
+        ids.join(turns, on="trace", how="left", maintain_order="left_right")
+        .join(marked, on=["trace", "unit_id"], how="left", maintain_order="left")
         .join(counts, on="trace", how="left", maintain_order="left")
-        .join(ids, on="trace", how="left", maintain_order="left")
         .with_columns(
-            pl.col("labeled").fill_null(False),
+            pl.col("labeled").fill_null(value=False),
             pl.col("n_labels", "n_placed").fill_null(0),
+            pl.col(*POSITION, *STRUCTURE).fill_null(0.0),
             task_id=pl.coalesce("task_id", "trace_id").cast(pl.String),
             trace_id=pl.col("trace_id").cast(pl.String),
         )
@@ -64,67 +70,59 @@ def features(units: pl.DataFrame, names: tuple[str, ...]) -> Floats:
     return units.select(pl.col(names).fill_null(0.0).fill_nan(0.0)).to_numpy().astype(np.float64)
 
 
-def _turns(corpus: Corpus, ids: pl.DataFrame) -> pl.DataFrame:
-    """``trace unit_id agent number seq`` of the turns that `credit` divides among."""
-    paid = corpus.with_measures(ids.select("trace_id").with_columns(failed=pl.lit(1.0)))
-    rows = credit(paid, method="uniform", unit="turn", reward="failed").filter(
-        pl.col("unit_id").is_not_null()
-    )
-    parts = pl.col("unit_id").cast(pl.String).str.extract_groups(r"(?s)^(?<agent>.*)/(?<number>\+?[0-9]+)$")
-    return (
-        rows.select("trace", pl.col("unit_id").cast(pl.String), "seq", parts=parts)
-        .unnest("parts")
-        .with_columns(number=pl.col("number").cast(pl.Int64, strict=False), seq=pl.col("seq").cast(pl.Int64))
-        .with_columns(number=pl.when(~pl.col("unit_id").str.contains(r"/\+[0-9]+$")).then("number"))
-        .sort("trace", "seq", "unit_id")
-    )
+_EVENTS: Final = pl.DataFrame(
+    schema={
+        "trace": pl.UInt32(),
+        "seq": pl.Int64(),
+        "id": pl.String(),
+        "agent": pl.String(),
+        "unit_id": pl.String(),
+        "number": pl.Int64(),
+        "type": pl.String(),
+        "tool": pl.String(),
+        "tokens": pl.Int64(),
+        "ok": pl.Boolean(),
+        "key": pl.String(),
+        "sent": pl.UInt32(),
+        "received": pl.UInt32(),
+    }
+)
+"""Events that agents own, in canonical order: ``agent`` is the owner, ``unit_id`` its turn (D4)."""
 
 
-def _events(corpus: Corpus, turns: pl.DataFrame) -> pl.DataFrame:
-    """The events of agents with the turn that each is of: by number, else the last one begun by its agent."""
-    text = pl.String
-    sent = corpus.edges.group_by("trace", seq="src").agg(sent=pl.len())
-    received = corpus.edges.group_by("trace", seq="dst").agg(received=pl.len())
+def _events(piece: Corpus) -> pl.DataFrame:
+    """The events of a piece that are of a turn."""
+    units = pl.DataFrame(_core.unit_ids(store_of(piece), "turn"))
+    owned = owners(piece).select("trace", "seq", agent=pl.col("owner").cast(pl.String))
+    sent = piece.edges.group_by("trace", seq="src").agg(sent=pl.len())
+    received = piece.edges.group_by("trace", seq="dst").agg(received=pl.len())
+    arguments = pl.coalesce("args_hash", "content_ref")
+    said = pl.coalesce("content_hash", "content_ref")
     events = (
-        corpus.events.filter(pl.col("agent").is_not_null())
-        .select(
-            *("trace", "seq", pl.col("id").cast(text), pl.col("agent").cast(text)),
-            *(pl.col("turn").cast(pl.Int64).alias("number"), pl.col("type").cast(text)),
-            *(
-                pl.col("tool").cast(text),
-                "tokens",
-                "ok",
-                pl.coalesce("args_hash", "content_hash").alias("key"),
-            ),
+        piece.events.select(
+            *("trace", "seq", "t", "tokens", "ok", pl.col("id", "type", "tool").cast(pl.String)),
+            number=pl.col("turn").cast(pl.Int64),
+            key=pl.when(pl.col("type").cast(pl.String) == "tool_call").then(arguments).otherwise(said),
         )
+        .join(units.lazy(), on=["trace", "seq"])
+        .join(owned.lazy(), on=["trace", "seq"])
+        .filter(pl.col("unit_id").is_not_null())
         .join(sent, on=["trace", "seq"], how="left")
         .join(received, on=["trace", "seq"], how="left")
-        .collect(engine="streaming")
-        .with_columns(pl.col("seq").cast(pl.Int64))
-        .sort("trace", "seq")
+        .sort("trace", "t", "seq")
+        .collect()
     )
-    numbered = turns.drop_nulls("number").unique(
-        ["trace", "agent", "number"], keep="first", maintain_order=True
-    )
-    events = events.join(
-        numbered.select("trace", "agent", "number", by_number="unit_id"),
-        on=["trace", "agent", "number"],
-        how="left",
-        maintain_order="left",
-    )
-    begun = turns.sort("seq", "unit_id").select("trace", "agent", "seq", begun="unit_id")
-    joined = events.sort("seq", "trace").join_asof(
-        begun, on="seq", by=["trace", "agent"], strategy="backward", check_sortedness=False
-    )
-    return joined.with_columns(unit_id=pl.coalesce("by_number", "begun")).sort("trace", "seq")
+    return events.select(pl.col(name).cast(kind) for name, kind in _EVENTS.schema.items())
 
 
-def _with_features(corpus: Corpus, turns: pl.DataFrame) -> pl.DataFrame:
-    events = _events(corpus, turns)
+def _with_features(events: pl.DataFrame) -> pl.DataFrame:
+    """``trace unit_id agent seq`` and features of the turns in which somebody acts, in canonical order."""
     kind = pl.col("type")
+    turns = events.group_by("trace", "unit_id", maintain_order=True).agg(
+        pl.col("agent", "seq").first(), acts=(kind != "tool_result").any()
+    )
     # nobody acts in a turn that only holds what a tool answered: never blamed, it would flatter every score
-    acting = events.filter(kind != "tool_result").select("trace", "unit_id").unique()
-    turns = turns.join(acting, on=["trace", "unit_id"], how="semi", maintain_order="left")
+    turns = turns.filter("acts").drop("acts")
     seen = pl.col("key").is_not_null() & ~pl.struct("trace", "type", "tool", "key").is_first_distinct()
     new_tool = pl.col("tool").is_not_null() & pl.struct("trace", "tool").is_first_distinct()
     of_turn = (
@@ -138,7 +136,7 @@ def _with_features(corpus: Corpus, turns: pl.DataFrame) -> pl.DataFrame:
             returns=(kind == "return").any(),
             decisions=(kind == "orchestrator_decision").any(),
             messages=(kind == "message").any(),
-            failed=(~pl.col("ok")).fill_null(False).any(),
+            failed=(~pl.col("ok")).fill_null(value=False).any(),
             repeated=pl.col("seen").any(),
             new_tool=pl.col("new_tool").any(),
             sent=pl.col("sent").sum().cast(pl.Float64).log1p(),
@@ -165,20 +163,35 @@ def _with_features(corpus: Corpus, turns: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.col(*POSITION, *STRUCTURE).cast(pl.Float64).fill_null(0.0))
 
 
-def _placed(corpus: Corpus, turns: pl.DataFrame, ids: pl.DataFrame) -> pl.DataFrame:
-    """A row per label: ``trace unit_id named_agent``, null where it names no turn, or no agent."""
+def _placed(corpus: Corpus, events: pl.DataFrame, ids: pl.DataFrame) -> pl.DataFrame:
+    """A row per label: ``trace unit_id named_agent``, null where it names no turn, or no agent.
+
+    A label that names its event is of that event's turn. One that names a turn and somebody is of the turn of
+    this agent, and of none where it is nobody's whom the run has as an agent.
+    """
+    given = corpus.labels.select(by_id=pl.col("event_id").is_not_null()).collect()
     labels = place_labels(corpus).with_columns(pl.col("trace_id", "event_id", "agent").cast(pl.String))
-    named = labels.join(ids.select("trace", pl.col("trace_id").cast(pl.String)), on="trace_id").select(
-        "trace", "event_id", named="agent", number=pl.col("turn").cast(pl.Int64)
+    named = (
+        labels.with_columns(given)
+        .join(ids.select("trace", pl.col("trace_id").cast(pl.String)), on="trace_id")
+        .select("trace", "event_id", "by_id", named="agent", number=pl.col("turn").cast(pl.Int64))
     )
-    of_event = _events(corpus, turns).unique(["trace", "id"], keep="first", maintain_order=True)
+    of_event = events.unique(["trace", "id"], keep="first", maintain_order=True)
     named = named.join(
         of_event.select("trace", event_id="id", by_event="unit_id", event_agent="agent"),
         on=["trace", "event_id"],
         how="left",
     )
-    by_both = turns.drop_nulls("number").select("trace", "number", named="agent", by_both="unit_id")
+    of_turn = events.drop_nulls("number").unique(
+        ["trace", "agent", "number"], keep="first", maintain_order=True
+    )
+    by_both = of_turn.select("trace", "number", named="agent", by_both="unit_id")
     named = named.join(by_both, on=["trace", "number", "named"], how="left")
+    is_theirs = pl.col("by_id") | pl.col("named").is_null() | (pl.col("event_agent") == pl.col("named"))
     return named.select(
-        "trace", unit_id=pl.coalesce("by_event", "by_both"), named_agent=pl.coalesce("named", "event_agent")
+        "trace",
+        unit_id=pl.coalesce(pl.when(is_theirs).then("by_event"), "by_both"),
+        named_agent=pl.when("by_id")
+        .then(pl.coalesce("event_agent", "named"))
+        .otherwise(pl.coalesce("named", "event_agent")),
     ).unique(maintain_order=True)

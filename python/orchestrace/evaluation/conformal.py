@@ -5,6 +5,7 @@ from math import ceil, inf
 from typing import Literal
 
 import numpy as np
+import polars as pl
 
 from ..base.arrays import Bools, Floats, Ints
 
@@ -66,14 +67,12 @@ def ranking(run: Ints, score: Floats) -> Ranking:
     total = np.bincount(run_of, weight, minlength=len(size)) if n else np.zeros(0)
     mass = weight / total[run_of]
     tie_mass = np.bincount(tie_of, mass, minlength=len(tied)) if n else np.zeros(0)
-    before = np.zeros(len(tied))
     tie_run = run_of[tie_start]
-    depth = np.arange(len(tied)) - np.searchsorted(tie_run, tie_run)
-    for level in range(
-        1, int(depth.max(initial=0)) + 1
-    ):  # ties of all runs at once, so no run sums another's
-        at = np.flatnonzero(depth == level)
-        before[at] = before[at - 1] + tie_mass[at - 1]
+    # run by run, so that no run sums another's
+    above = pl.DataFrame({"run": tie_run, "mass": tie_mass}).select(
+        pl.col("mass").cum_sum().shift(1, fill_value=0.0).over("run")
+    )
+    before = above["mass"].to_numpy()
     columns = (
         (tie_start - run_start[tie_run])[tie_of],
         tied[tie_of],
@@ -89,24 +88,25 @@ def ranking(run: Ints, score: Floats) -> Ranking:
 def threshold(calibration: Floats, alpha: float) -> float:
     """The ceil((n + 1)(1 - alpha))-th smallest; infinite where n is too small for `alpha`.
 
-    Parameters
-    ----------
-    calibration
-        Nonconformity of the label of each calibration run, (runs,) float64.
-    alpha
-        How often a set may miss, between 0 and 1.
+        Parameters
+        ----------
+        calibration
+            Nonconformity of the label of each calibration run, (runs,) float64.
+        alpha
+            How often a set may miss, between 0 and 1.
 
-    Notes
-    -----
-    O(runs log runs). Source: Vovk, Gammerman & Shafer 2005.
+        Notes
+        -----
+        O(runs log runs). Source: Vovk, Gammerman & Shafer 2005.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from orchestrace.evaluation.conformal import threshold
-    >>> ranks = np.array([1.0, 1, 2, 2, 3, 4, 5, 7, 9])
-    >>> threshold(ranks, 0.2), threshold(ranks, 0.1), threshold(ranks, 0.05)
-    (7.0, 9.0, inf)
+        Examples
+        --------
+        >>> import numpy as np
+    import polars as pl
+        >>> from orchestrace.evaluation.conformal import threshold
+        >>> ranks = np.array([1.0, 1, 2, 2, 3, 4, 5, 7, 9])
+        >>> threshold(ranks, 0.2), threshold(ranks, 0.1), threshold(ranks, 0.05)
+        (7.0, 9.0, inf)
     """
     n = len(calibration)
     k = ceil((n + 1) * (1.0 - alpha) - 1e-9)  # 10 * (1 - .1) is 9, whatever the rounding

@@ -59,9 +59,13 @@ def run(
     units = evaluation.blame(corpus, calibration=labelled, **options)
     runs = _runs(units)
     n = units.select(pl.col("n_calibration").max().fill_null(0)).item() if units.height else 0
-    unclear = int(runs["abstain"].fill_null(value=True).sum())
     basis = f"calibrated on {counted(n, 'labelled run')}; of {counted(runs.height, 'run')}"
-    typer.echo(f"{basis}, {unclear:,} would have to be read by more than half", err=True)
+    if (units["reason"] == "label.unplaced").any():
+        share = units["unplaced"].max()
+        typer.echo(f"{basis}; no sets: {share:.0%} of the labels are of no step that anybody took", err=True)
+    else:
+        unclear = int(runs["abstain"].fill_null(value=True).sum())
+        typer.echo(f"{basis}, {unclear:,} would have to be read by more than half", err=True)
     if each:
         table.give(units, "steps" if levels == "step" else "agents", COLUMNS["units"])
     else:
