@@ -97,12 +97,12 @@ def _events(piece: Corpus) -> pl.DataFrame:
     sent = piece.edges.group_by("trace", seq="src").agg(sent=pl.len())
     received = piece.edges.group_by("trace", seq="dst").agg(received=pl.len())
     arguments = pl.coalesce("args_hash", "content_ref")
-    said = pl.coalesce("content_hash", "content_ref")
+    text = pl.coalesce("content_hash", "content_ref")
     events = (
         piece.events.select(
             *("trace", "seq", "t", "tokens", "ok", pl.col("id", "type", "tool").cast(pl.String)),
             number=pl.col("turn").cast(pl.Int64),
-            key=pl.when(pl.col("type").cast(pl.String) == "tool_call").then(arguments).otherwise(said),
+            key=pl.when(pl.col("type").cast(pl.String) == "tool_call").then(arguments).otherwise(text),
         )
         .join(units.lazy(), on=["trace", "seq"])
         .join(owned.lazy(), on=["trace", "seq"])
@@ -169,10 +169,10 @@ def _placed(corpus: Corpus, events: pl.DataFrame, ids: pl.DataFrame) -> pl.DataF
     A label that names its event is of that event's turn. One that names a turn and somebody is of the turn of
     this agent, and of none where it is nobody's whom the run has as an agent.
     """
-    given = corpus.labels.select(by_id=pl.col("event_id").is_not_null()).collect()
+    explicit = corpus.labels.select(by_id=pl.col("event_id").is_not_null()).collect()
     labels = place_labels(corpus).with_columns(pl.col("trace_id", "event_id", "agent").cast(pl.String))
     named = (
-        labels.with_columns(given)
+        labels.with_columns(explicit)
         .join(ids.select("trace", pl.col("trace_id").cast(pl.String)), on="trace_id")
         .select("trace", "event_id", "by_id", named="agent", number=pl.col("turn").cast(pl.Int64))
     )

@@ -61,7 +61,7 @@ def run(
     n = units.select(pl.col("n_calibration").max().fill_null(0)).item() if units.height else 0
     basis = f"calibrated on {counted(n, 'labelled run')}; of {counted(runs.height, 'run')}"
     if (units["reason"] == "label.unplaced").any():
-        share = units["unplaced"].max()
+        share = units.select(pl.col("unplaced").max()).item()
         typer.echo(f"{basis}; no sets: {share:.0%} of the labels are of no step that anybody took", err=True)
     else:
         unclear = int(runs["abstain"].fill_null(value=True).sum())
