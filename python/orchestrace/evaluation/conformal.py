@@ -88,25 +88,24 @@ def ranking(run: Ints, score: Floats) -> Ranking:
 def threshold(calibration: Floats, alpha: float) -> float:
     """The ceil((n + 1)(1 - alpha))-th smallest; infinite where n is too small for `alpha`.
 
-        Parameters
-        ----------
-        calibration
-            Nonconformity of the label of each calibration run, (runs,) float64.
-        alpha
-            How often a set may miss, between 0 and 1.
+    Parameters
+    ----------
+    calibration
+        Nonconformity of the label of each calibration run, (runs,) float64.
+    alpha
+        How often a set may miss, between 0 and 1.
 
-        Notes
-        -----
-        O(runs log runs). Source: Vovk, Gammerman & Shafer 2005.
+    Notes
+    -----
+    O(runs log runs). Source: Vovk, Gammerman & Shafer 2005.
 
-        Examples
-        --------
-        >>> import numpy as np
-    import polars as pl
-        >>> from orchestrace.evaluation.conformal import threshold
-        >>> ranks = np.array([1.0, 1, 2, 2, 3, 4, 5, 7, 9])
-        >>> threshold(ranks, 0.2), threshold(ranks, 0.1), threshold(ranks, 0.05)
-        (7.0, 9.0, inf)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from orchestrace.evaluation.conformal import threshold
+    >>> ranks = np.array([1.0, 1, 2, 2, 3, 4, 5, 7, 9])
+    >>> threshold(ranks, 0.2), threshold(ranks, 0.1), threshold(ranks, 0.05)
+    (7.0, 9.0, inf)
     """
     n = len(calibration)
     k = ceil((n + 1) * (1.0 - alpha) - 1e-9)  # 10 * (1 - .1) is 9, whatever the rounding
