@@ -188,7 +188,7 @@ impl<'a> Finder<'a> {
                 Some(_) => {}
                 None => match says {
                     Some(hash) => {
-                        broadcast.known = broadcast.known.wrapping_add(mixed(&[hash, u64::from(kind as u8)]))
+                        broadcast.known = broadcast.known.wrapping_add(mixed(&[hash, u64::from(kind as u8)]));
                     }
                     None => broadcast.unknown += 1,
                 },
