@@ -223,6 +223,22 @@ impl CsrGraph {
         &self.pred[self.pred_at[v] as usize..self.pred_at[v + 1] as usize]
     }
 
+    /// Marks `y` and every event that a path leads from to it; all others are cleared. O(V + E).
+    pub fn mark_ancestors(&self, y: u32, marked: &mut Vec<bool>, stack: &mut Vec<u32>) {
+        marked.clear();
+        marked.resize(self.n, false);
+        marked[y as usize] = true;
+        stack.clear();
+        stack.push(y);
+        while let Some(v) = stack.pop() {
+            for &u in self.predecessors_of(v as usize) {
+                if !std::mem::replace(&mut marked[u as usize], true) {
+                    stack.push(u);
+                }
+            }
+        }
+    }
+
     /// Merged weights beside [`Self::predecessors_of`]; empty if the graph was built without weights.
     #[must_use]
     #[inline]

@@ -143,7 +143,7 @@ impl Preparation {
         self.live.clear();
         if let Some(order) = order {
             if let Ok(Outcome::Event(y)) = outcome {
-                ancestors(&self.graph, y, &mut self.live, &mut self.stack);
+                self.graph.mark_ancestors(y, &mut self.live, &mut self.stack);
             }
             if timing.is_ok() {
                 let scheduled = Scheduled { view, owners: &self.owners, graph: &self.graph, order };
@@ -174,21 +174,6 @@ impl Preparation {
             stages: &self.stages,
             messages: &self.messages,
             all_tokens,
-        }
-    }
-}
-
-/// Marks `y` and everything that a path leads from to it.
-fn ancestors(graph: &CsrGraph, y: u32, marked: &mut Vec<bool>, stack: &mut Vec<u32>) {
-    marked.resize(graph.len(), false);
-    marked[y as usize] = true;
-    stack.clear();
-    stack.push(y);
-    while let Some(v) = stack.pop() {
-        for &u in graph.predecessors_of(v as usize) {
-            if !std::mem::replace(&mut marked[u as usize], true) {
-                stack.push(u);
-            }
         }
     }
 }

@@ -69,7 +69,7 @@ impl Preparation {
             Err(reason) => Err(reason),
             Ok(Outcome::VirtualSink) => Err(Reason::OutcomeAbsent),
             Ok(Outcome::Event(y)) => {
-                self.mark_live(y);
+                self.graph.mark_ancestors(y, &mut self.live, &mut self.stack);
                 Ok(())
             }
         };
@@ -82,21 +82,6 @@ impl Preparation {
             calls: &self.calls,
             outcome,
             live: live.map(|()| &self.live[..]),
-        }
-    }
-
-    /// Marks `y` and everything that a path leads from to it.
-    fn mark_live(&mut self, y: u32) {
-        self.live.resize(self.graph.len(), false);
-        self.live[y as usize] = true;
-        self.stack.clear();
-        self.stack.push(y);
-        while let Some(v) = self.stack.pop() {
-            for &u in self.graph.predecessors_of(v as usize) {
-                if !std::mem::replace(&mut self.live[u as usize], true) {
-                    self.stack.push(u);
-                }
-            }
         }
     }
 }
