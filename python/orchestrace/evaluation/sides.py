@@ -77,13 +77,14 @@ class Sides:
         self, lanes: pl.DataFrame, options: dict[str, Any], threads: int | None, progress: Progress
     ) -> pl.DataFrame:
         """The core's alignment of these lanes; a lane that a side does not have is empty."""
-        keys = pl.concat(
-            [self.a.steps.select("key", "trace", "seq"), self.b.steps.select("key", "trace", "seq")]
-        )
+        # runs of one group stand on both sides: the core takes their keys once
+        sides = [self.a] if self.a is self.b else [self.a, self.b]
+        keys = pl.concat([side.steps.select("key") for side in sides])
         # a step without a key equals nothing: a number of its own in place of a hash
         keys = keys.select(pl.coalesce("key", pl.int_range(pl.len()).hash(7)))
-        split, last = len(self.a.offsets) - 1, len(self.a.steps)
-        offsets = np.concatenate([self.a.offsets, last + self.b.offsets[1:], [len(keys)]])
+        starts = [self.a.offsets, *(len(self.a.steps) + side.offsets[1:] for side in sides[1:])]
+        offsets = np.concatenate([*starts, [len(keys)]])
+        split = 0 if self.a is self.b else len(self.a.offsets) - 1
         empty = len(offsets) - 2
         lane_a = lanes["lane_a"].fill_null(empty).to_numpy()
         lane_b = np.where(
