@@ -96,6 +96,22 @@ def test_what_was_read_before_is_a_duplicate_unless_something_may_have_changed()
     assert classes(call("write", "a"), call("write", "a")) == ["useful"] * 2, "it may do more the second time"
 
 
+def test_a_failed_call_has_the_type_of_error_that_the_recording_names() -> None:
+    late = [call("search", "q1"), result("search", ok=False, x_error_type="Timeout")]
+    refused = [call("search", "q2", ok=False, x_error_type="Forbidden"), result("search", x_error_type="Other")]
+    unnamed = [call("search", "q3", ok=False)]
+    passed = [call("search", "q4"), result("search", x_error_type="Warning")]
+    document = hand(*late, *refused, *unnamed, *passed)
+    events = ot.costs.waste_events(read([document]))
+    types = ["Timeout"] * 2 + ["Forbidden"] * 2 + [None] * 4
+    assert events["error_type"].to_list() == types
+    table = ot.costs.waste(read([document, {**document, "trace_id": "u"}]), by="error")
+    lost = table.filter(pl.col("class") == "error").select("error_type", "traces", "events")
+    assert sorted(lost.rows(), key=str) == [("Forbidden", 2, 4), ("Timeout", 2, 4), (None, 2, 2)]
+    bare = ot.read_traces(io.BytesIO(jsonl([document])), extras=False)
+    assert ot.costs.waste_events(bare)["error_type"].null_count() == len(types), "without extras"
+
+
 def test_three_rounds_are_a_loop_from_the_second_on() -> None:
     a, b = call("go", "a"), call("go", "b")
     assert classes(a, b, a, b, a, b) == ["useful"] * 2 + ["loop"] * 4
@@ -194,7 +210,7 @@ def _in_team(spent: Spent, v: int) -> bool:
 
 
 @settings(deadline=None, max_examples=60)
-@given(runs(), st.sampled_from(["class", "tool", "shape"]))
+@given(runs(), st.sampled_from(["class", "tool", "error", "shape"]))
 def test_sums_are_those_of_the_corpus(documents: list[Document], by: Any) -> None:
     corpus = read(documents)
     table, whole = ot.costs.waste(corpus, by=by), ot.costs.table(corpus)

@@ -22,7 +22,7 @@ from .price_list import PlannedPrices, Prices, list_of
 from .pricing import runs_of, spent
 from .tool_uses import USES, reading_tools, with_named_uses
 
-By = Literal["class", "tool", "shape"]
+By = Literal["class", "tool", "error", "shape"]
 
 CLASSES: Final = pl.Enum(["retry", "error", "loop", "duplicate", "orphan", "dead", "useful"])
 """The classes of events, in the order in which they are tried."""
@@ -30,6 +30,7 @@ _SHARE_OF: Final = pl.Enum(["usd", "tokens", "seconds"])
 _KEYS: Final[dict[By, tuple[str, ...]]] = {
     "class": ("class",),
     "tool": ("class", "tool"),
+    "error": ("class", "tool", "error_type"),
     "shape": ("class", "tool", "role", "depth"),
 }
 _AMOUNTS: Final[dict[str, Any]] = {
@@ -57,6 +58,7 @@ EVENTS: Final = pl.Schema(
         "seq": pl.UInt32(),
         "class": CLASSES,
         "tool": pl.String(),
+        "error_type": pl.String(),
         "owner": pl.String(),
         "role": pl.String(),
         "depth": pl.UInt32(),
@@ -124,8 +126,9 @@ def waste_events(
         and was not dismissed; ``dead``, others without one; ``useful``. Results are of the class of
         their call.
 
-        ``tool`` (String) of calls and their results, ``owner role`` (String), ``depth`` (UInt32) below the
-        root; ``call`` (UInt32), the call that the event is or answers, and ``made_by``, the decision or
+        ``tool`` (String) of calls and their results, ``error_type`` (String) of failed ones, which is
+        ``x_error_type`` of the call or of its first result that names one, null where the recording names
+        none; ``owner role`` (String), ``depth`` (UInt32) below the root; ``call`` (UInt32), the call that the event is or answers, and ``made_by``, the decision or
         message that made the call. ``after_answer`` (Boolean): it came after the answer stood, which is the
         first draft that passes (``draft_score`` of 1) where drafts are judged, else the outcome.
 
@@ -267,7 +270,23 @@ def _attributed(rows: pl.DataFrame, piece: Corpus) -> pl.DataFrame:
         **amounts,
         usd_reason=pl.when(pl.col("makes").is_null()).then("usd_reason").fill_null(pl.col("reason_part")),
     ).join(agents, on=["trace", "owner"], how="left", maintain_order="left")
+    rows = rows.join(_error_types(rows, piece), on=["trace", "call"], how="left", maintain_order="left")
     return rows.select(pl.col(name).cast(kind) for name, kind in EVENTS.items())
+
+
+def _error_types(rows: pl.DataFrame, piece: Corpus) -> pl.DataFrame:
+    """``trace call error_type`` of failed calls: what the call, or the first of its results, names."""
+    names = piece.events.filter(pl.col("extras").str.contains('"x_error_type":', literal=True))
+    types = names.select(
+        "trace", "seq", error_type=pl.col("extras").str.json_path_match("$.x_error_type")
+    ).collect()
+    failed = rows.filter(pl.col("class").is_in(["retry", "error"]) & pl.col("call").is_not_null())
+    return (
+        failed.select("trace", "seq", "call")
+        .join(types.drop_nulls("error_type"), on=["trace", "seq"], how="inner", maintain_order="left")
+        .group_by("trace", "call", maintain_order=True)
+        .agg(pl.col("error_type").first())
+    )
 
 
 @verb
@@ -290,15 +309,15 @@ def waste(
     corpus
         The recordings.
     by
-        ``"class"`` gives a row per class, ``"tool"`` per class and tool, ``"shape"`` also per role of the
-        agent and its depth below the root.
+        ``"class"`` gives a row per class, ``"tool"`` per class and tool, ``"error"`` also per type of the
+        error of failed calls, ``"shape"`` per tool, role of the agent and its depth below the root.
     reading, writing, prices, batch, max_gap, threads, progress
         As in `waste_events`.
 
     Returns
     -------
     DataFrame
-        ``class`` (Enum), then as `by` says ``tool role`` (String) and ``depth`` (UInt32); ``traces
+        ``class`` (Enum), then as `by` says ``tool error_type role`` (String) and ``depth`` (UInt32); ``traces
         events`` (UInt32); ``tokens unpriced_tokens`` (Int64), ``usd seconds seconds_critical`` (Float64),
         whose sums over all rows are those of the corpus; ``tokens_after`` (Int64) and ``usd_after``
         (Float64): the part that was spent by decisions and messages after the answer stood. Null where

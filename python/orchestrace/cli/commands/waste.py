@@ -15,6 +15,7 @@ from ..values import word
 EXAMPLES: Final = (
     "waste runs.jsonl",
     "waste runs.jsonl --by class",
+    "waste runs.jsonl --by error",
     "waste runs.jsonl --by shape --writing-tool '*'",
 )
 _LOST: Final = "tokens usd seconds loss_share"
@@ -22,6 +23,7 @@ _MORE: Final = "reason share_of traces tokens_after usd_after seconds_critical u
 COLUMNS: Final = {
     "class": Columns(f"class events {_LOST}", _MORE),
     "tool": Columns(f"class tool events {_LOST}", _MORE),
+    "error": Columns(f"class tool error_type events {_LOST}", _MORE),
     "shape": Columns(f"class tool role depth events {_LOST}", _MORE),
 }
 
@@ -30,7 +32,7 @@ COLUMNS: Final = {
 def run(
     recordings: StrictOptions,
     table: TableOptions,
-    by: Annotated[str, typer.Option("--by", help="class; tool of each class; shape: role, depth.")] = "tool",
+    by: Annotated[str, typer.Option("--by", help="class, tool, error (type of it) or shape (role, depth).")] = "tool",
     reading: ReadingTools = None,
     writing: WritingTools = None,
     prices: PriceList = "package",
