@@ -98,7 +98,10 @@ def test_what_was_read_before_is_a_duplicate_unless_something_may_have_changed()
 
 def test_a_failed_call_has_the_type_of_error_that_the_recording_names() -> None:
     late = [call("search", "q1"), result("search", ok=False, x_error_type="Timeout")]
-    refused = [call("search", "q2", ok=False, x_error_type="Forbidden"), result("search", x_error_type="Other")]
+    refused = [
+        call("search", "q2", ok=False, x_error_type="Forbidden"),
+        result("search", x_error_type="Other"),
+    ]
     unnamed = [call("search", "q3", ok=False)]
     passed = [call("search", "q4"), result("search", x_error_type="Warning")]
     document = hand(*late, *refused, *unnamed, *passed)

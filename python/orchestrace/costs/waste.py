@@ -126,11 +126,12 @@ def waste_events(
         and was not dismissed; ``dead``, others without one; ``useful``. Results are of the class of
         their call.
 
-        ``tool`` (String) of calls and their results, ``error_type`` (String) of failed ones, which is
-        ``x_error_type`` of the call or of its first result that names one, null where the recording names
-        none; ``owner role`` (String), ``depth`` (UInt32) below the root; ``call`` (UInt32), the call that the event is or answers, and ``made_by``, the decision or
-        message that made the call. ``after_answer`` (Boolean): it came after the answer stood, which is the
-        first draft that passes (``draft_score`` of 1) where drafts are judged, else the outcome.
+        ``tool`` (String) of calls and their results; ``error_type`` (String) of failed ones, which is
+        ``x_error_type`` of the call, else of its first result that has it, null where neither does;
+        ``owner role`` (String), ``depth`` (UInt32) below the root; ``call`` (UInt32), the call that the
+        event is or answers, and ``made_by``, the decision or message that made the call. ``after_answer``
+        (Boolean): it came after the answer stood, which is the first draft that passes (``draft_score`` of
+        1) where drafts are judged, else the outcome.
 
         ``tokens unpriced_tokens`` (Int64), ``usd seconds seconds_critical`` (Float64): what the event cost;
         the last is the part on the critical path. What an event cost that made calls is divided equally among

@@ -32,7 +32,9 @@ COLUMNS: Final = {
 def run(
     recordings: StrictOptions,
     table: TableOptions,
-    by: Annotated[str, typer.Option("--by", help="class, tool, error (type of it) or shape (role, depth).")] = "tool",
+    by: Annotated[
+        str, typer.Option("--by", help="class, tool, error (type of it) or shape (role, depth).")
+    ] = "tool",
     reading: ReadingTools = None,
     writing: WritingTools = None,
     prices: PriceList = "package",
