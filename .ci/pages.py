@@ -317,6 +317,24 @@ def gate_looks() -> Iterator[str]:
     )
 
 
+def blame_transfer() -> Iterator[str]:
+    """Of benches/python/blame_sets.py: what sets of one benchmark promise on another."""
+    rows = json.loads((ROOT / "benches/results/blame_transfer.json").read_text(encoding="utf-8"))
+    cells = {(row["calibrated_on"], row["subset"]): row for row in rows}
+    names = sorted({name for pair in cells for name in pair})
+
+    def cell(pair: tuple[str, str]) -> str:
+        row = cells.get(pair)
+        if row is None or row["covered"] is None:
+            return "no set"
+        return f"{row['covered']:.2f} with {row['share']:.2f}"
+
+    return table(
+        ("calibrated on", *(f"judged on {name}" for name in names)),
+        ([name, *(cell((name, judged)) for judged in names)] for name in names),
+    )
+
+
 def blame_sets() -> Iterator[str]:
     """Of benches/python/blame_sets.py: how often sets hold the label, and how much of a run they are."""
     rows = json.loads((ROOT / "benches/results/blame_sets.json").read_text(encoding="utf-8"))
@@ -500,6 +518,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/reference/gate.md", "errors of the gate"): gate_errors,
     ("docs/reference/gate.md", "looks of the gate"): gate_looks,
     ("docs/blame.md", "blame sets"): blame_sets,
+    ("docs/blame.md", "blame transfer"): blame_transfer,
     ("docs/failure-classes.md", "signs of failure"): signs,
     ("docs/failure-classes.md", "waste"): wasted,
 }

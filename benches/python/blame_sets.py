@@ -8,10 +8,15 @@ intervals over tasks and the paired difference of share from the best positional
 the same, five parts by task are rotated: two fit, two calibrate, one is judged. Else half of the tasks of the
 first fit and half calibrate. Nothing is timed; the same files give the same rows.
 
+    python benches/python/blame_sets.py --transfer FOLDER FOLDER ... [--coverage 0.9]
+
+prints what each labelled set of recordings promises on each, by subsets: sets of steps whose scores
+were fitted and calibrated on the first, judged on the second.
+
     python benches/python/blame_sets.py --record FOLDER
 
-writes benches/results/blame_sets.json, which docs/blame.md shows: of who-and-when and trail in FOLDER, at 0.9
-and 0.8, the fitted scores and the best rule.
+writes benches/results/blame_sets.json and blame_transfer.json, which docs/blame.md shows: of who-and-when and
+trail in FOLDER, at 0.9 and 0.8, the fitted scores and the best rule; of these and agentrx what travels.
 """
 
 import argparse
@@ -168,6 +173,38 @@ def parts(
     return [triple for triple in triples if all(frame.height for frame in triple[1:])]
 
 
+def judgement(
+    past: pl.DataFrame, judge: pl.DataFrame, names: list[str], rule: BlameRule, draws: int, seed: int
+) -> pl.DataFrame | None:
+    """A row per score, judged run and division; no task of judged runs is in other runs that calibrate."""
+    one = past is judge
+    if not one:
+        past = one_run_per_task(past.join(judge, on="task_id", how="anti"), seed)
+    frames = [
+        judged(fit, calibrate, target, names, rule).with_columns(draw=pl.lit(draw))
+        for draw, fit, calibrate, target in parts(past, None if one else judge, draws, seed)
+    ]
+    return pl.concat(frames) if any(frame.height for frame in frames) else None
+
+
+def transfer(folders: list[Path], coverage: float, draws: int, seed: int) -> list[dict[str, Any]]:
+    """Rows of steps for every pair of labelled sets: the subsets of each folder."""
+    sets: dict[str, pl.DataFrame] = {}
+    for folder in folders:
+        units = blame_units(ot.read_traces(str(folder)), "step").with_columns(stratum=pl.lit(""))
+        units = units.filter(pl.col("n_labels") > 0)
+        units = units.with_columns(subset=subset_of(units))
+        for subset in sorted(set(units["subset"])):
+            name = folder.name if subset == "all" else subset
+            sets[name] = one_run_per_task(units.filter(subset=subset), seed)
+    rows: list[dict[str, Any]] = []
+    for (past_name, past), (name, judge) in itertools.product(sets.items(), repeat=2):
+        runs = judgement(past, judge, [], BlameRule(1.0 - coverage), draws, seed)
+        facts = {"calibrated_on": past_name, "subset": name, "level": "step", "coverage": coverage}
+        rows += [] if runs is None else rows_of(runs, facts)
+    return rows
+
+
 def record(folder: Path) -> None:
     """What docs/blame.md shows of published recordings."""
     columns = ("subset", "level", "score", "runs", "unplaced", "median_units", "no_set", "best_rule")
@@ -192,34 +229,21 @@ def record(folder: Path) -> None:
             facts = {"corpus": name, "coverage": float(coverage), **{key: row[key] for key in columns}}
             ends = [key for mean in means for key in (mean, f"{mean}_lower", f"{mean}_upper")]
             rows.append(facts | {key: None if row[key] is None else round(row[key], 4) for key in ends})
-    results = Path(__file__).resolve().parents[1] / "results" / "blame_sets.json"
-    results.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    results = Path(__file__).resolve().parents[1] / "results"
+    (results / "blame_sets.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    travelled = [
+        {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
+        for row in transfer([folder / name for name in ("who-and-when", "trail", "agentrx")], 0.9, 4, 0)
+        if row["score"] == "combined"
+    ]
+    (results / "blame_transfer.json").write_text(json.dumps(travelled, indent=1) + "\n", encoding="utf-8")
 
 
-def main() -> None:
-    if sys.argv[1:2] == ["--record"] and len(sys.argv) == 3:
-        return record(Path(sys.argv[2]))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--calibrate", type=Path, required=True)
-    parser.add_argument("--evaluate", type=Path, required=True)
-    parser.add_argument("--coverage", type=float, default=0.9)
-    parser.add_argument("--draws", type=int, default=4, help="divisions into parts")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--permuted", action="store_true", help="null: labels on a unit drawn at random")
-    parser.add_argument("--json", default="-", help="file, or - for standard output")
-    options = parser.parse_args()
-    if not 0.0 < options.coverage < 1.0:
-        parser.error(f"--coverage is {options.coverage}, expected a number between 0 and 1")
-    if options.draws < 1:
-        parser.error(f"--draws is {options.draws}, expected a whole number from 1")
-    warnings.simplefilter("ignore")
+def between(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rows of both levels: a folder's runs, judged by sets that are calibrated on another's or on its own."""
     one = options.calibrate.resolve() == options.evaluate.resolve()
-    try:
-        corpora = [
-            ot.read_traces(str(path)) for path in [options.calibrate, options.evaluate][: 1 if one else 2]
-        ]
-    except (ot.OrchestraceError, OSError) as error:
-        sys.exit(str(error).splitlines()[0])
+    folders = [options.calibrate, options.evaluate][: 1 if one else 2]
+    corpora = [ot.read_traces(str(path)) for path in folders]
     rule = BlameRule(1.0 - options.coverage)
     rows: list[dict[str, Any]] = []
     for level in ("step", "agent"):
@@ -240,17 +264,10 @@ def main() -> None:
         for subset in sorted(set(future["subset"])):
             # tasks may be in several subsets: a run of each task in this one, and none of them in calibration
             judge = one_run_per_task(future.filter(subset=subset), options.seed)
-            past = judge if one else tables[0][0]
             unplaced = 1.0 - judge.unique("trace")["n_placed"].gt(0).mean()  # type: ignore[operator]
-            if not one:
-                past = one_run_per_task(past.join(judge, on="task_id", how="anti"), options.seed)
-            frames = [
-                judged(fit, calibrate, target, names, rule).with_columns(draw=pl.lit(draw))
-                for draw, fit, calibrate, target in parts(
-                    past, None if one else judge, options.draws, options.seed
-                )
-            ]
-            if not frames or not any(frame.height for frame in frames):
+            past = judge if one else tables[0][0]
+            runs = judgement(past, judge, names, rule, options.draws, options.seed)
+            if runs is None:
                 print(f"{subset}, {level}: too few tasks to fit, to calibrate and to judge", file=sys.stderr)
                 continue
             facts = {"corpus": options.evaluate.resolve().name, "subset": subset, "level": level}
@@ -259,7 +276,38 @@ def main() -> None:
                 "unplaced": unplaced,
                 "median_units": judge.group_by("trace").len().select(pl.col("len").median()).item(),
             }
-            rows += rows_of(pl.concat(frames), facts)
+            rows += rows_of(runs, facts)
+    return rows
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--record"] and len(sys.argv) == 3:
+        return record(Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--calibrate", type=Path)
+    what.add_argument("--transfer", type=Path, nargs="+")
+    parser.add_argument("--evaluate", type=Path)
+    parser.add_argument("--coverage", type=float, default=0.9)
+    parser.add_argument("--draws", type=int, default=4, help="divisions into parts")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--permuted", action="store_true", help="null: labels on a unit drawn at random")
+    parser.add_argument("--json", default="-", help="file, or - for standard output")
+    options = parser.parse_args()
+    if not 0.0 < options.coverage < 1.0:
+        parser.error(f"--coverage is {options.coverage}, expected a number between 0 and 1")
+    if options.draws < 1:
+        parser.error(f"--draws is {options.draws}, expected a whole number from 1")
+    if options.calibrate is not None and options.evaluate is None:
+        parser.error("--calibrate needs --evaluate FOLDER: the recordings that are judged")
+    warnings.simplefilter("ignore")
+    try:
+        if options.transfer:
+            rows = transfer(options.transfer, options.coverage, options.draws, options.seed)
+        else:
+            rows = between(options)
+    except (ot.OrchestraceError, OSError) as error:
+        sys.exit(str(error).splitlines()[0])
     text = json.dumps(rows, indent=1, sort_keys=False) + "\n"
     if options.json == "-":
         sys.stdout.write(text)

@@ -1,14 +1,17 @@
 """Blame sets: coverage on planted corpora, goldens of split conformal, an independent reference."""
 
+import json
 import math
 import random
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings, strategies as st
+from polars.testing import assert_frame_equal
 from scipy.stats import binom
 
 import orchestrace as ot
@@ -338,3 +341,20 @@ def test_scores_of_one_side_alone_are_refused() -> None:
     scores = pl.DataFrame({"trace_id": list(runs), "unit_id": "B/1", "score": 1.0})
     with pytest.raises(ot.ParameterError, match="no number for any candidate of the runs to judge"):
         ot.evaluation.blame(hand({"new": acting}), calibration=past, scores=scores)
+
+
+def test_on_disk_the_candidates_are_the_same(tmp_path: Path) -> None:
+    golden = Path(__file__).resolve().parents[2] / "data" / "importers" / "who_and_when" / "input.jsonl"
+    run = json.loads(golden.read_text(encoding="utf-8").splitlines()[0])
+    source = tmp_path / "runs.jsonl"
+    runs = [{**run, "question_ID": f"q{n}", "_file": f"Algorithm-Generated/{n}.json"} for n in range(9)]
+    source.write_text("\n".join(map(json.dumps, runs)))
+    ot.ingest(source, tmp_path / "disk", partitions=3)
+    corpus, disk = ot.read_traces(source), ot.read_corpus(tmp_path / "disk")
+    assert sum(1 for _ in disk.pieces()) > 1
+    for level in ("step", "agent"):
+        one, other = (
+            blame_units(of, level).drop("trace").sort("trace_id", "seq", "unit_id") for of in (corpus, disk)
+        )
+        assert one["labeled"].any()
+        assert_frame_equal(one, other)

@@ -1,5 +1,6 @@
 """Candidates for blame: the turns, or agents, of runs with what the recording says of each."""
 
+from collections.abc import Iterator
 from typing import Final, Literal
 
 import numpy as np
@@ -32,12 +33,11 @@ def blame_units(corpus: Corpus, level: Level) -> pl.DataFrame:
 
     Notes
     -----
-    O(events log events), in Polars.
+    O(events log events), in Polars; events of one piece of a corpus on disk are in memory at a time.
     """
     ids = corpus.traces.select("trace", "trace_id", "task_id").collect(engine="streaming")
-    events = pl.concat([_EVENTS.clear(), *(_events(load()) for _, load in corpus.pieces())])
-    turns = _with_features(events)
-    placed = _placed(corpus, events, ids)
+    labels = _labels(corpus, ids)
+    turns, placed = map(pl.concat, zip(*_by_piece(corpus, labels), strict=True))
     if level == "agent":
         aggregated = [pl.col(name).mean() for name in (*POSITION, *STRUCTURE)]
         turns = turns.group_by("trace", "agent", maintain_order=True).agg(pl.col("seq").first(), *aggregated)
@@ -63,6 +63,16 @@ def blame_units(corpus: Corpus, level: Level) -> pl.DataFrame:
             trace_id=pl.col("trace_id").cast(pl.String),
         )
     )
+
+
+def _by_piece(corpus: Corpus, labels: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Turns with their features, and the places of labels, of each piece of a corpus."""
+    yield _with_features(_EVENTS.clear()), _placed(labels.clear(), _EVENTS.clear())
+    for _, load in corpus.pieces():
+        piece = load()
+        events = _events(piece)
+        here = labels.join(piece.traces.select("trace").collect(), on="trace", how="semi")
+        yield _with_features(events), _placed(here, events)
 
 
 def features(units: pl.DataFrame, names: tuple[str, ...]) -> Floats:
@@ -163,21 +173,25 @@ def _with_features(events: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.col(*POSITION, *STRUCTURE).cast(pl.Float64).fill_null(0.0))
 
 
-def _placed(corpus: Corpus, events: pl.DataFrame, ids: pl.DataFrame) -> pl.DataFrame:
+def _labels(corpus: Corpus, ids: pl.DataFrame) -> pl.DataFrame:
+    """A row per label: ``trace event_id named number`` (agent and turn), ``by_id``: it names its event."""
+    explicit = corpus.labels.select(by_id=pl.col("event_id").is_not_null()).collect()
+    labels = place_labels(corpus).with_columns(pl.col("trace_id", "event_id", "agent").cast(pl.String))
+    return (
+        labels.with_columns(explicit)
+        .join(ids.select("trace", pl.col("trace_id").cast(pl.String)), on="trace_id")
+        .select("trace", "event_id", "by_id", named="agent", number=pl.col("turn").cast(pl.Int64))
+    )
+
+
+def _placed(labels: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """A row per label: ``trace unit_id named_agent``, null where it names no turn, or no agent.
 
     A label that names its event is of that event's turn. One that names a turn and somebody is of the turn of
     this agent, and of none where it is nobody's whom the run has as an agent.
     """
-    explicit = corpus.labels.select(by_id=pl.col("event_id").is_not_null()).collect()
-    labels = place_labels(corpus).with_columns(pl.col("trace_id", "event_id", "agent").cast(pl.String))
-    named = (
-        labels.with_columns(explicit)
-        .join(ids.select("trace", pl.col("trace_id").cast(pl.String)), on="trace_id")
-        .select("trace", "event_id", "by_id", named="agent", number=pl.col("turn").cast(pl.Int64))
-    )
     of_event = events.unique(["trace", "id"], keep="first", maintain_order=True)
-    named = named.join(
+    named = labels.join(
         of_event.select("trace", event_id="id", by_event="unit_id", event_agent="agent"),
         on=["trace", "event_id"],
         how="left",
