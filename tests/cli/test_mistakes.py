@@ -29,6 +29,7 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("branches runs.jsonl --alpha 2", 2, "alpha"),
     ("blame runs.jsonl --calibrate many.jsonl", 2, "calibration has no labels of its runs"),
     ("blame runs.jsonl --calibrate many.jsonl --level turn", 2, "unknown word for --level 'turn'"),
+    ("blame runs.jsonl --calibrate many.jsonl --by colour", 2, "by is 'colour', expected 'length'"),
     ("gate runs.jsonl runs.jsonl --margin success=abc", 4, "--margin has 'abc', expected a number"),
     # what is read
     ("credit nothing.jsonl", 1, "no such file or folder: 'nothing.jsonl'"),

@@ -220,6 +220,34 @@ def test_a_frame_of_scores_needs_no_fit() -> None:
     assert sets.equals(ot.evaluation.blame(NEW, calibration=PAST, scores=shuffled))
 
 
+def test_thirds_by_length_have_thresholds_of_their_own() -> None:
+    """In long runs the blamed step has the highest score, in short ones the lowest."""
+    lengths = {f"{kind}-{n}": size for kind, size in (("short", 3), ("long", 9)) for n in range(60)}
+    judged = {"new-short": 3, "new-long": 9}
+
+    def runs(sizes: dict[str, int], labels: list[dict[str, Any]] | None = None) -> ot.Corpus:
+        turns = {
+            name: [{"type": "message", "agent": "A", "turn": n, "t": float(n)} for n in range(size)]
+            for name, size in sizes.items()
+        }
+        return hand(turns, labels)
+
+    past = runs(lengths, [label(name, event_id="e0") for name in lengths])
+    scores = pl.DataFrame(
+        [
+            {"trace_id": name, "unit_id": f"A/{n}", "score": float(n if size == 3 else -n)}
+            for name, size in (lengths | judged).items()
+            for n in range(size)
+        ]
+    )
+    sizes = {}
+    for by in (None, "length"):
+        sets = ot.evaluation.blame(runs(judged), calibration=past, scores=scores, by=by)
+        sizes[by] = dict(sets.unique("trace_id").select("trace_id", "set_size").rows())
+        assert sets["threshold"].n_unique() == (1 if by is None else 2)
+    assert sizes == {None: {"new-short": 3, "new-long": 3}, "length": {"new-short": 3, "new-long": 1}}
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -24,6 +24,7 @@ FEATURES: Final[dict[str, tuple[str, ...]]] = {
     "structure": STRUCTURE,
     "combined": (*POSITION, *STRUCTURE),
 }
+_LENGTH: Final = "length"
 _SMALL: Final = "calibration.small"
 _UNPLACED: Final = "label.unplaced"
 
@@ -72,7 +73,9 @@ def blame(
         by seed and trace, which makes the coverage exact and the sets smaller.
     by
         A column of `Corpus.traces`: a threshold for each of its values that has 1/alpha - 1 calibration runs;
-        the others share one. None: one threshold.
+        the others share one. ``"length"``: thirds of runs by their number of candidates, with cuts from the
+        half of the calibration tasks that fits; of a frame of scores, too, half makes the cuts. None: one
+        threshold.
     seed
         Of the draws.
 
@@ -121,10 +124,10 @@ def blame(
     >>> judged.filter("in_set")["unit_id"].to_list()
     ['B/1']
     """
-    judge, past = blame_units(corpus, level), blame_units(calibration, level)
-    strata = [_strata(frame, by) for frame in (corpus, calibration)]
-    judge = judge.join(strata[0], on="trace", how="left", maintain_order="left")
-    past = past.join(strata[1], on="trace", how="left", maintain_order="left")
+    judge, past = (
+        blame_units(side, level).join(_strata(side, by), on="trace", how="left", maintain_order="left")
+        for side in (corpus, calibration)
+    )
     past = one_run_per_task(past.filter(pl.col("n_labels") > 0), seed)
     if past.is_empty():
         raise ParameterError("calibration has no labels of its runs, expected runs that people have judged")
@@ -132,9 +135,13 @@ def blame(
         raise ParameterError(
             f"calibration has the task '{shared['task_id'][0]}' of a run to judge, expected other tasks"
         )
-    if isinstance(scores, str):
+    if isinstance(scores, str) or by == _LENGTH:
         fit, past = halves(past, seed)
         fit = fit.drop_nulls("unit_id")
+    if by == _LENGTH:
+        cuts = _length_cuts(fit)
+        judge, past = (frame.with_columns(stratum=_third(cuts)) for frame in (judge, past))
+    if isinstance(scores, str):
         model = fit_blame(
             features(fit, FEATURES[scores]), fit["trace"].cast(pl.Int64).to_numpy(), fit["labeled"].to_numpy()
         )
@@ -260,10 +267,25 @@ def halves(units: pl.DataFrame, seed: int) -> tuple[pl.DataFrame, pl.DataFrame]:
 def _strata(corpus: Corpus, by: str | None) -> pl.DataFrame:
     traces = corpus.traces
     names = traces.collect_schema().names()
-    if by is not None and by not in names:
-        raise ParameterError(f"by is '{by}', expected a column of the traces: {', '.join(names)}")
-    stratum = pl.lit("") if by is None else pl.col(by).cast(pl.String).fill_null("")
+    if by not in (None, _LENGTH, *names):
+        raise ParameterError(
+            f"by is '{by}', expected '{_LENGTH}' or a column of the traces: {', '.join(names)}"
+        )
+    stratum = pl.lit("") if by is None or by == _LENGTH else pl.col(by).cast(pl.String).fill_null("")
     return traces.select("trace", stratum=stratum).collect(engine="streaming")
+
+
+def _length_cuts(fit: pl.DataFrame) -> tuple[float, float]:
+    """Numbers of candidates below which a third, and two thirds, of the runs lie."""
+    lengths = fit.group_by("trace").len()["len"].sort()
+    lower, upper = (lengths.quantile(share, "nearest") for share in (1 / 3, 2 / 3))
+    return lower or 0.0, upper or 0.0
+
+
+def _third(cuts: tuple[float, float]) -> pl.Expr:
+    """Which third of `_length_cuts` the run of a unit is in."""
+    n = pl.len().over("trace")
+    return pl.when(n <= cuts[0]).then(pl.lit("1")).when(n <= cuts[1]).then(pl.lit("2")).otherwise(pl.lit("3"))
 
 
 def _scores(scores: pl.DataFrame | pl.LazyFrame, level: Level) -> pl.DataFrame:

@@ -21,6 +21,7 @@ else:
 EXAMPLES: Final = (
     "blame failed.jsonl --calibrate labelled.jsonl",
     "blame failed.jsonl --calibrate labelled.jsonl --coverage 0.8 --each",
+    "blame failed.jsonl --calibrate labelled.jsonl --by length",
 )
 COLUMNS: Final = {
     "runs": Columns("trace_id first set_size n_units share abstain reason", "unit_ids trace"),
@@ -45,6 +46,9 @@ def run(
     random: Annotated[
         bool, typer.Option("--random-ties", help="Place equal scores at random: smaller sets.")
     ] = False,
+    by: Annotated[
+        str | None, typer.Option("--by", help="A threshold for each value of this column, or length.")
+    ] = None,
     each: Annotated[bool, typer.Option("--each", help="A row per step instead of one per run.")] = False,
     seed: Seed = 0,
 ) -> None:
@@ -55,6 +59,7 @@ def run(
     corpus = usable(recordings)
     labelled = usable(RecordingOptions(calibrate, recordings.format, recordings.mapping, recordings.threads))
     options: dict[str, Any] = {"coverage": coverage, "level": levels, "scores": scores, "seed": seed}
+    options["by"] = by
     options["ties"] = "random" if random else "count"
     units = evaluation.blame(corpus, calibration=labelled, **options)
     runs = _runs(units)
