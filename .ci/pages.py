@@ -392,6 +392,18 @@ def signs() -> Iterator[str]:
     )
 
 
+def benchmark_rules() -> Iterator[str]:
+    """Of benches/python/benchmark_rules.py: published recordings by the survey's rules for benchmarks."""
+    rows = json.loads((ROOT / "benches/results/benchmark_rules.json").read_text(encoding="utf-8"))
+    yield from table(
+        ("recordings", "traces", "tasks", *rows[0]["verdicts"]),
+        (
+            [row["corpus"], f"{row['traces']:,}", f"{row['tasks']:,}", *row["verdicts"].values()]
+            for row in rows
+        ),
+    )
+
+
 def wasted() -> Iterator[str]:
     """Of benches/python/failure_classes.py: which part of published recordings was in vain."""
     rows = json.loads((ROOT / "benches/results/failure_classes.json").read_text(encoding="utf-8"))
@@ -519,6 +531,7 @@ PARTS: dict[tuple[str, str], Callable[[], Iterator[str]]] = {
     ("docs/reference/gate.md", "looks of the gate"): gate_looks,
     ("docs/blame.md", "blame sets"): blame_sets,
     ("docs/blame.md", "blame transfer"): blame_transfer,
+    ("docs/checklist.md", "rules for benchmarks"): benchmark_rules,
     ("docs/failure-classes.md", "signs of failure"): signs,
     ("docs/failure-classes.md", "waste"): wasted,
 }

@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from .annotation import place_labels as place_labels
     from .attempts import attempts as attempts
     from .attribution import failure_attribution as failure_attribution
+    from .benchmark import benchmark_counts as benchmark_counts, benchmark_verdict as benchmark_verdict
     from .blame import blame as blame
     from .branch_tests import branch_tests as branch_tests
     from .checklist import report_checklist as report_checklist
