@@ -21,7 +21,7 @@ from orchestrace.corpus.samples import samples_path
 from samples.chat_runs import sums, write_chats
 from samples.labelled_runs import write_labelled
 from samples.paired_runs import write_sides
-from scaling.test_survey import log_text, pool_text
+from scaling.test_survey_evidence import BIBLIOGRAPHY, LEDGER, SPOT_CHECK, artifact
 
 MODULES: dict[str, ModuleType] = {name: import_module(module_of(name)) for name in command_names()}
 EXAMPLES: list[str] = [line for module in MODULES.values() for line in module.EXAMPLES]
@@ -88,9 +88,7 @@ def lay_out(folder: Path, runs: str = "recordings") -> None:
     for name in ("plan", "finished"):
         ot.distributed.plan(folder / "corpus", "taint", folder=folder / name)
     ot.distributed.run(folder / "finished", workers=1)
-    (folder / "survey").mkdir()
-    (folder / "survey" / "papers.csv").write_text(pool_text())
-    (folder / "survey" / "excluded.csv").write_text(log_text())
+    artifact(folder / "survey", flat=True, bib=BIBLIOGRAPHY, ledger=LEDGER, spot=SPOT_CHECK)
     (folder / "study.toml").write_text(STUDY)
     (folder / "dump.csv").write_text("step,prompt,reward,adv\n1,a,1,0.5\n1,a,0,-0.5\n")
     ot.study.run(folder / "study.toml", folder / "study", workers=0)

@@ -85,7 +85,11 @@ def setting(**values: Any) -> Callable[[Document], None]:
 
 
 def setting_events(**values: Any) -> Callable[[Document], None]:
-    return lambda run: [event.update(values) for event in run["events"]] and None
+    def change(run: Document) -> None:
+        for event in run["events"]:
+            event.update(values)
+
+    return change
 
 
 def unattacked(run: Document) -> None:

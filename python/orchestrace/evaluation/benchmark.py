@@ -198,7 +198,7 @@ def benchmark_counts(
     >>> import orchestrace as ot
     >>> counts = ot.evaluation.benchmark_counts(ot.generate(traces=8, seed=0))
     >>> counts.filter(part="about 10").select("n_traces", "needed").row(0)
-    (0, 93)
+    (4, 93)
     """
     rows = evidence(corpus, engine=engine, threads=threads, progress=progress)
     needed = tasks_for(width, confidence)
@@ -241,10 +241,11 @@ def _counts(rows: pl.DataFrame, share: float, needed: int, license: str | None) 
     tasks = rows.select(pl.col("task_id").filter(pl.col(part)).n_unique().alias(part) for part in parts).row(
         0, named=True
     )
-    lacks = {
-        part: rows[f"lacks {family}"].drop_nulls().mode().sort().first()
+    modes = rows.select(
+        pl.col(f"lacks {family}").drop_nulls().mode().sort().first().alias(part)
         for family, part in FAMILY_PARTS.items()
-    }
+    )
+    lacks: dict[str, str | None] = modes.row(0, named=True)
     repeated = rows.group_by("task_id").len().filter(pl.col("len") > 1)
     n_tasks = rows["task_id"].n_unique()
     return _Counts(

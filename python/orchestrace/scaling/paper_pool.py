@@ -15,7 +15,11 @@ from ..base.paths import path_of
 from ..base.schema import unknown_name
 from ..base.text import plain
 from ..base.verbs import verb
+from .artifact_files import OptionalFiles, Problems, optional_files
+from .bibliography import bibliography
+from .claim_ledger import CELLS, claim_ledger, strict_and_broad
 from .coverage import coverage
+from .spot_check import agreement, codings
 
 COUNTED: Final = (
     *("category", "is_rl", "reward_type", "credit_granularity", "orchestration_form"),
@@ -38,10 +42,11 @@ _POOL, _LOG = "papers.csv", "excluded.csv"
 
 @dataclass(frozen=True)
 class Artifact:
-    """The two tables of the survey artifact, every column text as written."""
+    """The two tables of the survey artifact, every column text as written, and files that may be absent."""
 
     papers: pl.DataFrame
     excluded: pl.DataFrame
+    files: OptionalFiles
 
 
 @verb
@@ -52,7 +57,8 @@ def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
     ----------
     path
         The folder of the artifact, or a checkout of its repository: where ``papers.csv`` and ``excluded.csv``
-        lie, or a folder ``papers`` with both.
+        lie, or a folder ``papers`` with both. ``papers.bib`` beside them, ``claim_ledger.md`` and
+        ``independent_spotcheck_*.csv`` beside them or below ``docs`` are read where they are.
 
     Returns
     -------
@@ -62,6 +68,13 @@ def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
         value first. ``reward_type_by_credit_granularity``, ``orchestration_form_by_credit_granularity``,
         ``category_by_verified``: cross-tabs, a row per value of the first field, a column per value of the
         second, both in order of bytes; counts are UInt32 throughout. ``NA`` is a tag like others.
+
+        Where their files are: ``bibliography`` (`orchestrace.scaling.bibliography.bibliography`), ``claims``
+        and ``ledger_rows`` (`orchestrace.scaling.claim_ledger.Ledger`), ``spot_check`` and ``agreement``
+        (`orchestrace.scaling.spot_check`), ``strict_and_broad``
+        (`orchestrace.scaling.claim_ledger.strict_and_broad`: of each level of credit how many papers have the
+        tag, and how many of these an explicit credit mechanism), and ``malformed``: file, line, problem.
+        What is broken in these files is a row there, not an error.
 
         Then what this engine computes, from its own registries: ``reward_families``, ``credit_units``,
         ``sub_decisions``, ``coverage`` and ``cells``, described at `orchestrace.scaling.coverage.coverage`.
@@ -108,8 +121,28 @@ def survey(path: str | os.PathLike[str]) -> dict[str, pl.DataFrame]:
         ),
         "counts": pl.concat(counts),
         **{f"{left}_by_{right}": cross_tab(papers, left, right) for left, right in CROSSED},
+        **_evidence(papers, artifact.files),
         **coverage(papers),
     }
+
+
+def _evidence(papers: pl.DataFrame, files: OptionalFiles) -> dict[str, pl.DataFrame]:
+    """The tables of the files that may be absent, of those that are there."""
+    problems = Problems()
+    tables: dict[str, pl.DataFrame] = {}
+    read = codings(files.spot_checks, papers, problems) if files.spot_checks else None
+    stated = pl.DataFrame(schema=CELLS)
+    if files.ledger is not None:
+        ledger = claim_ledger(files.ledger, papers, COUNTED, problems)
+        tables |= {"claims": ledger.claims, "ledger_rows": ledger.rows}
+        stated = ledger.cells
+    if files.ledger is not None or read is not None:
+        tables["strict_and_broad"] = strict_and_broad(papers, read, stated)
+    if read is not None:
+        tables |= {"agreement": agreement(read), "spot_check": read}
+    if files.bibliography is not None:
+        tables["bibliography"] = bibliography(files.bibliography, papers["key"], problems)
+    return {**tables, "malformed": problems.table()} if files.any else {}
 
 
 def read_artifact(path: str | os.PathLike[str]) -> Artifact:
@@ -136,9 +169,9 @@ def read_artifact(path: str | os.PathLike[str]) -> Artifact:
         raise InputError(f"no such folder: '{shown}' (looked from '{os.getcwd()}')")
     for here in (folder, folder / "papers"):
         if (here / _POOL).is_file():
-            return Artifact(
-                _table(here / _POOL, "key", COUNTED), _table(here / _LOG, "record_id", COUNTED_EXCLUDED)
-            )
+            papers = _table(here / _POOL, "key", COUNTED)
+            excluded = _table(here / _LOG, "record_id", COUNTED_EXCLUDED)
+            return Artifact(papers, excluded, optional_files(here))
     raise InputError(f"'{shown}' has no {_POOL}, nor has a folder 'papers' in it: is it the survey artifact?")
 
 

@@ -12,9 +12,16 @@ from ...base.text import plain
 from ...scaling import survey
 from ..options import Json
 from ..registry import command
-from ..tables import print_json, show
+from ..tables import Columns, print_json, show
 
 EXAMPLES: Final = ("survey survey",)
+COLUMNS: Final = {
+    "claims": Columns("claim stated counted agrees as_of", "boundary support field value"),
+    "strict_and_broad": Columns(
+        "cell broad strict at_most ledger_broad ledger_strict agrees as_of", "checked"
+    ),
+}
+_AS_THEY_SHOULD_BE: Final = ("matched", "matched_without_year")
 
 
 @command
@@ -36,4 +43,11 @@ def run(
     elif output is None:
         for name, frame in tables.items():
             words = frame.with_columns(pl.col(pl.List(pl.String)).list.join(" "))
-            show(words, name, limit=20 if name == "cells" else None)
+            title = name
+            if name == "bibliography":
+                words = words.filter(pl.col("status").is_in(_AS_THEY_SHOULD_BE).not_())
+                title = f"{name}, of {frame.height} those without a match or with several"
+            elif name == "spot_check":
+                words = words.filter(pl.col("agrees").not_())
+                title = f"{name}, of {frame.height} those that differ"
+            show(words, title, COLUMNS.get(name), limit=20 if name == "cells" else None)
