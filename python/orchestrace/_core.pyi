@@ -29,6 +29,7 @@ __all__ = [
     "TraceIndex",
     "TraceReader",
     "align_lanes",
+    "attack_vectors",
     "check_process",
     "codes",
     "contexts",
@@ -549,11 +550,15 @@ class _Taint(TypedDict):
     allow: Sequence[str]
     probabilistic: NotRequired[tuple[float, float] | None]
     program_order: bool
+    channels: NotRequired[Mapping[str, Sequence[str]]]
 
 def taint(
     store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Taint]
 ) -> Stream: ...
 def tainted_events(
+    store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Taint]
+) -> Stream: ...
+def attack_vectors(
     store: Store, *, threads: int | None = None, progress: _Progress = None, **options: Unpack[_Taint]
 ) -> Stream: ...
 def sanitizer_cut(

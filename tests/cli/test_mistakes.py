@@ -148,6 +148,13 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("checklist runs.jsonl --benchmark --width 0", 2, "--width is 0.0, expected a number"),
     ("select runs.jsonl --validation 2", 2, "--validation is 2.0, expected a number from 0 to 1"),
     ("select runs.jsonl --for rl --to runs.jsonl", 2, "'runs.jsonl' is a file, expected a folder"),
+    ("taint runs.jsonl --vectors --cut", 2, "--cut and --vectors are two tables: drop one of them"),
+    ("taint runs.jsonl --memory-tool web", 2, "--memory-tool has no effect without --vectors"),
+    (
+        "taint runs.jsonl --vectors --memory-tool wbe",
+        2,
+        "--memory-tool: unknown tool 'wbe'; did you mean 'web'?",
+    ),
     ("taint runs.jsonl --carry everything", 2, "--carry is 'everything', expected 'all',"),
     ("taint runs.jsonl --untrusted-tool wbe", 2, "--untrusted-tool: unknown tool 'wbe'; did you mean 'web'?"),
     ("stopping abort stops.jsonl --source drft", 2, "--source is 'drft', expected 'draft', 'score',"),

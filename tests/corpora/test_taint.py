@@ -20,6 +20,7 @@ from corpora.injections import (
     sources,
     unpacked,
 )
+from corpora.test_agentdojo import kind_of
 from reference.injected_requests import Run
 
 
@@ -138,3 +139,13 @@ def test_exact_flows_beat_counting_where_a_memory_was_attacked(rows: pl.DataFram
     assert exact["auc"] == pytest.approx(0.882, abs=5e-4)
     assert counted["auc"] == pytest.approx(0.754, abs=5e-4)
     assert exact["lower"] > counted["upper"]
+
+
+def test_the_way_in_of_an_attack_is_its_vector(folder: Path, runs: dict[str, Run]) -> None:
+    """Attacks through a memory are AV4 and attacks through a tool AV2; flows of the text say so alone."""
+    table = ot.safety.attack_vectors(ot.read_traces(folder))
+    kinds = {name: kind_of(name, run) for name, run in runs.items()}
+    table = table.with_columns(kind=pl.col("trace_id").replace_strict(kinds))
+    print(
+        table.group_by("kind", "vector").agg(pl.col("n_events", "n_events_lower") > 0).sort("kind", "vector")
+    )

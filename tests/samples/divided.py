@@ -50,6 +50,11 @@ CALLS: Calls = {
         {"untrusted_tools": ["web.*"], "trusted_tools": ["*"], "probabilistic": (0.5, 0.1)},
     ),
     "tainted events": ("safety.tainted_events", (), {"untrusted_tools": ["web.*"]}),
+    "attack vectors": (
+        "safety.attack_vectors",
+        (),
+        {"privileged_tools": ["bash"], "memory_tools": ["web.*"]},
+    ),
     "sanitizer cut": ("safety.sanitizer_cut", (), {"untrusted_tools": ["web.*"]}),
     "one reward": ("rewards.compute", ("speedup",), {"channels": None}),
     "schedule": ("schedules.simulate", (), {"slots": 2}),

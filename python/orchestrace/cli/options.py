@@ -72,6 +72,10 @@ PrivilegedTools = Annotated[
     list[str] | None,
     typer.Option("--privileged-tool", help="A tool whose calls are privileged, or a pattern; repeatable."),
 ]
+MemoryTools = Annotated[
+    list[str] | None,
+    typer.Option("--memory-tool", help="A tool that reads a memory, or a pattern; repeatable."),
+]
 ReadingTools = Annotated[
     list[str] | None,
     typer.Option("--reading-tool", help="A tool that only reads, or a pattern; repeatable."),

@@ -94,8 +94,8 @@ def taint(
         - ``path`` (List of String): events of a shortest way from a seed to the outcome, or where that is
           clean to the first tainted decision, spawn or privileged call
         - ``taint_spread``: tainted events that a tainted one leads to, on average
-        - ``sandbox_violations``: tainted edges between two agents that share a ``sandbox_id``; null where no
-          event has one
+        - ``sandbox_violations sandbox_crossings``: tainted edges between two agents that share a
+          ``sandbox_id``, and such that lead from one sandbox into another; null where no event has one
         - ``outcome_probability expected_tainted``: chance that the outcome is tainted and expected number of
           tainted events, where `probabilistic` is given
         - ``reason``: why there is no closure: ``field.absent`` where nothing says what is trusted,
@@ -135,7 +135,7 @@ def taint(
     >>> table["privileged_path"][5].to_list()
     ['e5', 'e7']
     """
-    rules = _rules(
+    rules = rules_of(
         corpus, carry, (untrusted_tools, trusted_tools, privileged_tools), allow, program_order, threads
     )
     rules["probabilistic"] = _chances(probabilistic)
@@ -172,9 +172,11 @@ engine, threads, progress
         A row per tainted event, or with `probabilistic` per event that may be: ``trace`` (UInt32),
         ``trace_id``, ``seq`` (UInt32), ``event_id``, ``seed`` (Boolean), ``hops`` (UInt32: edges from the
         nearest seed), ``before`` (UInt32: ``seq`` of the event before on a shortest way; of several the
-        first in time), ``source`` (String: the id of the seed that this way begins at), ``tool`` (String),
-        ``privileged`` (Boolean: a privileged tool call), ``probability`` (Float64). ``hops`` is null for what
-        is not tainted but may be. Traces without a closure have no row; `taint` says why.
+        first in time), ``source`` (String: the id of the seed that this way begins at), ``entry`` (Enum: the
+        channel by which that seed came in, ``user tool agent memory verifier``, as in
+        `safety.attack_vectors`; null where the recording does not say), ``tool`` (String), ``privileged``
+        (Boolean: a privileged tool call), ``probability`` (Float64). ``hops`` is null for what is not tainted
+        but may be. Traces without a closure have no row; `taint` says why.
 
     Raises
     ------
@@ -200,7 +202,7 @@ engine, threads, progress
     >>> events.filter("privileged").select("source", "event_id", "tool").row(0)
     ('e13', 'e20', 'bash')
     """
-    rules = _rules(
+    rules = rules_of(
         corpus, carry, (untrusted_tools, trusted_tools, privileged_tools), allow, program_order, threads
     )
     rules["probabilistic"] = _chances(probabilistic)
@@ -260,7 +262,7 @@ def sanitizer_cut(
     >>> set(cut["trace"]) == set(table.filter("outcome_tainted")["trace"])
     True
     """
-    rules = _rules(corpus, carry, (untrusted_tools, trusted_tools, ()), allow, program_order, threads)
+    rules = rules_of(corpus, carry, (untrusted_tools, trusted_tools, ()), allow, program_order, threads)
     with reporting(progress, "cutting") as callback:
         if cost is None:
             return core_frames(corpus, lambda store: _core.sanitizer_cut(store, **rules, progress=callback))
@@ -274,7 +276,7 @@ def sanitizer_cut(
         return pl.concat(frames)
 
 
-def _rules(
+def rules_of(
     corpus: Corpus,
     carry: str,
     tools: tuple[Iterable[str], Iterable[str], Iterable[str]],
@@ -282,7 +284,20 @@ def _rules(
     program_order: bool,
     threads: int | None,
 ) -> dict[str, Any]:
-    """What the core takes, once every name is one that some trace has."""
+    """What the core takes, once every name is one that some trace has.
+
+    Raises
+    ------
+    ParameterError
+        An unknown name, or a pattern that no tool matches.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> from orchestrace.safety.tracking import rules_of
+    >>> rules_of(ot.generate(traces=8, seed=0), "all", (["web.*"], [], []), [], False, None)["tools"]
+    {'untrusted': ['web.fetch'], 'trusted': [], 'privileged': []}
+    """
     by_trust, agents = tools_by_trust(corpus, *tools), names_of("allow", allow)
     if agents:
         expect_names(corpus, "agent", agents)

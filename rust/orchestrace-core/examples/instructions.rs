@@ -152,8 +152,10 @@ fn verbs(corpus: &str, store: &Store, run: &Run) -> Result<()> {
         })?;
     }
     let options = safety::Options::default();
+    let channels = safety::Channels::of(store, &safety::Named::default(), vec![]);
     measured(&named("taint"), || safety::taints(store, &options, run))?;
-    measured(&named("tainted_events"), || safety::tainted_events(store, &options, run))?;
+    measured(&named("tainted_events"), || safety::tainted_events(store, &options, &channels, run))?;
+    measured(&named("attack_vectors"), || safety::attack_vectors(store, &options, &channels, run))?;
     measured(&named("sanitizer_cut"), || safety::sanitizer_cuts(store, &options, None, run))?;
     let (options, scenario) = (schedule::Options::default(), schedule::Scenario::default());
     measured(&named("schedule"), || schedule::schedule(store, &scenario, options, run))?;

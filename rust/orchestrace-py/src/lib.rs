@@ -81,7 +81,7 @@ mod _core {
     #[pymodule_export]
     use super::rows::open_rows_with;
     #[pymodule_export]
-    use super::safety::{sanitizer_cut, taint, tainted_events};
+    use super::safety::{attack_vectors, sanitizer_cut, taint, tainted_events};
     #[pymodule_export]
     use super::schedule::{replay_schedules, schedule};
     #[pymodule_export]

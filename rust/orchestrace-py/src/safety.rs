@@ -6,7 +6,7 @@ use arrow_array::Float64Array;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float64Type;
 use orchestrace_core::error::{Error, Result};
-use orchestrace_core::safety::{self, Carry, Named, Options, Risk, Rules, Tools};
+use orchestrace_core::safety::{self, Carry, Channels, Named, Options, Risk, Rules, Tools};
 use orchestrace_core::schema::Dict;
 use orchestrace_core::store::Store;
 use pyo3::prelude::*;
@@ -50,9 +50,24 @@ struct TaintRequest {
     #[pyo3(default)]
     probabilistic: Option<(f64, f64)>,
     program_order: bool,
+    #[pyo3(default)]
+    channels: ChannelNames,
+}
+
+/// Names that say by which way content came in: tools that are memories, agents that judge.
+#[derive(Default, FromPyObject)]
+#[pyo3(from_item_all)]
+struct ChannelNames {
+    memory: Vec<String>,
+    verifiers: Vec<String>,
 }
 
 impl TaintRequest {
+    fn channels(&self, store: &Store) -> Channels {
+        let ChannelNames { memory, verifiers } = &self.channels;
+        Channels::of(store, &named(store, memory), codes(store, Dict::Agent, verifiers))
+    }
+
     fn options(&self, store: &Store) -> Result<Options> {
         let rules = Rules {
             carry: Carry::parse(&self.carry)?,
@@ -94,7 +109,25 @@ pub(crate) fn tainted_events(
     let store = &store.0;
     let request: TaintRequest = request(py, options)?;
     let options = request.options(store).map_err(|error| to_python(py, &error))?;
-    rows_of(py, threads, progress.as_ref(), |run| safety::tainted_events(store, &options, run))
+    let channels = request.channels(store);
+    rows_of(py, threads, progress.as_ref(), |run| safety::tainted_events(store, &options, &channels, run))
+}
+
+/// The attack vectors of every trace, a row for each of them.
+#[pyfunction]
+#[pyo3(signature = (store, *, threads = None, progress = None, **options))]
+pub(crate) fn attack_vectors(
+    py: Python<'_>,
+    store: &PyStore,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+    options: Option<Bound<'_, PyDict>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    let request: TaintRequest = request(py, options)?;
+    let options = request.options(store).map_err(|error| to_python(py, &error))?;
+    let channels = request.channels(store);
+    rows_of(py, threads, progress.as_ref(), |run| safety::attack_vectors(store, &options, &channels, run))
 }
 
 /// The events that sanitizers should clean, a row each; `costs` is a table of one column, a number for each event of

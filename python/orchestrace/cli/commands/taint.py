@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Final
 
+import polars as pl
 import typer
 
 from ... import taint
 from ...base.errors import ParameterError
-from ...safety import sanitizer_cut
-from ..options import EngineOptions, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools
+from ...safety import attack_vectors, sanitizer_cut
+from ..options import EngineOptions, MemoryTools, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools
 from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
@@ -16,6 +17,7 @@ EXAMPLES: Final = (
     "taint runs.jsonl",
     "taint runs.jsonl --privileged-tool '*'",
     "taint runs.jsonl --cut",
+    "taint runs.jsonl --vectors",
     "taint corpus --engine processes --workers 1",
 )
 COLUMNS: Final = {
@@ -27,6 +29,9 @@ COLUMNS: Final = {
         "first_privileged_call time_to_privileged_call outcome_tainted n_tainted",
     ),
     "cut": Columns("trace_id event_id agent type cost reason"),
+    "vectors": Columns(
+        "trace_id vector name n_events n_events_lower entry path", "n_seeds first_event reason task_id"
+    ),
 }
 
 
@@ -42,16 +47,27 @@ def run(
     cut: Annotated[
         bool, typer.Option("--cut", help="Show where sanitizers would keep outcomes clean.")
     ] = False,
+    vectors: Annotated[
+        bool, typer.Option("--vectors", help="Show which attack vectors AV1 to AV8 there is a way of.")
+    ] = False,
+    memory: MemoryTools = None,
 ) -> None:
     if cut and privileged:
         raise ParameterError(
             "--privileged-tool has no effect with --cut, which concerns the outcome: drop one of them"
         )
+    if cut and vectors:
+        raise ParameterError("--cut and --vectors are two tables: drop one of them")
+    if memory and not vectors:
+        raise ParameterError("--memory-tool has no effect without --vectors: add it, or drop --memory-tool")
     corpus = usable(recordings)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}
     options |= {"trusted_tools": trusted or (), **engine.running(recordings.threads)}
     if cut:
         table.give(sanitizer_cut(corpus, **options), "sanitizers", COLUMNS["cut"])
+    elif vectors:
+        rows = attack_vectors(corpus, privileged_tools=privileged or (), memory_tools=memory or (), **options)
+        table.give(rows.filter(pl.col("n_events") > 0), "attack vectors", COLUMNS["vectors"])
     else:
         rows = taint(corpus, privileged_tools=privileged or (), **options)
         table.give(rows, "taint", COLUMNS["privileged" if privileged else "taint"])

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Float64Array, UInt32Array};
 use arrow_schema::Schema;
 
+use super::channel::{CHANNELS, Channel, Channels};
 use super::table::{Options, Worker, field, key};
 use crate::error::{Error, Reason, Result};
 use crate::run::Run;
@@ -19,6 +20,7 @@ struct Touched {
     hops: Option<u32>,
     before: Option<u32>,
     source: Option<u32>,
+    entry: Option<Channel>,
     tool: Option<u32>,
     privileged: bool,
     p: Option<f64>,
@@ -26,7 +28,7 @@ struct Touched {
 
 /// The tainted events of every trace, one row each; with probabilities, the possibly tainted ones. Traces without a
 /// closure have none.
-pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<Batches> {
+pub fn tainted_events(store: &Store, options: &Options, channels: &Channels, run: &Run) -> Result<Batches> {
     options.check()?;
     let schema = Arc::new(Schema::new(vec![
         key("trace", Kind::U32),
@@ -37,6 +39,7 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<Bat
         field("hops", Kind::U32),
         field("before", Kind::U32),
         field("source", Kind::Text),
+        field("entry", Kind::Word(CHANNELS)),
         field("tool", Kind::Text),
         key("privileged", Kind::Bool),
         field("probability", Kind::F64),
@@ -56,6 +59,7 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<Bat
                 hops: taint.hops(v),
                 before: taint.before(v),
                 source: taint.source(v),
+                entry: taint.source(v).and_then(|seed| channels.channel(view, scene.owners, seed as usize)),
                 tool: view.tool.get(v),
                 privileged: options.rules.tools.is_privileged_call(view, v),
                 p: chances.get(v).copied(),
@@ -77,6 +81,7 @@ pub fn tainted_events(store: &Store, options: &Options, run: &Run) -> Result<Bat
             .counts("hops", each().map(|row| row.hops))
             .counts("before", each().map(|row| row.before))
             .texts("source", rows.iter().map(|(i, row)| id(*i, row.source?)))
+            .words("entry", each().map(|row| row.entry.map_or(u8::MAX, |way| way as u8)).collect(), CHANNELS)?
             .texts("tool", each().map(|row| row.tool.map(|tool| tools.name(tool))))
             .flags("privileged", each().map(|row| Some(row.privileged)))
             .numbers("probability", each().map(|row| row.p)))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema};
 
 use super::table::{Options, Worker, field, id_lists, key};
-use super::taint::{Carry, Rules, Scene, Tally};
+use super::taint::Tally;
 use super::touch::{Touch, Touches};
 use crate::columns::intern::Interner;
 use crate::error::{Reason, Result};
@@ -50,7 +50,9 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
             outcome: if let Ok(Outcome::Event(y)) = scene.outcome { Some(y) } else { None },
             reached: taint.reaches_outcome(scene).ok().zip(taint.seeds_to_outcome(scene).ok()),
             reason: scene.outcome.err(),
-            lower: worker.lower_bound(scene, &options.rules),
+            lower: worker
+                .lower(scene, &options.rules)
+                .map(|lower| (lower.tally().tainted, lower.reaches_outcome(scene).ok())),
             agent: touches.agent.map_or(NOBODY, |touch| scene.owners.codes()[touch.event as usize]),
             spread: taint.spread().ok(),
             violations: taint.is_sandboxed().then_some(tally.violations),
@@ -76,18 +78,6 @@ fn answer(worker: &mut Worker, view: &TraceView<'_>, options: &Options) -> Answe
         tally: worker.taint.tally(),
         trust: worker.taint.tally().unknown as usize != view.len(),
         closure,
-    }
-}
-
-impl Worker {
-    /// The closure over exact safety flows; `None` where they are themselves an upper bound.
-    fn lower_bound(&mut self, scene: &Scene<'_>, rules: &Rules) -> Option<(u32, Option<bool>)> {
-        if scene.view.conservative_flows {
-            return None;
-        }
-        let rules = Rules { carry: Carry::SafetyFlow, program_order: false, ..rules.clone() };
-        let tally = self.lower.compute(scene, &rules).ok()?;
-        Some((tally.tainted, self.lower.reaches_outcome(scene).ok()))
     }
 }
 
@@ -162,7 +152,8 @@ fn set(columns: Columns, part: &Part<'_>, rows: &[Answer], agents: &Interner) ->
     let sizes = part.chunk.starts.windows(2).map(|w| (w[1][0] - w[0][0]).max(1));
     let shares = each(rows, |a, _| Some(a.tally.tainted)).zip(sizes);
     let path = |of: fn(&Closure) -> &[u32]| {
-        id_lists(&part.view, rows.iter().map(move |a| a.closure.as_ref().map_or(&[][..], of)))
+        let paths = rows.iter().map(move |a| a.closure.as_ref().map_or(&[][..], of));
+        id_lists(&part.view, paths.enumerate())
     };
     columns
         .shared(&["trace", "trace_id", "task_id"], &part.chunk.traces)

@@ -7,7 +7,7 @@ use arrow_array::builder::{ListBuilder, StringViewBuilder};
 use arrow_schema::Field;
 
 use super::cut::SanitizerCut;
-use super::taint::{Risk, Rules, Scene, Taint};
+use super::taint::{Carry, Risk, Rules, Scene, Taint};
 use crate::error::{Reason, Result};
 use crate::graph::program::ProgramOrder;
 use crate::graph::{CsrGraph, Owners, Topological, outcome};
@@ -37,7 +37,7 @@ pub(super) struct Worker {
     graph: CsrGraph,
     topological: Topological,
     pub(super) taint: Taint,
-    pub(super) lower: Taint,
+    lower: Taint,
     pub(super) cut: SanitizerCut,
 }
 
@@ -70,6 +70,16 @@ impl Worker {
         (self.owners, self.graph, self.topological, self.taint) = (owners, graph, topological, taint);
         answer
     }
+
+    /// The closure over exact safety flows; `None` where they are themselves an upper bound.
+    pub(super) fn lower(&mut self, scene: &Scene<'_>, rules: &Rules) -> Option<&Taint> {
+        if scene.view.conservative_flows {
+            return None;
+        }
+        let rules = Rules { carry: Carry::SafetyFlow, program_order: false, ..rules.clone() };
+        self.lower.compute(scene, &rules).ok()?;
+        Some(&self.lower)
+    }
 }
 
 pub(super) fn field(name: &'static str, kind: Kind) -> Field {
@@ -80,10 +90,13 @@ pub(super) fn key(name: &'static str, kind: Kind) -> Field {
     Column { name, kind, nullable: false }.field()
 }
 
-/// Lists of the ids of events, one for each trace; an empty one is null.
-pub(super) fn id_lists<'a>(view: &ChunkView<'_>, paths: impl Iterator<Item = &'a [u32]>) -> ArrayRef {
+/// Lists of the ids of events, each of the trace at a place; an empty one is null.
+pub(super) fn id_lists<'a>(
+    view: &ChunkView<'_>,
+    paths: impl Iterator<Item = (usize, &'a [u32])>,
+) -> ArrayRef {
     let mut lists = ListBuilder::new(StringViewBuilder::new());
-    for (i, path) in paths.enumerate() {
+    for (i, path) in paths {
         for &v in path {
             lists.values().append_option(view.event_id(i, v as usize));
         }

@@ -69,7 +69,7 @@ pub struct Named {
 
 impl Named {
     /// Whether the tool of an event is one of them.
-    fn has(&self, view: &TraceView<'_>, v: usize) -> bool {
+    pub(super) fn has(&self, view: &TraceView<'_>, v: usize) -> bool {
         match view.tool.get(v) {
             Some(tool) => self.tools.binary_search(&tool).is_ok(),
             None => self.agents.binary_search(&view.agent[v]).is_ok(),
