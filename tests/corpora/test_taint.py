@@ -142,10 +142,24 @@ def test_exact_flows_beat_counting_where_a_memory_was_attacked(rows: pl.DataFram
 
 
 def test_the_way_in_of_an_attack_is_its_vector(folder: Path, runs: dict[str, Run]) -> None:
-    """Attacks through a memory are AV4 and attacks through a tool AV2; flows of the text say so alone."""
-    table = ot.safety.attack_vectors(ot.read_traces(folder))
+    """Attacks through a memory are AV4, attacks through a tool AV2; exact flows show no other entry."""
     kinds = {name: kind_of(name, run) for name, run in runs.items()}
-    table = table.with_columns(kind=pl.col("trace_id").replace_strict(kinds))
-    print(
-        table.group_by("kind", "vector").agg(pl.col("n_events", "n_events_lower") > 0).sort("kind", "vector")
+    reached = {name: bool(run["attack_type"]) and bool(run["security"]) for name, run in runs.items()}
+    table = ot.safety.attack_vectors(ot.read_traces(folder)).with_columns(
+        kind=pl.col("trace_id").replace_strict(kinds), reached=pl.col("trace_id").replace_strict(reached)
     )
+    counts = table.group_by("kind", "reached", "vector").agg(
+        runs=pl.len(), shown=(pl.col("n_events") > 0).sum(), exact=(pl.col("n_events_lower") > 0).sum()
+    )
+    entries = counts.filter(pl.col("vector").is_in(["AV1", "AV2", "AV3", "AV4"]), pl.col("shown") > 0)
+    assert entries.sort("kind", "reached", "vector").rows() == [
+        ("alone", False, "AV2", 20, 5, 0),
+        ("memory", False, "AV2", 74, 63, 0),
+        ("memory", False, "AV4", 74, 74, 19),
+        ("memory", True, "AV2", 241, 241, 0),
+        ("memory", True, "AV4", 241, 241, 240),
+        ("tool", False, "AV2", 237, 237, 222),
+        ("tool", True, "AV2", 10, 10, 10),
+    ]
+    unknown = table.filter(pl.col("n_events").is_null())
+    assert set(unknown["vector"]) == {"AV5", "AV7", "AV8"}, "the format records none of their evidence"

@@ -95,14 +95,12 @@ threads, progress
     Examples
     --------
     >>> import orchestrace as ot
-    >>> import polars as pl
     >>> corpus = ot.generate(traces=8, seed=0)
     >>> table = ot.safety.attack_vectors(corpus, privileged_tools=["bash"])
-    >>> table.filter(pl.col("n_events") > 0).group_by("vector", "name").len().sort("vector").rows()
-    []
-    >>> table.filter(vector="AV5")["n_events"].equals(
-    ...     ot.taint(corpus, privileged_tools=["bash"])["n_tainted_privileged"].rename("n_events")
-    ... )
+    >>> table.filter(table["n_events"] > 0).group_by("vector").len().sort("vector").rows()
+    [('AV2', 7), ('AV5', 4), ('AV6', 5), ('AV7', 1)]
+    >>> taint = ot.taint(corpus, privileged_tools=["bash"])
+    >>> table.filter(vector="AV5")["n_events"].to_list() == taint["n_tainted_privileged"].to_list()
     True
     """
     tools = (untrusted_tools, trusted_tools, privileged_tools)

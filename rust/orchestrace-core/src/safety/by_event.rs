@@ -53,13 +53,19 @@ pub fn tainted_events(store: &Store, options: &Options, channels: &Channels, run
                 chances.extend_from_slice(taint.risk(scene, risk).0);
             }
             let touched = |v: &usize| taint.is_tainted(*v) || chances.get(*v).is_some_and(|&p| p > 0.0);
-            let row = |v: usize| Touched {
+            // events behind each other mostly come from one seed
+            let mut latest = None;
+            let mut entry = |seed: u32| match latest {
+                Some((of, channel)) if of == seed => channel,
+                _ => latest.insert((seed, channels.channel(view, scene.owners, seed as usize))).1,
+            };
+            let mut row = |v: usize| Touched {
                 event: v as u32,
                 seed: taint.is_seed(v),
                 hops: taint.hops(v),
                 before: taint.before(v),
                 source: taint.source(v),
-                entry: taint.source(v).and_then(|seed| channels.channel(view, scene.owners, seed as usize)),
+                entry: taint.source(v).and_then(&mut entry),
                 tool: view.tool.get(v),
                 privileged: options.rules.tools.is_privileged_call(view, v),
                 p: chances.get(v).copied(),
