@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from . import (
         costs as costs,
         decisions as decisions,
+        disk as disk,
         distributed as distributed,
         effects as effects,
         evaluation as evaluation,

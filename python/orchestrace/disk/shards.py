@@ -327,28 +327,32 @@ def current_side(folder: Path, manifest: Manifest, table: str) -> pl.LazyFrame:
     """A table of no partition, without the rows of inputs that were read anew since."""
     if table == "index":
         return current_index(folder, manifest)
-    schema = SCHEMAS[table]
     frames = []
     for part in manifest.side(table):
-        frame = _scan_files(folder, manifest, [stored(table, None, part)], schema)
-        outdated = manifest.outdated(part)
+        frame = scan_side(folder, manifest, table, part)
         if table == "labels":
             # They come from traces that are put together from several inputs, all read anew or none.
-            frames += [] if GATHERED in outdated else [frame]
+            frames += [] if GATHERED in manifest.outdated(part) else [frame]
             continue
-        if stale := {manifest.inputs[number].name for number in outdated if number != GATHERED}:
-            frame = _without(frame, stale)
+        if stale := replaced_files(manifest, part, frame):
+            frame = frame.filter(pl.col("file").cast(pl.String).is_in(stale).not_().fill_null(True))
         frames.append(frame)
-    return pl.concat(frames) if frames else pl.LazyFrame(schema=schema)
+    return pl.concat(frames) if frames else pl.LazyFrame(schema=SCHEMAS[table])
 
 
-def _without(frame: pl.LazyFrame, names: set[str]) -> pl.LazyFrame:
-    """The rows whose file is neither one of these nor an entry of an archive among them."""
-    file = pl.col("file").cast(pl.String)
-    present = frame.select(file.unique()).collect()["file"].drop_nulls().to_list()
+def scan_side(folder: Path, manifest: Manifest, table: str, part: Part) -> pl.LazyFrame:
+    """A part of a table of no partition, as it lies in its file."""
+    return _scan_files(folder, manifest, [stored(table, None, part)], SCHEMAS[table])
+
+
+def replaced_files(manifest: Manifest, part: Part, frame: pl.LazyFrame) -> list[str]:
+    """Names in `file` of inputs that were read anew since, and of entries of archives among them."""
+    names = {manifest.inputs[number].name for number in manifest.outdated(part) if number != GATHERED}
+    if not names:
+        return []
+    present = frame.select(pl.col("file").cast(pl.String).unique()).collect()["file"].drop_nulls().to_list()
     steps = (itertools.accumulate(name.split("/"), lambda a, b: f"{a}/{b}") for name in present)
-    stale = [name for name, paths in zip(present, steps, strict=True) if not names.isdisjoint(paths)]
-    return frame.filter(file.is_in(stale).not_().fill_null(True))
+    return [name for name, paths in zip(present, steps, strict=True) if not names.isdisjoint(paths)]
 
 
 def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]]) -> pl.Schema:
