@@ -111,6 +111,7 @@ BY_NAME = {
 #: Packages that a function may import, and why.
 LATE = {
     "altair": "optional",
+    "mcp": "optional",
     "obstore": "optional",
     "pyarrow": "slow to import, needed by files of rows and by to_arrow alone",
     "ray": "optional",

@@ -11,6 +11,7 @@ from ..base.text import plain
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from .integrity import reading
+from .joined_views import identifier, joined_views
 from .manifest import GATHERED, SIDE, Part, StoredFile, stored
 from .partitioned import OnDisk, PartitionedCorpus, on_disk
 from .shards import columns_of, replaced, replaced_files, scan_side
@@ -19,6 +20,9 @@ Dialect = Literal["duckdb", "polars"]
 
 SEPARATOR: Final = ";\n"
 """What ends a statement; it is nowhere else in the text for Polars."""
+
+_BETWEEN: Final = ",\n  "
+"""Between columns, and between files: a line each."""
 
 _PATTERN: Final = "[*?"
 """Characters that make a path a pattern to both engines; in brackets, each stands for itself."""
@@ -34,40 +38,6 @@ _TYPES: Final[dict[pl.DataType, str]] = {
     pl.List(pl.Float64()): "DOUBLE[]",
 }
 """Names of types that both engines know; what is missing here is text."""
-
-_OF_TRACES: Final = ("trace_id", "task_id", "importer")
-
-_JOINED: Final = {
-    "named_edges": """
-SELECT t."trace_id", e."trace", e."type", e."src", e."dst",
-  a."id" AS "src_id", a."agent" AS "src_agent", b."id" AS "dst_id", b."agent" AS "dst_agent"
-FROM "edges" AS e
-JOIN "traces" AS t ON e."trace" = t."trace"
-JOIN "events" AS a ON e."trace" = a."trace" AND e."src" = a."seq"
-JOIN "events" AS b ON e."trace" = b."trace" AND e."dst" = b."seq\"""",
-    "rewards": """
-SELECT t."trace_id", t."task_id", m."trace", m."name" AS "channel", m."value"
-FROM "measures" AS m
-JOIN "traces" AS t ON m."trace" = t."trace"
-WHERE m."kind" = 'reward'""",
-    "failed_traces": """
-SELECT t."trace", t."trace_id", t."task_id", t."group_id", t."importer", t."n_events", t."n_agents",
-  m."value" AS "reward"
-FROM "traces" AS t
-JOIN "measures" AS m ON t."trace" = m."trace"
-WHERE m."kind" = 'reward' AND m."name" = 'team' AND m."value" < 1.0""",
-    "agent_usage": """
-SELECT t."trace_id", u."trace", u."agent", u."n_events", u."tokens", u."cost_usd"
-FROM (
-  SELECT e."trace", e."agent", COUNT(*) AS "n_events",
-    CASE WHEN COUNT(e."tokens") > 0 THEN CAST(SUM(e."tokens") AS BIGINT) END AS "tokens",
-    CASE WHEN COUNT(e."cost_usd") > 0 THEN SUM(e."cost_usd") END AS "cost_usd"
-  FROM "events" AS e
-  GROUP BY e."trace", e."agent"
-) AS u
-JOIN "traces" AS t ON u."trace" = t."trace\"""",
-}
-"""Views of several tables. A sum of nothing is null: engines differ there."""
 
 
 @verb
@@ -137,7 +107,7 @@ def sql_views(corpus: Corpus, *, dialect: Dialect = "duckdb") -> str:
     tables = {name: views.table(name) for name in SCHEMAS}
     statements = [
         _statement(dialect, name, query)
-        for name, query in {**tables, "named_events": views.named_events(), **_JOINED}.items()
+        for name, query in {**tables, **joined_views(views.columns("events"))}.items()
     ]
     return _heading(opened, dialect) + "".join(statement + SEPARATOR for statement in statements)
 
@@ -175,11 +145,7 @@ def _heading(opened: OnDisk, dialect: Dialect) -> str:
 
 def _statement(dialect: Dialect, name: str, query: str) -> str:
     kind = "CREATE OR REPLACE VIEW" if dialect == "duckdb" else "CREATE TABLE"
-    return f"{kind} {_identifier(name)} AS\n{query.strip()}"
-
-
-def _identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return f"{kind} {identifier(name)} AS\n{query.strip()}"
 
 
 def _text(value: str) -> str:
@@ -207,11 +173,9 @@ class _Views:
         selects = [*(self._select(schema, files) for files in alike.values()), *selects]
         return "\nUNION ALL\n".join(selects) or f"SELECT {_nulls(schema)} LIMIT 0"
 
-    def named_events(self) -> str:
-        """Events with the names of their traces; a lifted column of such a name gives way."""
-        columns = [f"t.{_identifier(name)}" for name in _OF_TRACES]
-        columns += [f"e.{_identifier(name)}" for name in self._schema("events") if name not in _OF_TRACES]
-        return f'SELECT {", ".join(columns)}\nFROM "events" AS e\nJOIN "traces" AS t ON e."trace" = t."trace"'
+    def columns(self, name: str) -> list[str]:
+        """The names of the columns of a table."""
+        return list(self._schema(name))
 
     def _schema(self, name: str) -> pl.Schema:
         """The columns of a table, as those of `Corpus`."""
@@ -260,7 +224,7 @@ class _Views:
     def _select(self, schema: pl.Schema, files: list[StoredFile]) -> str:
         """All rows of files with like columns."""
         present = self._columns(files[0])
-        columns = ", ".join(
+        columns = _BETWEEN.join(
             _column(name, dtype) if name in present else _null(name, dtype) for name, dtype in schema.items()
         )
         sources = [files] if self._dialect == "duckdb" else [[file] for file in files]
@@ -270,7 +234,7 @@ class _Views:
         paths = [self._path(f"{self._folder.as_posix()}/{file.name}") for file in files]
         if self._dialect == "polars":
             return f"read_parquet({paths[0]}, hive_partitioning => false)"
-        return f"read_parquet([{', '.join(paths)}], hive_partitioning = false)"
+        return f"read_parquet([{_BETWEEN.join(paths)}], hive_partitioning = false)"
 
     def _path(self, path: str) -> str:
         """The path of a file as a literal that names this file and no other one."""
@@ -318,15 +282,15 @@ def _ranges(traces: pl.Series) -> str:
 
 
 def _column(name: str, dtype: pl.DataType) -> str:
-    quoted = _identifier(name)
+    quoted = identifier(name)
     # vocabularies grow, and names are coded by file: text is what all files have in common
     is_coded = isinstance(dtype, pl.Enum | pl.Categorical)
     return f"CAST({quoted} AS VARCHAR) AS {quoted}" if is_coded else quoted
 
 
 def _null(name: str, dtype: pl.DataType) -> str:
-    return f"CAST(NULL AS {_TYPES.get(dtype, 'VARCHAR')}) AS {_identifier(name)}"
+    return f"CAST(NULL AS {_TYPES.get(dtype, 'VARCHAR')}) AS {identifier(name)}"
 
 
 def _nulls(schema: pl.Schema) -> str:
-    return ", ".join(_null(name, dtype) for name, dtype in schema.items())
+    return _BETWEEN.join(_null(name, dtype) for name, dtype in schema.items())

@@ -13,6 +13,7 @@ from ...base.paths import path_of
 from ...base.publication import refuse_existing
 from ...base.text import counted, plain
 from ...corpus.corpus import Corpus
+from ..differences import parting_story, run_of
 from ..options import Format, MappingFile, RecordingOptions, RewardOptions, Strict, Threads
 from ..recordings import report_quarantined, usable
 from ..registry import command
@@ -77,7 +78,7 @@ def run(
             f"{plain(a)} has {counted(len(sides[0]), 'run')}: name two of them with --run-a and --run-b, or"
             " give other recordings"
         )
-    runs = [_run_of(*of_side) for of_side in zip(sides, (run_a, run_b), ("--run-a", "--run-b"), strict=True)]
+    runs = [run_of(*of_side) for of_side in zip(sides, (run_a, run_b), ("--run-a", "--run-b"), strict=True)]
     if page is not None and (None in runs or b not in (None, a)):
         raise ParameterError(
             "--page shows two runs of one input: name them with --run-a and --run-b, without B"
@@ -109,22 +110,6 @@ def run(
         report_quarantined(corpus, recordings, strict)
 
 
-def _run_of(corpus: Corpus, name: str | None, flag: str) -> int | None:
-    """The number of a run that is named, or of the only one."""
-    traces = corpus.traces.select("trace", "trace_id").collect()
-    if name is None:
-        return int(traces["trace"][0]) if traces.height == 1 else None
-    number = pl.lit(int(name) if name.isdecimal() and int(name) < 2**32 else None, pl.UInt32)
-    by_id = traces.filter(pl.col("trace_id") == name)
-    named = by_id if by_id.height else traces.filter(pl.col("trace") == number)
-    if named.height != 1:
-        problem = (
-            "is no run" if not named.height else f"is the trace_id of {named.height} runs; give a number"
-        )
-        raise ParameterError(f"{flag} is '{plain(name)}', which {problem} of {counted(traces.height, 'run')}")
-    return int(named["trace"][0])
-
-
 def _two_runs(
     sides: tuple[Corpus, Corpus],
     pair: pl.DataFrame,
@@ -136,7 +121,7 @@ def _two_runs(
 ) -> pl.DataFrame:
     aligned = evaluation.align(sides[0], sides[1], pairs=pair, **paid, **options)
     script = evaluation.edit_script(sides[0], sides[1], pairs=pair, **options)
-    for line in _story(sides, aligned, script):
+    for line in parting_story(sides, aligned, script):
         typer.echo(plain(line), err=True)
     agent = (
         pl.when(pl.col("ordinal") > 0)
@@ -161,54 +146,3 @@ def _write_page(page: Path, corpus: Corpus, script: pl.DataFrame, reward: Any, t
     both = corpus.filter(pl.col("trace").is_in(traces))
     written = view(both, page, reward=reward, beside=script, overwrite=table.force)
     typer.echo(plain(f"{page}: {counted(written.n_detailed, 'run')} side by side"), err=True)
-
-
-def _story(sides: tuple[Corpus, Corpus], aligned: pl.DataFrame, script: pl.DataFrame) -> list[str]:
-    """Where two runs part, in sentences."""
-    first = aligned.row(0, named=True)
-    if first["reason"] in ("support.absent", "field.absent"):
-        why = {
-            "support.absent": "no agent of either run takes a step",
-            "field.absent": "more than a fifth of the steps have no hash of their texts; try --key shape",
-        }
-        return [f"not compared: {why[first['reason']]} ({first['reason']})"]
-    lines = []
-    parting = aligned.filter("first")
-    if parting.is_empty():
-        lines.append(f"the two runs take the same {int(aligned['n_a'].sum()):,} steps")
-    else:
-        row = parting.row(0, named=True)
-        who = row["label"] or "the team"
-        ways = [
-            f"{at} has no such agent"
-            if not row[f"n_{at}"]
-            else f"{at} {_step(side, row[f'trace_{at}'], row[f'seq_{at}'])}"
-            for at, side in zip(("a", "b"), sides, strict=True)
-        ]
-        lines.append(f"first they part at step {row['prefix'] + 1} of {who}: {'; '.join(ways)}")
-        if row["reason"] == "budget.exceeded":
-            lines.append("the rest of it is too long to align")
-        else:
-            lines.append(
-                "they never rejoin for three steps"
-                if row["sustained"]
-                else f"they rejoin at event {row['rejoin_a']} of a, {row['rejoin_b']} of b"
-            )
-        lines.append(
-            f"{int((script['edit'] != 'same').sum()):,} of {script.height:,} steps are of one run alone"
-        )
-    if first["outcome_delta"] is not None:
-        lines.append(f"the reward of a less that of b is {first['outcome_delta']:g}")
-    return lines
-
-
-def _step(side: Corpus, trace: int, seq: int | None) -> str:
-    if seq is None:
-        return "ends"
-    event = (
-        side.events.filter((pl.col("trace") == trace) & (pl.col("seq") == seq))
-        .select("type", "tool")
-        .collect()
-    )
-    kind, tool = (str(value) if value is not None else None for value in event.row(0))
-    return f"takes {kind}" + (f" {tool}" if tool else "") + f" (event {seq})"

@@ -17,7 +17,7 @@ from ..values import word
 
 EXAMPLES: Final = (
     "sql corpus -o corpus.sql",
-    "sql corpus --dialect polars",
+    "sql corpus --dialect polars -o polars.sql",
 )
 
 
