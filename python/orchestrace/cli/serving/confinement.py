@@ -14,6 +14,9 @@ from ...base.text import briefly, plain
 MOST_ENTRIES: Final = 200_000
 """Files and folders below a path that is read."""
 
+_NAMED: Final = 300
+"""Characters of a name that an error repeats."""
+
 _ELSEWHERE: Final = re.compile(r"~|[/\\]|[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]*://")
 """Beginnings of paths that are not below a folder on some system: home, absolute, share, drive, address."""
 
@@ -44,7 +47,7 @@ class Root:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.realpath(folder))
         if not self.folder.is_dir():
-            raise InputError(f"'{plain(folder)}' is not a folder, expected one with recordings or corpora")
+            raise InputError(f"'{plain(folder)} is not a folder, expected one with recordings or corpora")
 
     def place(self, name: str) -> Path:
         """What a client names, with links followed.
@@ -82,9 +85,13 @@ class Root:
             path = Path(entry.path)
             if entry.name.startswith(".") or not self._is_inside(path):
                 continue
-            is_folder = entry.is_dir()
-            if is_folder or entry.is_file():
-                yield Entry(path, 0 if is_folder else entry.stat().st_size, is_folder)
+            try:
+                mode, size = entry.stat().st_mode, entry.stat().st_size
+            except OSError:  # gone meanwhile, or a link to nothing or to itself
+                continue
+            is_folder = stat.S_ISDIR(mode)
+            if is_folder or stat.S_ISREG(mode):
+                yield Entry(path, 0 if is_folder else size, is_folder)
             if is_folder and not entry.is_symlink():
                 yield from self.entries(path)
 
@@ -107,10 +114,10 @@ class Root:
                 count += 1
                 if count > MOST_ENTRIES:
                     raise InputError(
-                        f"'{self.shown(place)}' has more than {MOST_ENTRIES:,} entries: name a part"
+                        f"{self._quoted(place)} has more than {MOST_ENTRIES:,} entries: name a part"
                     )
                 if entry.is_symlink() and not self._is_inside(path):
-                    raise ParameterError(f"'{plain(self.shown(path))}' is a link that leads out of the root")
+                    raise ParameterError(f"{self._quoted(path)} is a link that leads out of the root")
                 real = Path(os.path.realpath(path))
                 if not real.exists():
                     continue
@@ -122,6 +129,10 @@ class Root:
                     folders.append(path if not entry.is_symlink() else real)
         return total
 
+    def _quoted(self, place: Path) -> str:
+        name = self.shown(place)
+        return f"'{plain(name)}'" if len(name) <= _NAMED else f"'{plain(name[:_NAMED])}...'"
+
     def _is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self.folder)
 
@@ -129,15 +140,15 @@ class Root:
         try:
             mode = place.stat().st_mode
         except (FileNotFoundError, NotADirectoryError):
-            raise InputError(f"there is no '{plain(self.shown(place))}' below the root") from None
+            raise InputError(f"there is no {self._quoted(place)} below the root") from None
         except OSError as error:
-            raise InputError(f"'{plain(self.shown(place))}': {error.strerror or error}") from None
+            raise InputError(f"{self._quoted(place)}: {error.strerror or error}") from None
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-            raise InputError(f"'{plain(self.shown(place))}' is neither a file nor a folder")
+            raise InputError(f"{self._quoted(place)} is neither a file nor a folder")
 
     def _listed(self, folder: Path) -> list[os.DirEntry[str]]:
         try:
             with os.scandir(folder) as listed:
                 return sorted(listed, key=lambda entry: entry.name)
         except OSError as error:
-            raise InputError(f"'{plain(self.shown(folder))}': {error.strerror or error}") from None
+            raise InputError(f"{self._quoted(folder)}: {error.strerror or error}") from None

@@ -19,7 +19,7 @@ SECONDS: Final = 60.0
 _BEGINNING: Final = re.compile(r"[\s(]*(select|with)\b", re.IGNORECASE)
 _COMMENT: Final = re.compile(r"--|/\*")
 # whatever stands between the name and the bracket, a quote for one: comments are refused before
-_FILES: Final = re.compile(r"(?:read|scan)_\w+\W*?\(", re.IGNORECASE)
+_FILES: Final = re.compile(r"((?:read|scan)_\w+)\W*?\(", re.IGNORECASE)
 _SCANNED: Final = re.compile(r"\b(?!PYTHON\b)\w+ SCAN \[", re.IGNORECASE)
 
 
@@ -65,7 +65,7 @@ def _check(query: str) -> None:
         raise ParameterError("query has a comment, '--' or '/*', expected one without")
     if call := _FILES.search(query):
         raise ParameterError(
-            f"query calls '{plain(call[0].rstrip('('))}', expected one over the tables of the corpus alone"
+            f"query calls '{plain(call[1])}', expected one over the tables of the corpus alone"
         )
 
 
