@@ -137,6 +137,8 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("gate runs.jsonl runs.jsonl", 4, "are the same; to compare all the same, give --allow copies"),
     ("gate runs.jsonl none.jsonl", 4, "no such file or folder: 'none.jsonl'"),
     ("gate runs.jsonl", 4, "missing argument 'NEW'; see root gate --help"),
+    ("mcp runs.jsonl", 1, "'runs.jsonl' is not a folder, expected one with recordings or corpora"),
+    ("mcp", 2, "missing argument 'ROOT'; see root mcp --help"),
     ("sql corpus --dialect duckbd", 2, "unknown word for --dialect 'duckbd'; did you mean 'duckdb'?"),
     ("sql runs.jsonl", 1, "'runs.jsonl' is a file, expected the folder of a corpus; make one"),
     ("sql notes", 1, "no corpus in 'notes': it has no manifest.json; make one with ingest"),
