@@ -53,7 +53,7 @@ def test_every_command_runs(here: Path) -> None:
         assert result.exit_code == 0, (words, result.output)
         assert words[0] == "mcp" or result.stdout, words
         if "--json" in words:
-            assert isinstance(json.loads(result.stdout), list), words
+            assert json.loads(result.stdout) is not None, words
 
 
 def test_every_call_of_a_tool_answers(here: Path) -> None:

@@ -47,7 +47,7 @@ class Root:
     def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.realpath(folder))
         if not self.folder.is_dir():
-            raise InputError(f"'{plain(folder)} is not a folder, expected one with recordings or corpora")
+            raise InputError(f"'{plain(folder)}' is not a folder, expected one with recordings or corpora")
 
     def place(self, name: str) -> Path:
         """What a client names, with links followed.
