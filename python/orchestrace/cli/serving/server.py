@@ -7,7 +7,8 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import polars as pl
@@ -100,15 +101,22 @@ def serve(root: Root) -> None:
             await server.run(reader, writer, server.create_initialization_options())
 
     recordings, turn = Recordings(root), asyncio.Lock()
-    _end_at_interrupt()
-    asyncio.run(run())
+    with _ended_by_interrupt():
+        asyncio.run(run())
 
 
-def _end_at_interrupt() -> None:
+@contextmanager
+def _ended_by_interrupt() -> Iterator[None]:
     """Let Ctrl-C end the process at once: a thread that waits for a line of input would hold it up."""
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _stop)
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _stop(_number: int, _frame: object) -> None:
