@@ -125,7 +125,7 @@ class _Verbs(typer.core.TyperGroup):
         flags = {name: max(opts, key=len) for name, opts in options if max(opts, key=len).startswith("--")}
         other = {"overwrite": "force", "trace_id": "trace"}
         other |= {"reward_scores": "reward_score", "null_values": "null_value"}
-        other |= {f"{trust}_tools": trust for trust in ("untrusted", "trusted", "privileged")}
+        other |= {f"{trust}_tools": trust for trust in ("untrusted", "trusted", "privileged", "memory")}
         other |= {"at": "truncated", "factor": "faster", "rule": "aggregate"}
         return {name: flags[option] for name, option in other.items() if option in flags} | flags
 
