@@ -165,9 +165,13 @@ mod tests {
     fn an_event_says_its_channel() {
         use EventType::*;
         let mut t = TestTrace::default();
-        t.event(Message, "user").event(Message, "a").event(Return, "b").event(ToolResult, "bash");
+        t.event(Message, "user").event(Message, "a").event(Return, "b").event(ToolResult, "browser");
         t.event(Message, "c").role("critic").event(ToolCall, "c").event(OrchestratorDecision, "a");
-        t.event(Message, "d").role("scorer").event(ToolCall, "a").event(SafetyEvent, "e").role("environment");
+        t.event(Message, "d")
+            .role("scorer")
+            .event(ToolCall, "a")
+            .event(SafetyEvent, "boss")
+            .role("environment");
         let view = t.view();
         let mut owners = Owners::default();
         owners.compute(&view);

@@ -283,7 +283,7 @@ mod tests {
         use EventType::*;
         // user 0 -> 2 -> 3, tool 1 -> 3; the nearest seed of all is not the user
         let mut t = TestTrace::default();
-        t.event(Message, "user").trusted(false).event(ToolResult, "web").trusted(false);
+        t.event(Message, "user").trusted(false).event(ToolResult, "browser").trusted(false);
         t.event(Message, "a").event(Aggregate, "a");
         t.edge(0, 2, EdgeType::Causal).edge(2, 3, EdgeType::Causal).edge(1, 3, EdgeType::Causal);
         closed(&t, &rules(), |taint, scene| {
@@ -298,7 +298,7 @@ mod tests {
         use EventType::*;
         // the shortest way to 3 does not leave a sandbox
         let mut t = TestTrace::default();
-        t.event(ToolResult, "web").trusted(false).event(Message, "a").sandbox("one");
+        t.event(ToolResult, "browser").trusted(false).event(Message, "a").sandbox("one");
         t.event(Message, "a").event(Message, "b").sandbox("two");
         t.edge(0, 1, EdgeType::Causal).edge(0, 3, EdgeType::Causal).edge(1, 3, EdgeType::Message);
         closed(&t, &rules(), |taint, scene| {
