@@ -52,6 +52,7 @@ CORE_ROOMS = (
     "surrogate",
     "assembly",
     "importers",
+    "search",
     "ingest",
     "lanes",
     "safety",

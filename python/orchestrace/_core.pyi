@@ -55,6 +55,7 @@ __all__ = [
     "nearest",
     "open_rows_with",
     "own_rows",
+    "owners",
     "ownership",
     "pay",
     "presets",
@@ -72,6 +73,7 @@ __all__ = [
     "roll_up",
     "sanitizer_cut",
     "schedule",
+    "search",
     "solve_game",
     "stamp_episodes",
     "tables",
@@ -492,6 +494,23 @@ def schedule(
     progress: _Progress = None,
     **options: Unpack[_Times],
 ) -> Stream: ...
+def search(
+    inputs: Sequence[tuple[str, str]],
+    pattern: tuple[str, bool, bool],
+    asked: tuple[int, int | None, bool],
+    *,
+    threads: int | None = None,
+    progress: _Progress = None,
+    **options: Any,
+) -> tuple[Stream, int, bool, list[tuple[str, int, str]]]: ...
+def owners(
+    inputs: Sequence[tuple[str, str]],
+    places: Sequence[tuple[str, int]],
+    *,
+    threads: int | None = None,
+    progress: _Progress = None,
+    **options: Any,
+) -> tuple[Store, Stream]: ...
 
 class _Metrics(_Times):
     subtasks: NotRequired[Mapping[str, set[str]] | None]

@@ -31,6 +31,13 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("blame runs.jsonl --calibrate many.jsonl --level turn", 2, "unknown word for --level 'turn'"),
     ("blame runs.jsonl --calibrate many.jsonl --by colour", 2, "by is 'colour', expected 'length'"),
     ("gate runs.jsonl runs.jsonl --margin success=abc", 4, "--margin has 'abc', expected a number"),
+    ("grep ( runs.jsonl", 2, 'pattern is "(", expected a regular expression'),
+    ("grep a* runs.jsonl", 2, "it matches the empty text"),
+    ("grep a runs.jsonl -m 0", 2, "invalid value for '--max-count'"),
+    ("grep a runs.jsonl -c --csv", 2, "--count prints one number"),
+    ("grep a runs.jsonl -c -m 2", 2, "--max-count has no effect with --count"),
+    ("grep a corpus --format native", 2, "--format and --mapping apply when a corpus is made"),
+    ("grep a nothing.jsonl", 1, "no such file or folder: 'nothing.jsonl'"),
     # what is read
     ("credit nothing.jsonl", 1, "no such file or folder: 'nothing.jsonl'"),
     ("credit runs.json", 1, "did you mean 'runs.jsonl'?"),

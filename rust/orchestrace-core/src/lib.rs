@@ -30,6 +30,7 @@ pub mod rng;
 pub mod run;
 pub mod safety;
 pub mod schema;
+pub mod search;
 pub mod store;
 pub mod surrogate;
 pub mod tables;

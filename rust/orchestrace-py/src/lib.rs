@@ -28,6 +28,7 @@ mod rewards;
 mod rows;
 mod safety;
 mod schedule;
+mod search;
 mod stream;
 mod structural;
 mod units;
@@ -84,6 +85,8 @@ mod _core {
     use super::safety::{attack_vectors, sanitizer_cut, taint, tainted_events};
     #[pymodule_export]
     use super::schedule::{replay_schedules, schedule};
+    #[pymodule_export]
+    use super::search::{owners, search};
     #[pymodule_export]
     use super::stream::Stream;
     #[pymodule_export]

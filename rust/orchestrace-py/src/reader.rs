@@ -13,7 +13,7 @@ use orchestrace_core::error::Error;
 use orchestrace_core::importers::{self, Format};
 use orchestrace_core::ingest;
 use orchestrace_core::ingest::{
-    Batch, EventPlace, IndexRow, Input, ReadPosition, Sought, SourcePart, TraceIndex, TraceReader,
+    Batch, EventPlace, IndexRow, Input, ReadPosition, SoughtTrace, SourcePart, TraceIndex, TraceReader,
 };
 use orchestrace_core::store::{Part as StorePart, Partition, Store};
 use pyo3::prelude::*;
@@ -271,7 +271,7 @@ pub(crate) fn locate(
     let options = read_options(py, options.as_ref())?;
     let inputs = inputs.into_iter().map(|(path, name)| Input::Named { name, path }).collect();
     let (file, line, offset, length) = place;
-    let sought = Sought::new(trace_id, file, line, offset, length);
+    let sought = SoughtTrace::new(trace_id, file, line, offset, length);
     let (store, places) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         ingest::locate(inputs, sought, &options, run)
     })?;

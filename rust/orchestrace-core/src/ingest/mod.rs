@@ -21,9 +21,11 @@ mod input;
 mod long_record;
 pub mod names;
 mod parse;
+mod places;
 mod positional;
 mod reader;
 mod rows;
+mod search;
 mod sought;
 mod source;
 mod spill;
@@ -35,9 +37,11 @@ pub use extract::copy_records;
 pub use fingerprint::fingerprint;
 pub use index::{IndexRow, TraceIndex};
 pub use input::{ReadPosition, formats};
+pub use places::{NotOne, Owner};
 pub use reader::{Batch, SourcePart, TraceReader, read};
 pub use rows::{RowOpener, RowSource, Rows};
-pub use sought::{EventPlace, Sought, locate, record_bytes};
+pub use search::{Found, Hit, Request, Unsearched, search};
+pub use sought::{EventPlace, Sought, SoughtTrace, locate, owners, record_bytes};
 
 /// A source of records.
 pub enum Input {
@@ -87,7 +91,7 @@ pub struct ReadOptions {
     pub trace_by: TraceBy,
     /// Whether the fields are counted that no key of the mapping reads.
     pub unread_fields: bool,
-    /// The one trace that is looked for; no other is kept.
+    /// What is looked for: one trace, or all of some places; no other is kept.
     pub sought: Option<Arc<Sought>>,
     /// Bytes of the texts of traces that are spread over records which may be held; more goes to a temporary file.
     pub gather_budget: usize,

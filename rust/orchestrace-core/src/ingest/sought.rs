@@ -1,5 +1,5 @@
-//! Source positions of one trace's events, found by reading its inputs again. The tables hold positions of traces only,
-//! so ordinary reads do not pay for this rare question.
+//! Source positions of events, found by reading inputs again: those of one trace's events, or the events that are made of
+//! records at some places. The tables hold positions of traces only, so ordinary reads do not pay for these rare questions.
 
 use std::ops::Range;
 use std::path::Path;
@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use memchr::memchr_iter;
 
 use super::input::{Opened, Raw, ReadPosition, io_error};
+use super::places::{Owner, SoughtPlaces};
 use super::{Input, ReadOptions, read};
 use crate::columns::quarantine::Position;
 use crate::error::Result;
@@ -15,9 +16,63 @@ use crate::importers::IMPORTERS;
 use crate::run::Run;
 use crate::store::Store;
 
+/// What a reading looks for; the tables have nothing else.
+#[derive(Debug)]
+pub enum Sought {
+    /// One trace.
+    Trace(SoughtTrace),
+    /// All traces that are made of what lies at some places.
+    Places(SoughtPlaces),
+}
+
+impl Sought {
+    /// Whether a record may have something of it: be the trace, or hold it; of a line that holds several.
+    pub(super) fn lies_within(&self, path: &str, position: Position) -> bool {
+        match self {
+            Self::Trace(trace) => trace.lies_within(path, position),
+            Self::Places(places) => places.lie_within(path, position),
+        }
+    }
+
+    /// Notes the events of a record that is a whole trace: parts of it, or all of them the whole.
+    pub(super) fn note_parts(&self, text: &str, events: Vec<Range<usize>>, path: &str, position: Position) {
+        match self {
+            Self::Trace(trace) => trace.note_parts(text, events, path, position),
+            Self::Places(places) => places.note_parts(&events, path, position),
+        }
+    }
+
+    /// Whether a trace that was put together is looked for. `items` are the positions of all that it may be made of.
+    pub(super) fn is<'a>(
+        &self,
+        trace_id: &str,
+        (path, home): (&str, Position),
+        mut items: impl Iterator<Item = (&'a str, Position)>,
+    ) -> bool {
+        match self {
+            Self::Trace(trace) => trace.is(trace_id, path, home),
+            Self::Places(places) => items.any(|(path, position)| places.lie_within(path, position)),
+        }
+    }
+
+    /// Notes a trace that was put together: the position of the record that each event was made of, in order, and those of
+    /// all that it may be made of.
+    pub(super) fn note<'a>(
+        &self,
+        (trace_id, path, home): (&str, &str, Position),
+        made_of: impl Iterator<Item = (&'a str, Position)>,
+        items: impl Iterator<Item = (&'a str, Position)>,
+    ) {
+        match self {
+            Self::Trace(trace) => trace.note(made_of),
+            Self::Places(places) => places.note((trace_id, path, home), made_of, items),
+        }
+    }
+}
+
 /// The trace that a reading looks for, as the table `traces` names it.
 #[derive(Debug)]
-pub struct Sought {
+pub struct SoughtTrace {
     trace_id: String,
     file: String,
     line: u64,
@@ -39,7 +94,7 @@ pub struct EventPlace {
     pub length: u64,
 }
 
-impl Sought {
+impl SoughtTrace {
     /// A trace by its id and the place of its first record.
     #[must_use]
     pub fn new(trace_id: String, file: String, line: u64, offset: u64, length: u64) -> Self {
@@ -47,23 +102,23 @@ impl Sought {
     }
 
     /// Whether a record is the trace.
-    pub(super) fn lies(&self, path: &str, position: Position) -> bool {
+    fn lies(&self, path: &str, position: Position) -> bool {
         self.file == path && (self.offset, self.length) == (position.offset, position.length)
     }
 
     /// Whether the trace may be a part of a record's bytes: of a line that holds several.
-    pub(super) fn lies_within(&self, path: &str, position: Position) -> bool {
+    fn lies_within(&self, path: &str, position: Position) -> bool {
         let end = position.offset + position.length;
         self.file == path && position.offset <= self.offset && self.offset + self.length <= end
     }
 
     /// Whether a trace that was put together is the one.
-    pub(super) fn is(&self, trace_id: &str, path: &str, position: Position) -> bool {
+    fn is(&self, trace_id: &str, path: &str, position: Position) -> bool {
         self.trace_id == trace_id && self.lies(path, position)
     }
 
     /// Notes the records that the events were made of, in order.
-    pub(super) fn note<'a>(&self, records: impl Iterator<Item = (&'a str, Position)>) {
+    fn note<'a>(&self, records: impl Iterator<Item = (&'a str, Position)>) {
         let place = |(path, position): (&str, Position)| EventPlace {
             file: path.to_owned(),
             line: position.line,
@@ -74,7 +129,7 @@ impl Sought {
     }
 
     /// Notes the events of a record that is a whole trace: parts of it, or all of them the whole.
-    pub(super) fn note_parts(&self, text: &str, events: Vec<Range<usize>>, path: &str, position: Position) {
+    fn note_parts(&self, text: &str, events: Vec<Range<usize>>, path: &str, position: Position) {
         // Who reads a range of a file does not know its lines; who asks does.
         let record_position = Position { line: self.line, ..position };
         let (mut line, mut counted) = (self.line, 0);
@@ -96,16 +151,40 @@ impl Sought {
 /// empty if the trace is no longer there.
 pub fn locate(
     inputs: Vec<Input>,
-    sought: Sought,
+    sought: SoughtTrace,
     options: &ReadOptions,
     run: &Run,
 ) -> Result<(Store, Vec<EventPlace>)> {
+    let (store, sought) = read_for(inputs, Sought::Trace(sought), options, run)?;
+    let Sought::Trace(SoughtTrace { places, .. }) = &*sought else { return Ok((store, Vec::new())) };
+    let places = std::mem::take(&mut *places.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok((store, places))
+}
+
+/// Reads inputs for the traces that are made of what lies at `places`, an input or the entry of an archive and a byte of it
+/// each: a store of these traces alone, and whose each place is. A reading of the inputs, which passes over records that
+/// are whole traces and have none of the places.
+pub fn owners(
+    inputs: Vec<Input>,
+    places: &[(String, u64)],
+    options: &ReadOptions,
+    run: &Run,
+) -> Result<(Store, Vec<Owner>)> {
+    let (store, sought) = read_for(inputs, Sought::Places(SoughtPlaces::new(places)), options, run)?;
+    let Sought::Places(sought) = &*sought else { return Ok((store, Vec::new())) };
+    Ok((store, sought.owners(places)))
+}
+
+fn read_for(
+    inputs: Vec<Input>,
+    sought: Sought,
+    options: &ReadOptions,
+    run: &Run,
+) -> Result<(Store, Arc<Sought>)> {
     let sought = Arc::new(sought);
     let mut options = ReadOptions { sought: Some(Arc::clone(&sought)), ..options.clone() };
     options.records.items = true;
-    let store = read(inputs, &options, run)?;
-    let places = std::mem::take(&mut *sought.places.lock().unwrap_or_else(PoisonError::into_inner));
-    Ok((store, places))
+    Ok((read(inputs, &options, run)?, sought))
 }
 
 /// Bytes of a record as they stand in the input `path`, which the tables call `name`; nothing if the input has changed and

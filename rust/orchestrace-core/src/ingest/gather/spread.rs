@@ -122,18 +122,21 @@ impl<'a> Spread<'a, '_> {
                 nothing = false;
                 let home_path = &self.gathered.sources[home.source as usize].0;
                 let sought = options.sought.as_deref();
-                let is_sought =
-                    sought.is_none_or(|sought| sought.is(&out.trace_id(), home_path, home.position));
+                let place = |row: &ItemRow| (&*self.gathered.sources[row.source as usize].0, row.position);
+                let is_sought = sought.is_none_or(|sought| {
+                    let items = rows.iter().map(|row| place(row));
+                    sought.is(&out.trace_id(), (home_path, home.position), items)
+                });
                 if again || !is_sought {
                     out.rollback();
                 } else {
                     if let Some(sought) = sought {
                         let made_of = (0..out.n_events()).map(|seq| {
                             let item = out.items.get(seq).map_or(trace.home(), |item| *item as usize);
-                            let row = rows[item.min(rows.len() - 1)];
-                            (&*self.gathered.sources[row.source as usize].0, row.position)
+                            place(rows[item.min(rows.len() - 1)])
                         });
-                        sought.note(made_of);
+                        let items = rows.iter().map(|row| place(row));
+                        sought.note((&out.trace_id(), home_path, home.position), made_of, items);
                     }
                     let committed = out.commit(name);
                     debug_assert!(committed.is_ok(), "what it refuses was looked at before");
