@@ -131,8 +131,8 @@ def _as_in(corpus: Corpus, matches: pl.DataFrame) -> pl.DataFrame:
         trace=pl.col("number"),
     )
     here = _events(corpus.events, matches, "trace")
-    known = here.with_columns(is_known=pl.lit(True)).rename({"event_id": "id_here", "type": "type_here"})
-    compared = matches.join(known.drop("agent"), on=["trace", "seq"], how="left")
+    here_too = here.with_columns(is_known=pl.lit(True)).rename({"event_id": "id_here", "type": "type_here"})
+    compared = matches.join(here_too.drop("agent"), on=["trace", "seq"], how="left")
     same = pl.col("is_known") & pl.col("id_here").eq_missing(pl.col("event_id"))
     same &= pl.col("type_here").cast(pl.String).eq_missing(pl.col("type").cast(pl.String))
     changed = compared.filter(
@@ -141,6 +141,6 @@ def _as_in(corpus: Corpus, matches: pl.DataFrame) -> pl.DataFrame:
     for file_of, trace in changed.select("file", "trace").head(1).iter_rows():
         raise InputError(f"'{file_of}' has changed since trace {trace} was read from it: read it again")
     # Callers may have replaced agents.
-    own = here.select("trace", "seq", agent_here="agent")
-    matches = matches.join(own, on=["trace", "seq"], how="left", maintain_order="left")
+    agents = here.select("trace", "seq", agent_here="agent")
+    matches = matches.join(agents, on=["trace", "seq"], how="left", maintain_order="left")
     return matches.with_columns(agent=pl.coalesce("agent_here", "agent"))

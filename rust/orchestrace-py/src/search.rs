@@ -39,12 +39,12 @@ pub(crate) fn search(
     let pattern = Pattern::new(&spelled, fixed, ignore_case).map_err(|e| to_python(py, &e))?;
     let (context, limit, count) = asked;
     let request = Request { pattern, context, limit, count };
-    let (found, batch) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
-        let found = ingest::search(&inputs, &request, &options, run)?;
-        let batch = hits(&found.hits)?;
-        Ok((found, batch))
+    let (matches, batch) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
+        let matches = ingest::search(&inputs, &request, &options, run)?;
+        let batch = hits(&matches.hits)?;
+        Ok((matches, batch))
     })?;
-    let unsearched = found.unsearched.iter().map(|part| {
+    let unsearched = matches.unsearched.iter().map(|part| {
         (
             part.file.to_string(),
             part.offset,
@@ -52,7 +52,7 @@ pub(crate) fn search(
         )
     });
     let schema = batch.schema();
-    Ok((Stream::new(vec![batch], schema), found.count, found.cut, unsearched.collect()))
+    Ok((Stream::new(vec![batch], schema), matches.count, matches.cut, unsearched.collect()))
 }
 
 /// Reads files for what is made of some places, each a file or entry and a byte of it: the tables of their traces, and of
@@ -97,7 +97,7 @@ fn hits(hits: &[Hit]) -> Result<RecordBatch> {
         ("line", counts(|hit| hit.line)),
         ("offset", counts(|hit| hit.offset)),
         ("length", counts(|hit| hit.length)),
-        ("match", texts(hits.iter().map(|hit| Some(hit.found.as_str())))?),
+        ("match", texts(hits.iter().map(|hit| Some(hit.matched.as_str())))?),
         ("text", texts(hits.iter().map(|hit| Some(hit.text.as_str())))?),
         ("input", counts(|hit| hit.input as u64)),
     ])

@@ -40,7 +40,7 @@ pub use input::{ReadPosition, formats};
 pub use places::{NotOne, Owner};
 pub use reader::{Batch, SourcePart, TraceReader, read};
 pub use rows::{RowOpener, RowSource, Rows};
-pub use search::{Found, Hit, Request, Unsearched, search};
+pub use search::{Hit, Matches, Request, Unsearched, search};
 pub use sought::{EventPlace, Sought, SoughtTrace, locate, owners, record_bytes};
 
 /// A source of records.

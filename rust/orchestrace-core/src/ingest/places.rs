@@ -127,13 +127,15 @@ impl SoughtPlaces {
             events,
         };
         let rest = if events.is_empty() { Events::Unknown } else { Events::None };
-        let whole = part(0..position.length as usize, rest);
+        let record = part(0..position.length as usize, rest);
         // Only of those in which a place lies a part is made: traces have many events, and hits are rare.
         let hit = (0..).zip(events).filter(|(_, range)| {
             let from = position.offset + range.start as u64;
             !self.inside(file, from, position.offset + range.end as u64).is_empty()
         });
-        self.put(std::iter::once(whole).chain(hit.map(|(seq, range)| part(range.clone(), Events::One(seq)))));
+        self.put(
+            std::iter::once(record).chain(hit.map(|(seq, range)| part(range.clone(), Events::One(seq)))),
+        );
     }
 
     /// Notes a trace that was put together: the record of each event, in order, and all records of it.

@@ -52,7 +52,7 @@ pub struct Hit {
     /// Bytes.
     pub length: u64,
     /// What matched, or the begin of it.
-    pub found: String,
+    pub matched: String,
     /// It and the text around it.
     pub text: String,
 }
@@ -68,9 +68,9 @@ pub struct Unsearched {
     pub reject: Reject,
 }
 
-/// What a search found.
+/// What a search gives.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct Matches {
     /// In the order of the inputs; none where they are only counted.
     pub hits: Vec<Hit>,
     /// How many there are, at most the limit.
@@ -98,10 +98,10 @@ enum Task {
     Stream(usize),
 }
 
-/// What a worker found, and the lines that it counted of a range.
+/// The matches of a task, and the lines that it counted of a range.
 #[derive(Debug, Default)]
 struct Part {
-    found: Found,
+    matches: Matches,
     /// Of a range: its input, and its lines; hits count lines from its begin.
     lines: Option<(usize, u64)>,
 }
@@ -119,7 +119,7 @@ pub fn search(
     request: &Request,
     options: &ReadOptions,
     run: &Run,
-) -> Result<Found> {
+) -> Result<Matches> {
     let sizes = run.pool().install(|| {
         let size = |(name, path): &(String, PathBuf)| {
             std::fs::metadata(path)
@@ -203,27 +203,27 @@ fn is_line_file(path: &Path, options: &ReadOptions) -> std::io::Result<bool> {
 }
 
 /// The parts as one, lines counted from the begin of each file, cut at the limit.
-fn joined(parts: Vec<Part>, limit: Option<u64>) -> Found {
-    let mut whole = Found::default();
+fn joined(parts: Vec<Part>, limit: Option<u64>) -> Matches {
+    let mut all = Matches::default();
     let mut before = (usize::MAX, 0);
-    for Part { mut found, lines } in parts {
+    for Part { mut matches, lines } in parts {
         if let Some((input, lines)) = lines {
             if before.0 != input {
                 before = (input, 0);
             }
-            found.hits.iter_mut().for_each(|hit| hit.line += before.1);
+            matches.hits.iter_mut().for_each(|hit| hit.line += before.1);
             before.1 += lines;
         }
-        whole.count += found.count;
-        whole.hits.append(&mut found.hits);
-        whole.unsearched.append(&mut found.unsearched);
+        all.count += matches.count;
+        all.hits.append(&mut matches.hits);
+        all.unsearched.append(&mut matches.unsearched);
     }
-    if let Some(limit) = limit.filter(|limit| *limit < whole.count) {
-        whole.cut = true;
-        whole.count = limit;
-        whole.hits.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    if let Some(limit) = limit.filter(|limit| *limit < all.count) {
+        all.cut = true;
+        all.count = limit;
+        all.hits.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
     }
-    whole
+    all
 }
 
 /// Matches of each task that is done, how many tasks are done without a gap, and how many matches these have.
@@ -263,7 +263,7 @@ impl Search<'_> {
         if let Some(limit) = self.request.limit {
             let mut finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
             let (counts, done, sum) = &mut *finished;
-            counts[number] = Some(part.found.count);
+            counts[number] = Some(part.matches.count);
             while let Some(Some(count)) = counts.get(*done) {
                 *sum += count;
                 *done += 1;
@@ -310,9 +310,9 @@ impl Search<'_> {
         let spare = std::mem::take(&mut kit.bytes);
         let (block, long) =
             read_range(&file, index, range, self.options.max_record, 0, spare).map_err(io_error(name))?;
-        let mut lines = self.block(input, &self.names[input], &block, &mut kit.text, &mut part.found);
+        let mut lines = self.block(input, &self.names[input], &block, &mut kit.text, &mut part.matches);
         if let Some(long) = long {
-            lines += self.block(input, &self.names[input], &long, &mut kit.text, &mut part.found);
+            lines += self.block(input, &self.names[input], &long, &mut kit.text, &mut part.matches);
         }
         part.lines = Some((input, lines));
         kit.bytes = block.bytes;
@@ -339,7 +339,7 @@ impl Search<'_> {
                     entry_name.as_ref().unwrap_or(&self.names[input])
                 }
             };
-            self.block(input, file, &given.block, &mut kit.text, &mut part.found);
+            self.block(input, file, &given.block, &mut kit.text, &mut part.matches);
             let consumed = opened.consumed();
             self.run.advance(consumed - opened.progress);
             opened.progress = consumed;
@@ -349,44 +349,51 @@ impl Search<'_> {
     }
 
     /// Searches the records of a block; how many lines it has.
-    fn block(&self, input: usize, file: &Arc<str>, block: &Block, text: &mut Text, found: &mut Found) -> u64 {
+    fn block(
+        &self,
+        input: usize,
+        file: &Arc<str>,
+        block: &Block,
+        text: &mut Text,
+        matches: &mut Matches,
+    ) -> u64 {
         let bytes = &block.bytes;
         if let Some(broken) = &block.broken {
             let (file, offset, reject) = (Arc::clone(file), broken.offset, broken.reject.clone());
-            found.unsearched.push(Unsearched { file, offset, reject });
+            matches.unsearched.push(Unsearched { file, offset, reject });
         }
         let mut lines = Lines { bytes, at: 0, line: block.line.unwrap_or(1) };
         let mut candidates = self.request.pattern.candidates(bytes);
-        let mut record = |range: Range<usize>, found: &mut Found| {
+        let mut record = |range: Range<usize>, matches: &mut Matches| {
             let (start, end) = trimmed(bytes, range, block.offset);
             let record = &bytes[start..end];
             if self.request.count {
-                found.count += self.request.pattern.count(record, text);
+                matches.count += self.request.pattern.count(record, text);
                 return;
             }
             self.request.pattern.each(record, text, |of| {
                 let at = start + of.place.start;
-                found.count += 1;
-                found.hits.push(Hit {
+                matches.count += 1;
+                matches.hits.push(Hit {
                     input,
                     file: Arc::clone(file),
                     line: lines.of(at),
                     offset: block.offset + at as u64,
                     length: (of.place.end - of.place.start) as u64,
-                    found: shown(of.text, of.at.start, of.at.end.min(of.at.start + LONGEST)),
+                    matched: shown(of.text, of.at.start, of.at.end.min(of.at.start + LONGEST)),
                     text: excerpt(of, self.request.context),
                 });
             });
         };
         if block.document {
             if candidates.from(0).is_some() {
-                record(0..bytes.len(), found);
+                record(0..bytes.len(), matches);
             }
         } else if let Some(elements) = &block.elements {
             for &(start, end, _) in elements {
                 match candidates.from(start) {
                     None => break,
-                    Some(at) if at < end => record(start..end, found),
+                    Some(at) if at < end => record(start..end, matches),
                     Some(_) => {}
                 }
             }
@@ -395,7 +402,7 @@ impl Search<'_> {
             while let Some(at) = candidates.from(from) {
                 let start = memrchr(b'\n', &bytes[from..at]).map_or(from, |end| from + end + 1);
                 let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end);
-                record(start..end, found);
+                record(start..end, matches);
                 from = end + 1;
             }
         }

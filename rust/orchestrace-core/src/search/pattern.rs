@@ -40,8 +40,8 @@ impl Pattern {
     /// that matches the empty text is refused, since it matches everywhere.
     pub fn new(pattern: &str, fixed: bool, ignore_case: bool) -> Result<Self> {
         let spelled = if fixed { regex::escape(pattern) } else { pattern.to_owned() };
-        let refused = |found: String, hint: &str| {
-            Error::Parameter(format!("pattern is {pattern:?}, expected {hint}: {found}"))
+        let refused = |cause: String, hint: &str| {
+            Error::Parameter(format!("pattern is {pattern:?}, expected {hint}: {cause}"))
         };
         let hint = "a regular expression (fixed=True, -F, searches for the text itself)";
         let hir = ParserBuilder::new()
@@ -73,15 +73,15 @@ impl Pattern {
     /// Hands out the matches in the text of one record, from the first to the last, none within another.
     pub(crate) fn each(&self, record: &[u8], text: &mut Text, mut on: impl FnMut(&Match<'_>)) {
         if memchr(b'\\', record).is_none() {
-            for found in self.regex.find_iter(record) {
-                on(&Match { text: record, at: found.range(), place: found.range() });
+            for hit in self.regex.find_iter(record) {
+                on(&Match { text: record, at: hit.range(), place: hit.range() });
             }
             return;
         }
         text.read(record);
-        for found in self.regex.find_iter(text.bytes()) {
-            let place = text.place(found.start())..text.place(found.end());
-            on(&Match { text: text.bytes(), at: found.range(), place });
+        for hit in self.regex.find_iter(text.bytes()) {
+            let place = text.place(hit.start())..text.place(hit.end());
+            on(&Match { text: text.bytes(), at: hit.range(), place });
         }
     }
 
@@ -103,8 +103,8 @@ impl Pattern {
     fn plain_count(&self, record: &[u8]) -> Option<u64> {
         let sieve = self.sieve.as_ref()?;
         let mut count = 0;
-        for found in self.regex.find_iter(record) {
-            let before = &record[found.start().saturating_sub(ESCAPE)..found.start()];
+        for hit in self.regex.find_iter(record) {
+            let before = &record[hit.start().saturating_sub(ESCAPE)..hit.start()];
             if before.contains(&b'\\') {
                 return None;
             }
@@ -139,8 +139,8 @@ mod tests {
 
     fn places(pattern: &Pattern, record: &str) -> Vec<String> {
         let mut out = Vec::new();
-        pattern.each(record.as_bytes(), &mut Text::default(), |found| {
-            out.push(record[found.place.clone()].to_owned());
+        pattern.each(record.as_bytes(), &mut Text::default(), |hit| {
+            out.push(record[hit.place.clone()].to_owned());
         });
         let mut text = Text::default();
         assert_eq!(pattern.count(record.as_bytes(), &mut text), out.len() as u64, "{record}");

@@ -43,11 +43,11 @@ fn best(sets: impl Iterator<Item = Option<Vec<String>>>) -> Option<Vec<String>> 
 fn beginning(pattern: &Hir) -> Option<Vec<String>> {
     let mut texts = Extractor::new().kind(ExtractKind::Prefix).extract(pattern);
     let settled_of = |texts: &Seq| {
-        let whole = |bytes: &[u8]| {
+        let in_characters = |bytes: &[u8]| {
             let end = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), str::len);
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
-        settled(texts.literals()?.iter().map(|literal| whole(literal.as_bytes())).collect())
+        settled(texts.literals()?.iter().map(|literal| in_characters(literal.as_bytes())).collect())
     };
     texts.dedup();
     if texts.len()? > MOST / 4 {

@@ -41,11 +41,11 @@ impl Sieve {
     }
 
     fn text_from(&self, bytes: &[u8], from: usize) -> usize {
-        let found = match &self.texts {
+        let hit = match &self.texts {
             Texts::One(finder) => finder.find(&bytes[from..]),
-            Texts::Many(regex) => regex.find(&bytes[from..]).map(|found| found.start()),
+            Texts::Many(regex) => regex.find(&bytes[from..]).map(|hit| hit.start()),
         };
-        found.map_or(usize::MAX, |at| from + at)
+        hit.map_or(usize::MAX, |at| from + at)
     }
 
     /// The next escape that may hide a character of the texts.
