@@ -7,8 +7,8 @@ use regex_syntax::hir::{Hir, HirKind};
 const MOST: usize = 64;
 /// So many bytes of a text tell as much as all of it.
 const ENOUGH: usize = 8;
-/// To so many bytes texts are cut where they are too many.
-const SHORT: usize = 3;
+/// So many texts are looked for as fast as one.
+const FEW: usize = 16;
 
 /// Texts of which every match has one, as JSON writes them without an escape but `\uXXXX`: none of their characters has a
 /// short escape. None where the pattern has no such texts, or too many.
@@ -50,9 +50,14 @@ fn beginning(pattern: &Hir) -> Option<Vec<String>> {
         settled(texts.literals()?.iter().map(|literal| in_characters(literal.as_bytes())).collect())
     };
     texts.dedup();
-    if texts.len()? > MOST / 4 {
-        texts.keep_first_bytes(SHORT);
-        texts.dedup();
+    if texts.len()? > FEW {
+        // In both cases of letters: the longest beginnings that are not too many.
+        texts = (1..=ENOUGH).rev().find_map(|length| {
+            let mut cut = texts.clone();
+            cut.keep_first_bytes(length);
+            cut.dedup();
+            cut.len().is_some_and(|len| len <= MOST / 2).then_some(cut)
+        })?;
     }
     settled_of(&texts)
 }
