@@ -54,7 +54,7 @@ def test_where_nothing_could_be_used_the_exit_code_says_so(
         assert Path(line.split()[-1]).stat().st_size > 0
         return
     if name == "grep":  # it searches what is there, and may find nothing
-        assert run(*line.split(), code=1).stderr == "no match for 'timeout'\n"
+        assert run(*line.split(), code=1).stderr == "no match for 'trace_id'\n"
         return
     result = run(*line.split(), code=1)
     if name == "validate":

@@ -3,6 +3,7 @@
 Exits with 0 if there is a match, 1 if there is none, 2 if the call is wrong, as grep does.
 """
 
+import warnings
 from typing import Annotated, Final
 
 import typer
@@ -19,7 +20,7 @@ from ..registry import command
 from ..tables import Columns, TableOptions
 
 EXAMPLES: Final = (
-    "grep timeout runs.jsonl",
+    "grep trace_id runs.jsonl",
     'grep \'"type": *"return"\' runs.jsonl',
     "grep --count trace_id runs.jsonl",
     "grep trace_id corpus -m 2",
@@ -62,18 +63,22 @@ def run(
         if not number:
             raise typer.Exit(FAILED)
         return
-    matches = grep(
-        source,
-        pattern,
-        fixed=fixed,
-        ignore_case=ignore_case,
-        context=context,
-        max_count=max_count,
-        format=recordings.format,
-        mapping=recordings.mapping,
-        threads=recordings.threads,
-        progress=True,
-    )
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        matches = grep(
+            source,
+            pattern,
+            fixed=fixed,
+            ignore_case=ignore_case,
+            context=context,
+            max_count=max_count,
+            format=recordings.format,
+            mapping=recordings.mapping,
+            threads=recordings.threads,
+            progress=True,
+        )
+    for warning in warned:
+        typer.echo(f"warning: {plain(warning.message)}", err=True)
     if matches.is_empty() and table.is_plain:
         typer.echo(plain(f"no match for '{pattern}'"), err=True)
     else:
