@@ -23,7 +23,7 @@ EXAMPLES: Final = (
     "grep trace_id runs.jsonl",
     'grep \'"type": *"return"\' runs.jsonl',
     "grep --count trace_id runs.jsonl",
-    "grep trace_id corpus -m 2",
+    "grep trace_id runs.jsonl -m 2",
 )
 COLUMNS: Final = {"grep": Columns("trace_id event_id agent type text", "reason file line")}
 
