@@ -27,7 +27,7 @@ WORDS = tuple(TEXT.split(" "))
 PATTERNS = {
     "rare text": ("needle in the hay", ["-F"]),
     "frequent text": ("return", ["-F"]),
-    "expression": (r"turn \d+7: the agent", []),
+    "expression": (r"turn \d+: the agent", []),
     "any case": ("NEEDLE in the hay", ["-F", "-i"]),
     "no text in it": (r"[0-9]{4}-[0-9]{2}-[0-9]{2}T", []),
 }
