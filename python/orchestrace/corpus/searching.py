@@ -102,8 +102,8 @@ def grep(
     >>> path = f"{tempfile.mkdtemp()}/runs.jsonl"
     >>> _ = ot.generate(path, traces=3, seed=0)
     >>> matches = ot.grep(ot.read_traces(path), '"type": *"return"')
-    >>> matches["type"].unique().to_list(), matches["trace"].null_count()
-    (['return'], 0)
+    >>> matches["type"].drop_nulls().unique().to_list(), matches["reason"].drop_nulls().unique().to_list()
+    (['return'], ['event.none'])
     """
     searched = _searched(corpus, format, mapping)
     with reporting(progress, "searching", in_bytes=True) as callback:
