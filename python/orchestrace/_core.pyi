@@ -497,7 +497,7 @@ def schedule(
 def search(
     inputs: Sequence[tuple[str, str]],
     pattern: tuple[str, bool, bool],
-    asked: tuple[int, int | None, bool],
+    extent: tuple[int, int | None, bool],
     *,
     threads: int | None = None,
     progress: _Progress = None,

@@ -133,6 +133,8 @@ def grep_count(
     *,
     fixed: bool = False,
     ignore_case: bool = False,
+    format: str = "auto",
+    mapping: MappingFile | None = None,
     threads: Threads = None,
     progress: Progress = None,
 ) -> int:
@@ -140,7 +142,7 @@ def grep_count(
 
     Parameters
     ----------
-    corpus, pattern, fixed, ignore_case
+    corpus, pattern, fixed, ignore_case, format, mapping
         As in `grep`.
     threads
         Number of threads; ``None`` uses all cores. The result does not depend on it.
@@ -172,7 +174,7 @@ def grep_count(
     >>> ot.grep_count(path, "trace_id", fixed=True)
     3
     """
-    searched = _searched(corpus, "auto", None)
+    searched = _searched(corpus, format, mapping)
     with reporting(progress, "searching", in_bytes=True) as callback:
         _, count, _, unsearched = _core.search(
             searched.inputs,

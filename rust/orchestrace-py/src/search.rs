@@ -21,14 +21,14 @@ use crate::stream::Stream;
 type Searched = (Stream, u64, bool, Vec<(String, u64, String)>);
 
 /// Searches files, each a path and a name, for a `pattern`: the expression, whether it is a text, whether case is ignored.
-/// `asked` is how much text to show around a match, the most matches, and whether they are only counted.
+/// `extent` is how much text to show around a match, the most matches, and whether they are only counted.
 #[pyfunction]
-#[pyo3(signature = (inputs, pattern, asked, *, threads = None, progress = None, **options))]
+#[pyo3(signature = (inputs, pattern, extent, *, threads = None, progress = None, **options))]
 pub(crate) fn search(
     py: Python<'_>,
     inputs: Vec<(PathBuf, String)>,
     pattern: (String, bool, bool),
-    asked: (usize, Option<u64>, bool),
+    extent: (usize, Option<u64>, bool),
     threads: Option<usize>,
     progress: Option<Bound<'_, PyAny>>,
     options: Option<Bound<'_, PyDict>>,
@@ -37,7 +37,7 @@ pub(crate) fn search(
     let inputs: Vec<_> = inputs.into_iter().map(|(path, name)| (name, path)).collect();
     let (spelled, fixed, ignore_case) = pattern;
     let pattern = Pattern::new(&spelled, fixed, ignore_case).map_err(|e| to_python(py, &e))?;
-    let (context, limit, count) = asked;
+    let (context, limit, count) = extent;
     let request = Request { pattern, context, limit, count };
     let (matches, batch) = run_detached(py, threads, progress.as_ref(), &Exchange::default(), |run| {
         let matches = ingest::search(&inputs, &request, &options, run)?;

@@ -4,7 +4,7 @@ Exits with 0 if there is a match, 1 if there is none, 2 if the call is wrong, as
 """
 
 import warnings
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -55,30 +55,19 @@ def run(
     if is_one and (recordings.format != "auto" or recordings.mapping is not None):
         raise ParameterError("--format and --mapping apply when a corpus is made: give them to ingest")
     source = read_corpus(recordings.paths[0]) if is_one else recordings.paths
-    if count:
-        number = grep_count(
-            source, pattern, fixed=fixed, ignore_case=ignore_case, threads=recordings.threads, progress=True
-        )
+    options: dict[str, Any] = {"fixed": fixed, "ignore_case": ignore_case, "threads": recordings.threads}
+    options |= {"format": recordings.format, "mapping": recordings.mapping, "progress": True}
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        number = grep_count(source, pattern, **options) if count else 0
+        matches = None if count else grep(source, pattern, context=context, max_count=max_count, **options)
+    for warning in warned:
+        typer.echo(f"warning: {plain(warning.message)}", err=True)
+    if matches is None:
         typer.echo(number)
         if not number:
             raise typer.Exit(FAILED)
         return
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        matches = grep(
-            source,
-            pattern,
-            fixed=fixed,
-            ignore_case=ignore_case,
-            context=context,
-            max_count=max_count,
-            format=recordings.format,
-            mapping=recordings.mapping,
-            threads=recordings.threads,
-            progress=True,
-        )
-    for warning in warned:
-        typer.echo(f"warning: {plain(warning.message)}", err=True)
     if matches.is_empty() and table.is_plain:
         typer.echo(plain(f"no match for '{pattern}'"), err=True)
     else:
