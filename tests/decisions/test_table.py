@@ -82,7 +82,7 @@ def test_rows_are_those_of_plain_python(documents: list[Document], kind: Any) ->
 
 
 @examples(60)
-@given(recordings(), st.sampled_from([None, "draft", "score", "turn"]))
+@given(recordings(), st.sampled_from([None, "draft", "decision", "score", "turn"]))
 def test_stops_are_epochs_with_the_state_after_them(documents: list[Document], source: Any) -> None:
     if not has_team(documents):
         return
@@ -93,7 +93,13 @@ def test_stops_are_epochs_with_the_state_after_them(documents: list[Document], s
     shared = [name for name in told.columns if name in STATE]
     assert len(shared) > 15
     assert_frame_equal(table.select(shared), told.select(shared))
-    assert table["action"].to_list() == ["stop" if last else "continue" for last in told["last"]]
+    recorded = {
+        (n, v): e.get("action") for n, one in enumerate(documents) for v, e in enumerate(one["events"])
+    }
+    assert table["action"].to_list() == [
+        recorded[trace, seq] if origin == "decision" else "stop" if last else "continue"
+        for trace, seq, origin, last in told.select("trace", "seq", "source", "last").iter_rows()
+    ]
     assert table["outcome"].to_list() == told["y"].to_list()
     assert set(table["n_alternatives"]) <= {2} and set(table["kind"]) <= {"O5"}
     for row in table.to_dicts():

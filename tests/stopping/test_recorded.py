@@ -27,10 +27,12 @@ def recordings(draw: st.DrawFn) -> list[Document]:
             name: r.choice([0.0, 0.5, 1.0]) for name in ("content_hash", "args_hash", "score", "tokens_out")
         }
         one = random_document(r, number, r.randrange(1, 14), filled) | {"trace_id": f"t{number}"}
-        drafted, judged = r.choice([0.0, 0.7]), r.choice([0.0, 0.5])
+        drafted, judged, deciding = r.choice([0.0, 0.7]), r.choice([0.0, 0.5]), r.choice([0.0, 0.7])
         for event in one["events"]:
             if event["type"] in ("orchestrator_decision", "aggregate") and r.random() < drafted:
                 event["draft_score"] = r.choice([0.0, 0.25, 0.5, 1.0])
+            if event["type"] == "orchestrator_decision" and r.random() < deciding:
+                event["action"] = r.choice(["stop", "continue", "spawn"])
             if r.random() < 0.3:
                 event["ok"] = r.random() < 0.5
             if r.random() < judged:
@@ -60,10 +62,15 @@ def expected(document: Document, source: str | None) -> list[dict[str, Any]]:
             if events[v]["type"] in ("orchestrator_decision", "aggregate")
             and document["events"][v].get("draft_score") is not None
         },
+        "decision": {
+            v
+            for v in order
+            if events[v]["type"] == "orchestrator_decision" and events[v]["action"] in ("stop", "continue")
+        },
         "score": {v for v in order if events[v]["score"] is not None and trace.owner[v] is not None},
         "turn": last_of_turn,
     }
-    names = ["draft", "score", "turn"] if source is None else [source]
+    names = ["draft", "decision", "score", "turn"] if source is None else [source]
     chosen = next((name for name in names if marks[name]), None)
     found: list[dict[str, Any]] = []
     tokens = usd = errors = run = calls = results = 0
@@ -109,7 +116,8 @@ def expected(document: Document, source: str | None) -> list[dict[str, Any]]:
             {
                 "seq": v,
                 "source": chosen,
-                "q": raw.get("draft_score") if chosen == "draft" else None,
+                "q": raw.get("draft_score") if chosen in ("draft", "decision") else None,
+                "end": "unknown",
                 "s": event["score"] if chosen != "turn" else None,
                 "tokens": tokens if "tokens" in told else None,
                 "usd": usd if "usd" in told else None,
@@ -129,8 +137,12 @@ def expected(document: Document, source: str | None) -> list[dict[str, Any]]:
         returns = []
     for k, row in enumerate(found):
         quality = [one["q"] for one in found[: k + 1]]
-        row["x_q_best"] = max(quality) if row["q"] is not None else None
-        row["x_q_delta1"] = quality[-1] - quality[-2] if row["q"] is not None and k else None
+        # of decisions some have a quality
+        row["x_q_best"] = max(q for q in quality if q is not None) if row["q"] is not None else None
+        both = k and row["q"] is not None and quality[-2] is not None
+        row["x_q_delta1"] = quality[-1] - quality[-2] if both else None
+    if chosen == "decision" and events[found[-1]["seq"]]["action"] == "stop":
+        found = [row | {"end": "agent"} for row in found]
     return found
 
 
@@ -153,12 +165,15 @@ def tainted(trace: Trace, known: list[int]) -> bool | None:
 
 
 @QUICK
-@given(recordings(), st.sampled_from([None, "draft", "score", "turn"]))
+@given(recordings(), st.sampled_from([None, "draft", "decision", "score", "turn"]))
 def test_epochs_are_those_of_plain_python(documents: list[Document], source: Any) -> None:
-    table = ot.stopping.epochs(read(documents), source)
+    corpus = read(documents)
+    table, partial = ot.stopping.epochs(corpus, source), corpus.traces.collect()["partial"]
     for number, document in enumerate(documents):
         rows = table.filter(trace=number).to_dicts()
         told = expected(document, source)
+        if partial[number]:
+            told = [one | {"end": "budget"} for one in told]
         assert [row["seq"] for row in rows] == [row["seq"] for row in told]
         assert [row["k"] for row in rows] == list(range(1, len(told) + 1))
         assert [row["last"] for row in rows] == [k == len(told) for k in range(1, len(told) + 1)]

@@ -11,7 +11,7 @@ from ..base.schema import unknown_name
 from ..base.verbs import verb
 from ..decisions.rows import REASON as KNOWN_REASONS
 
-SOURCES: Final = ("draft", "score", "attempt", "turn")
+SOURCES: Final = ("draft", "score", "attempt", "turn", "decision")
 ENDS: Final = ("agent", "budget", "error", "unknown")
 
 EPOCHS: Final = pl.Schema(

@@ -21,10 +21,12 @@ from .answers import COSTS
 from .epochs import EPOCHS
 from .features import with_scores
 
-Source = Literal["draft", "score", "attempt", "turn"]
+Source = Literal["draft", "decision", "score", "attempt", "turn"]
 
 _DRAFTS: Final = ("orchestrator_decision", "aggregate")
-_IN_TRACE: Final = ("draft", "score", "turn")
+_IN_TRACE: Final = ("draft", "decision", "score", "turn")
+DECIDED: Final = ("stop", "continue")
+"""What a recorded decision about stopping has in ``action``."""
 
 
 def check_source(arguments: Arguments, pieces: Pieces) -> None:
@@ -62,9 +64,11 @@ def epochs(
         The recordings, in memory or on disk.
     source
         What an epoch is. ``"draft"``: orchestrator decisions and aggregates with a ``draft_score``, the
-        quality of the answer if the run stopped there. ``"score"``: events of agents with a ``score``.
+        quality of the answer if the run stopped there. ``"decision"``: orchestrator decisions that record
+        ``stop`` or ``continue`` as their ``action``. ``"score"``: events of agents with a ``score``.
         ``"turn"``: the last event of each turn of the root agent. ``"attempt"``: the runs of a group, an
-        epoch each, by start. None takes for each trace the first of draft, score and turn that it has.
+        epoch each, by start. None takes for each trace the first of draft, decision, score and turn that it
+        has.
     reward
         The outcome y of a run: a channel, or a weighted sum of channels. None leaves y null.
     budget
@@ -78,10 +82,11 @@ def epochs(
     DataFrame
         One row per run and epoch k = 1..K, in canonical order: ``trace`` (UInt32; of attempts the number of
         the group) ``trace_id task_id group_id`` (String) ``k`` (UInt32) ``seq`` (Int64: the epoch's event)
-        ``source`` (Enum) ``q`` (quality if stopped here; null without drafts or attempts) ``s`` (score)
+        ``source`` (Enum) ``q`` (quality if stopped here; null without a draft or attempt) ``s`` (score)
         ``tokens seconds usd`` (Float64: of all events up to this one, whoever's; null if the run records
-        none) ``last`` (Boolean) ``y`` (Float64) ``end`` (``unknown``, or ``budget`` where the recording is
-        cut), then features ``x_...`` (Float64) and for each that may be absent ``x_..._missing`` (UInt8).
+        none) ``last`` (Boolean) ``y`` (Float64) ``end`` (``agent`` if the last decision was to stop,
+        ``budget`` where the recording is cut, else ``unknown``), then features ``x_...`` (Float64) and for
+        each that may be absent ``x_..._missing`` (UInt8).
         ``x_tainted`` is 1 once untrusted content has reached an event that it did not begin at, null until an
         event says whether it is trusted; ``x_budget_left`` is the share of the budget that is left, of
         several budgets the least, below 0 where a run spent more.
@@ -116,7 +121,11 @@ def epochs(
     rows = rows.join(rewards, on="trace", how="left", maintain_order="left")
     rows = rows.with_columns(
         last=pl.col("k") == pl.col("k").max().over("trace"),
-        end=pl.when("partial").then(pl.lit("budget")).otherwise(pl.lit("unknown")),
+        end=pl.when("partial")
+        .then(pl.lit("budget"))
+        .when(pl.col("decided").last().over("trace") == "stop")
+        .then(pl.lit("agent"))
+        .otherwise(pl.lit("unknown")),
     )
     return _with_missing(_left(_laid_out(rows), budgets))
 
@@ -185,7 +194,8 @@ def _piece(corpus: Corpus, source: Source | None) -> pl.DataFrame:
         .filter(epoch)
         .with_columns(
             k=pl.int_range(1, pl.len() + 1).over("trace"),
-            q=pl.when(pl.col("source") == "draft").then("draft_score"),
+            q=pl.when(pl.col("source").is_in(["draft", "decision"])).then("draft_score"),
+            decided=pl.when(pl.col("source") == "decision").then("action"),
             s=pl.when(pl.col("source") != "turn").then("score"),
         )
     )
@@ -229,11 +239,11 @@ def so_far(corpus: Corpus) -> pl.DataFrame:
         "trace", clocked=pl.col("time_basis").is_in(["seconds", "partial"])
     ).collect()
     columns = ("trace", "seq", "t", "type", "to", "tool", "content_ref", "content_hash", "args_hash", "ok")
-    events = corpus.events.select(*columns, "tokens", "cost_usd", "score", "draft_score").collect()
+    events = corpus.events.select(*columns, "tokens", "cost_usd", "score", "draft_score", "action").collect()
     events = events.join(owned, on=["trace", "seq"], how="left", maintain_order="left")
     events = events.join(clock, on="trace", how="left", maintain_order="left")
     events = events.sort("trace", "t", "seq", maintain_order=True)
-    text = ("owner", "to", "tool")
+    text = ("owner", "to", "tool", "action")
     events = events.with_columns(pl.col(text).cast(pl.String), pl.col("type").cast(pl.String))
     return _counted(events)
 
@@ -241,10 +251,11 @@ def so_far(corpus: Corpus) -> pl.DataFrame:
 def _epoch_of(source: Source | None) -> pl.Expr:
     """What makes an event an epoch, of the first source that its trace has; else null."""
     draft = pl.col("type").is_in(_DRAFTS) & pl.col("draft_score").is_not_null()
+    decides = (pl.col("type") == "orchestrator_decision") & pl.col("action").is_in(DECIDED).fill_null(False)
     score = pl.col("score").is_not_null() & pl.col("owner").is_not_null()
     of_root = pl.col("is_root").fill_null(False) & pl.col("turn").is_not_null()
     turn = of_root & (pl.int_range(pl.len()) == pl.len() - 1).over("trace", "turn")
-    marks = {"draft": draft, "score": score, "turn": turn}
+    marks = {"draft": draft, "decision": decides, "score": score, "turn": turn}
     label = pl.lit(None, pl.String)
     for name in reversed(_IN_TRACE if source is None else (source,)):
         has = marks[name].any().over("trace")

@@ -102,7 +102,10 @@ def _with_alternatives(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def stops(corpus: Corpus, reward: Reward | None, source: EpochSource | None) -> pl.DataFrame:
-    """O5: each epoch, after which the run went on or stopped; columns as of `decided`, ``source q last``."""
+    """O5: each epoch, with the recorded decision, or whether the run went on or stopped after it.
+
+    Columns are those of `decided`, and ``source q last``.
+    """
     rows = epochs(corpus, source, reward=reward)
     rows = rows.with_columns(pl.col("trace", "seq").cast(pl.Int64)).sort("trace_id", "trace", "k")
     if source == "attempt":  # its rows are whole runs, which no event decides
@@ -117,7 +120,8 @@ def stops(corpus: Corpus, reward: Reward | None, source: EpochSource | None) -> 
         )
         for more in (before, recorded.collect(engine="streaming")):
             rows = rows.join(more, on=["trace", "seq"], how="left", maintain_order="left")
-    done = pl.when("last").then(pl.lit("stop")).otherwise(pl.lit("continue"))
+    went = pl.when("last").then(pl.lit("stop")).otherwise(pl.lit("continue"))
+    done = pl.when(pl.col("source") == "decision").then(pl.col("action").cast(pl.String)).otherwise(went)
     is_recorded = pl.col("action").cast(pl.String) == done
     return rows.with_columns(
         done=done,

@@ -88,7 +88,8 @@ def table(
         is the role of the delegate as recorded up to then, else its name. ``"communicate"`` (O3): messages to
         another agent; ``send``. ``"aggregate"`` (O4): aggregates; the first of ``best mean majority`` that
         gives the recorded score from the scores of the inputs, else ``other``; null if a score is missing.
-        ``"stop"`` (O5): epochs of `stopping.epochs`; ``continue``, and ``stop`` at the last.
+        ``"stop"`` (O5): epochs of `stopping.epochs`; ``stop`` or ``continue`` as recorded by a decision,
+        else ``continue``, and ``stop`` at the last.
     reward
         The outcome, as in `credit`. None for recordings that have none: what was known and done, with null
         outcomes.
