@@ -102,7 +102,7 @@ def test_a_failed_call_has_the_type_of_error_that_the_recording_names() -> None:
         call("search", "q2", ok=False, x_error_type="Forbidden"),
         result("search", x_error_type="Other"),
     ]
-    unnamed = [call("search", "q3", ok=False)]
+    unnamed = [call("search", "q3", ok=False, x_error_type="")]
     passed = [call("search", "q4"), result("search", x_error_type="Warning")]
     document = hand(*late, *refused, *unnamed, *passed)
     events = ot.costs.waste_events(read([document]))

@@ -9,10 +9,11 @@ from reference.safety import Flow
 VECTORS = ["AV1", "AV2", "AV3", "AV4", "AV5", "AV6", "AV7", "AV8"]
 ENTRIES = {"AV1": "user", "AV2": "tool", "AV3": "agent", "AV4": "memory"}
 JUDGES = {"critic", "evaluator", "grader", "judge", "reviewer", "scorer", "verifier"}
+JUDGES |= {f"{word}s" for word in JUDGES}
 
 
 def words(name: str) -> set[str]:
-    parted = re.sub(r"([a-z])([A-Z])", r"\1 \2", name)
+    parted = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", name)
     return {word.lower() for word in re.split(r"[^A-Za-z]+", parted)}
 
 
@@ -20,8 +21,13 @@ class Vectors:
     """What a closure shows of the vectors."""
 
     def __init__(
-        self, flow: Flow, memory_tools: tuple[str, ...] = (), verifiers: tuple[str, ...] = ()
+        self,
+        flow: Flow,
+        memory_tools: tuple[str, ...] = (),
+        verifiers: tuple[str, ...] = (),
+        whole: nx.DiGraph | None = None,
     ) -> None:
+        self.whole = flow.whole if whole is None else whole
         self.flow, self.trace, self.inside = flow, flow.trace, flow.inside
         self.events = flow.events
         self.memory_tools, self.verifiers = memory_tools, verifiers
@@ -40,11 +46,19 @@ class Vectors:
         role = self.trace.role[owner]
         return owner in self.verifiers or bool(words(owner if role is None else role) & JUDGES)
 
+    def is_memory(self, name: str) -> bool:
+        return name in self.memory_tools or bool(words(name) & {"memory", "memories"})
+
     def channel(self, v: int) -> str | None:
         event = self.events[v]
         name = event["agent"] if event["tool"] is None else event["tool"]
         kind = self.trace.outside.get(event["agent"])
-        if name in self.memory_tools or words(name) & {"memory", "memories"}:
+        if event["type"] == "tool_result" and event["tool"] is None:
+            calls = [self.events[u] for u in self.whole.predecessors(v)]
+            answered = {call["tool"] for call in calls if call["type"] == "tool_call"} - {None}
+            if any(self.is_memory(tool) for tool in answered):
+                return "memory"
+        if self.is_memory(name):
             return "memory"
         if kind in ("user", "scorer"):
             return "user" if kind == "user" else "verifier"
@@ -65,18 +79,23 @@ class Vectors:
         return {
             v
             for v in self.flow.tainted
-            if (vector == "AV5" and self.flow.privileged(v))
-            or (vector == "AV6" and self.events[v]["type"] in ("orchestrator_decision", "spawn"))
-            or (vector == "AV7" and self.judges(v))
-            or (vector == "AV8" and any(v == head for _, head in self.crossing))
+            if self.inside.in_degree(v)
+            and (
+                (vector == "AV5" and self.flow.privileged(v))
+                or (vector == "AV6" and self.events[v]["type"] in ("orchestrator_decision", "spawn"))
+                or (vector == "AV7" and self.judges(v))
+                or (vector == "AV8" and any(v == head for _, head in self.crossing))
+            )
         }
 
     def leading(self, vector: str) -> set[int]:
         """The seeds that lead there."""
         if vector in ENTRIES:
             return {seed for seed in self.begun(vector) if self.inside.out_degree(seed)}
-        goals = {u for u, _ in self.crossing} if vector == "AV8" else self.shown(vector)
-        return {s for s in self.flow.seeds if goals & ({s} | nx.descendants(self.inside, s))}
+        if vector == "AV8":
+            tails = {u for u, _ in self.crossing}
+            return {s for s in self.flow.seeds if tails & ({s} | nx.descendants(self.inside, s))}
+        return {s for s in self.flow.seeds if self.shown(vector) & nx.descendants(self.inside, s)}
 
     def known(self, vector: str) -> bool:
         def recorded(field: str) -> bool:
@@ -100,7 +119,7 @@ class Vectors:
         hops = self.flow.hops()
         if vector == "AV8":
             return 1 + min(hops[u] for u, v in self.crossing if v == end)
-        return hops[end]
+        return 1 + min(hops[u] for u in self.inside.predecessors(end))
 
     def end(self, vector: str) -> set[int]:
         """Where the way of a vector may end."""

@@ -76,6 +76,10 @@ MemoryTools = Annotated[
     list[str] | None,
     typer.Option("--memory-tool", help="A tool that reads a memory, or a pattern; repeatable."),
 ]
+Verifiers = Annotated[
+    list[str] | None,
+    typer.Option("--verifier", help="An agent that judges what others did; repeatable."),
+]
 ReadingTools = Annotated[
     list[str] | None,
     typer.Option("--reading-tool", help="A tool that only reads, or a pattern; repeatable."),

@@ -271,21 +271,31 @@ def _attributed(rows: pl.DataFrame, piece: Corpus) -> pl.DataFrame:
         **amounts,
         usd_reason=pl.when(pl.col("makes").is_null()).then("usd_reason").fill_null(pl.col("reason_part")),
     ).join(agents, on=["trace", "owner"], how="left", maintain_order="left")
-    rows = rows.join(_error_types(rows, piece), on=["trace", "call"], how="left", maintain_order="left")
+    rows = rows.with_columns(at=_CALL).join(
+        _error_types(rows, piece), on=["trace", "at"], how="left", maintain_order="left"
+    )
     return rows.select(pl.col(name).cast(kind) for name, kind in EVENTS.items())
 
 
+_CALL: Final = pl.coalesce("call", "seq")
+"""The call that an event is of, or the event itself."""
+
+
 def _error_types(rows: pl.DataFrame, piece: Corpus) -> pl.DataFrame:
-    """``trace call error_type`` of failed calls: what the call, or the first of its results, names."""
+    """``trace at error_type`` of failed calls: what the call, or the first of its results, names.
+
+    ``at`` is the call, or a result whose call is not recorded.
+    """
     names = piece.events.filter(pl.col("extras").str.contains('"x_error_type":', literal=True))
     types = names.select(
         "trace", "seq", error_type=pl.col("extras").str.json_path_match("$.x_error_type")
     ).collect()
-    failed = rows.filter(pl.col("class").is_in(["retry", "error"]) & pl.col("call").is_not_null())
+    types = types.filter(pl.col("error_type") != "")
+    failed = rows.filter(pl.col("class").is_in(["retry", "error"]))
     return (
-        failed.select("trace", "seq", "call")
-        .join(types.drop_nulls("error_type"), on=["trace", "seq"], how="inner", maintain_order="left")
-        .group_by("trace", "call", maintain_order=True)
+        failed.select("trace", "seq", at=_CALL)
+        .join(types, on=["trace", "seq"], how="inner", maintain_order="left")
+        .group_by("trace", "at", maintain_order=True)
         .agg(pl.col("error_type").first())
     )
 

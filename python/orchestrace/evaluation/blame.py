@@ -73,9 +73,9 @@ def blame(
         by seed and trace, which makes the coverage exact and the sets smaller.
     by
         A column of `Corpus.traces`: a threshold for each of its values that has 1/alpha - 1 calibration runs;
-        the others share one. ``"length"``: thirds of runs by their number of candidates, with cuts from the
-        half of the calibration tasks that fits; of a frame of scores, too, half makes the cuts. None: one
-        threshold.
+        the others share one. ``"length"``, which is not the column of that name: thirds of runs by their
+        number of candidates, with cuts from the half of the calibration tasks that fits; of a frame of
+        scores, too, half makes the cuts. None: one threshold.
     seed
         Of the draws.
 
@@ -269,7 +269,8 @@ def _strata(corpus: Corpus, by: str | None) -> pl.DataFrame:
     names = traces.collect_schema().names()
     if by not in (None, _LENGTH, *names):
         raise ParameterError(
-            f"by is '{by}', expected '{_LENGTH}' or a column of the traces: {', '.join(names)}"
+            f"by is '{by}', expected '{_LENGTH}' or a column of the traces: "
+            + ", ".join(name for name in names if name != _LENGTH)
         )
     stratum = pl.lit("") if by is None or by == _LENGTH else pl.col(by).cast(pl.String).fill_null("")
     return traces.select("trace", stratum=stratum).collect(engine="streaming")

@@ -63,8 +63,7 @@ def run(
     options["ties"] = "random" if random else "count"
     units = evaluation.blame(corpus, calibration=labelled, **options)
     runs = _runs(units)
-    n = units.select(pl.col("n_calibration").max().fill_null(0)).item() if units.height else 0
-    basis = f"calibrated on {counted(n, 'labelled run')}; of {counted(runs.height, 'run')}"
+    basis = f"calibrated on {_calibrated(units)}; of {counted(runs.height, 'run')}"
     if (units["reason"] == "label.unplaced").any():
         share = units.select(pl.col("unplaced").max()).item()
         typer.echo(f"{basis}; no sets: {share:.0%} of the labels are of no step that anybody took", err=True)
@@ -87,3 +86,11 @@ def _runs(units: pl.DataFrame) -> pl.DataFrame:
         first=pl.when(pl.col("in_set").first()).then(pl.col("unit_id").first()),
         unit_ids=inside.implode().list.join(" "),
     )
+
+
+def _calibrated(units: pl.DataFrame) -> str:
+    """How many labelled runs thresholds are of."""
+    numbers = sorted(units["n_calibration"].drop_nulls().unique()) or [0]
+    if numbers[0] == numbers[-1]:
+        return counted(numbers[0], "labelled run")
+    return f"{numbers[0]:,} to {numbers[-1]:,} labelled runs for each threshold"

@@ -7,8 +7,17 @@ import typer
 
 from ... import taint
 from ...base.errors import ParameterError
+from ...base.text import counted
 from ...safety import attack_vectors, sanitizer_cut
-from ..options import EngineOptions, MemoryTools, PrivilegedTools, StrictOptions, TrustedTools, UntrustedTools
+from ..options import (
+    EngineOptions,
+    MemoryTools,
+    PrivilegedTools,
+    StrictOptions,
+    TrustedTools,
+    UntrustedTools,
+    Verifiers,
+)
 from ..recordings import report_quarantined, usable
 from ..registry import command
 from ..tables import Columns, TableOptions
@@ -51,6 +60,7 @@ def run(
         bool, typer.Option("--vectors", help="Show which attack vectors AV1 to AV8 there is a way of.")
     ] = False,
     memory: MemoryTools = None,
+    verifiers: Verifiers = None,
 ) -> None:
     if cut and privileged:
         raise ParameterError(
@@ -58,17 +68,32 @@ def run(
         )
     if cut and vectors:
         raise ParameterError("--cut and --vectors are two tables: drop one of them")
-    if memory and not vectors:
-        raise ParameterError("--memory-tool has no effect without --vectors: add it, or drop --memory-tool")
+    for option, names in (("--memory-tool", memory), ("--verifier", verifiers)):
+        if names and not vectors:
+            raise ParameterError(f"{option} has no effect without --vectors: add it, or drop {option}")
     corpus = usable(recordings)
     options: dict[str, Any] = {"carry": carry, "untrusted_tools": untrusted or ()}
     options |= {"trusted_tools": trusted or (), **engine.running(recordings.threads)}
     if cut:
         table.give(sanitizer_cut(corpus, **options), "sanitizers", COLUMNS["cut"])
     elif vectors:
-        rows = attack_vectors(corpus, privileged_tools=privileged or (), memory_tools=memory or (), **options)
-        table.give(rows.filter(pl.col("n_events") > 0), "attack vectors", COLUMNS["vectors"])
+        options |= {"memory_tools": memory or (), "verifiers": verifiers or ()}
+        rows = attack_vectors(corpus, privileged_tools=privileged or (), **options)
+        _report_undecided(rows)
+        # on a terminal what is undecided is in the lines above
+        counts = pl.col("n_events").fill_null(0 if table.is_plain else 1)
+        table.give(rows.filter(counts > 0), "attack vectors", COLUMNS["vectors"])
     else:
         rows = taint(corpus, privileged_tools=privileged or (), **options)
         table.give(rows, "taint", COLUMNS["privileged" if privileged else "taint"])
     report_quarantined(corpus, recordings, recordings.strict)
+
+
+def _report_undecided(rows: pl.DataFrame) -> None:
+    """Say of how many runs the recording does not say whether there is a way."""
+    undecided = rows.filter(pl.col("reason").is_not_null())
+    reasons = undecided.group_by("vector", maintain_order=True).agg(
+        runs=pl.len(), reason=pl.col("reason").cast(pl.String).unique(maintain_order=True).str.join(", ")
+    )
+    for vector, runs, reason in reasons.sort("vector").iter_rows():
+        typer.echo(f"{vector} cannot be decided in {counted(runs, 'run')} ({reason})", err=True)

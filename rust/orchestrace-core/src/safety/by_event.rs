@@ -57,7 +57,7 @@ pub fn tainted_events(store: &Store, options: &Options, channels: &Channels, run
             let mut latest = None;
             let mut entry = |seed: u32| match latest {
                 Some((of, channel)) if of == seed => channel,
-                _ => latest.insert((seed, channels.channel(view, scene.owners, seed as usize))).1,
+                _ => latest.insert((seed, channels.entry(scene, seed as usize))).1,
             };
             let mut row = |v: usize| Touched {
                 event: v as u32,

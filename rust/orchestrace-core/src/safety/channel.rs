@@ -1,7 +1,8 @@
 //! The channel by which untrusted content came in (D40): what the event is at which taint begins.
 //!
 //! ```text
-//! memory    its tool, or without a tool its agent, is a memory: by its name, or because the caller says so
+//! memory    its tool, that of the call that a result without one answers, or without a tool its agent, is a memory: by
+//!           its name, or because the caller says so
 //! user      an event of the user, or of who stands in for the user
 //! verifier  an event of a scorer, or a message, return or aggregate of an agent that judges
 //! agent     a message, return or aggregate of another agent
@@ -11,9 +12,9 @@
 //!
 //! A name is that of a memory if one of its words is `memory` or `memories`. An agent judges if its role, or without a role
 //! its name, has a word of [`JUDGES`], or if the caller says so. Words end where letters do, and before a capital letter that
-//! follows a small one. O(names) for a store, O(log names) for an event.
+//! follows a small one or that a small one follows. O(names) for a store, O(log names) for an event.
 
-use super::taint::Named;
+use super::taint::{Named, Scene};
 use crate::columns::intern::Interner;
 use crate::graph::{NOBODY, Owners};
 use crate::schema::{AgentKind, Dict, EventType};
@@ -41,7 +42,22 @@ pub enum Channel {
 
 const MEMORIES: &[&str] = &["memory", "memories"];
 /// Words of a role, or of a name without one, that judges what others did.
-const JUDGES: &[&str] = &["critic", "evaluator", "grader", "judge", "reviewer", "scorer", "verifier"];
+const JUDGES: &[&str] = &[
+    "critic",
+    "critics",
+    "evaluator",
+    "evaluators",
+    "grader",
+    "graders",
+    "judge",
+    "judges",
+    "reviewer",
+    "reviewers",
+    "scorer",
+    "scorers",
+    "verifier",
+    "verifiers",
+];
 
 /// Names that stand for memories and for agents that judge: codes of the store, ascending.
 #[derive(Debug, Clone, Default)]
@@ -90,9 +106,25 @@ impl Channels {
         self.verifiers.binary_search(&owners.codes()[v]).is_ok() || by_name()
     }
 
-    /// The channel of an event at which taint begins.
+    /// The channel of an event at which taint begins; a result that names no tool is of the tool of its call.
     #[must_use]
-    pub fn channel(&self, view: &TraceView<'_>, owners: &Owners, v: usize) -> Option<Channel> {
+    pub fn entry(&self, scene: &Scene<'_>, v: usize) -> Option<Channel> {
+        let view = scene.view;
+        let recalls = |&u: &u32| {
+            let u = u as usize;
+            view.event_type(u) == EventType::ToolCall
+                && view.tool.get(u).is_some()
+                && self.memory.has(view, u)
+        };
+        let is_bare = view.event_type(v) == EventType::ToolResult && view.tool.get(v).is_none();
+        if is_bare && scene.graph.predecessors_of(v).iter().any(recalls) {
+            return Some(Channel::Memory);
+        }
+        self.channel(view, scene.owners, v)
+    }
+
+    /// The channel of an event by itself.
+    fn channel(&self, view: &TraceView<'_>, owners: &Owners, v: usize) -> Option<Channel> {
         if self.memory.has(view, v) {
             return Some(Channel::Memory);
         }
@@ -121,17 +153,19 @@ fn having(names: &Interner, words: &[&str]) -> Vec<u32> {
 /// Whether one of the words of a name is among `words`, in any case.
 fn has_word(name: &str, words: &[&str]) -> bool {
     let mut begins = 0;
-    let mut small = false;
+    let (mut small, mut capital) = (false, false);
     let is_one = |word: &str| words.iter().any(|one| word.eq_ignore_ascii_case(one));
-    for (at, letter) in name.char_indices() {
-        let turns = small && letter.is_uppercase();
+    let mut letters = name.char_indices().peekable();
+    while let Some((at, letter)) = letters.next() {
+        let is_initial = capital && letters.peek().is_some_and(|(_, next)| next.is_lowercase());
+        let turns = letter.is_uppercase() && (small || is_initial);
         if turns || !letter.is_alphabetic() {
             if is_one(&name[begins..at]) {
                 return true;
             }
             begins = if turns { at } else { at + letter.len_utf8() };
         }
-        small = letter.is_lowercase();
+        (small, capital) = (letter.is_lowercase(), letter.is_uppercase());
     }
     is_one(&name[begins..])
 }
@@ -151,13 +185,16 @@ mod tests {
             "MEMORY",
             "Memory2",
             "agent.memory",
+            "RAGMemory",
         ] {
             assert!(has_word(name, MEMORIES), "{name}");
         }
         for name in ["", "memorize", "inmemory", "in_memoryless", "bash", "memorysearch", "é"] {
             assert!(!has_word(name, MEMORIES), "{name}");
         }
-        assert!(has_word("code-reviewer", JUDGES) && has_word("judge_1", JUDGES));
+        for name in ["code-reviewer", "judge_1", "LLMJudge", "judges", "MyLLMJudgeV2"] {
+            assert!(has_word(name, JUDGES), "{name}");
+        }
         assert!(!has_word("judgement", JUDGES));
     }
 

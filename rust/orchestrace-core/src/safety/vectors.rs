@@ -93,14 +93,10 @@ impl VectorSearch {
         }
         let mut unknown = 0;
         self.begins.clear();
-        self.begins.extend(events.map(
-            |v| match taint.is_seed(v).then(|| channels.channel(view, owners, v)) {
-                None => 0,
-                Some(channel) => {
-                    ENTRIES.iter().position(|entry| Some(*entry) == channel).map_or(0, |at| 1 << at)
-                }
-            },
-        ));
+        self.begins.extend(events.map(|v| match taint.is_seed(v).then(|| channels.entry(scene, v)) {
+            None => 0,
+            Some(channel) => ENTRIES.iter().position(|entry| Some(*entry) == channel).map_or(0, |at| 1 << at),
+        }));
         self.mark(taint, scene, tools, channels);
         for &event in owners.order().rows() {
             let v = event as usize;
@@ -110,7 +106,7 @@ impl VectorSearch {
             let (shows, leads) = (self.shows[v], self.leads[v]);
             let is_begun = taint.is_seed(v);
             let on = if leads & ON == 0 { 0 } else { self.begins[v] };
-            unknown += u32::from(is_begun && leads & ON != 0 && channels.channel(view, owners, v).is_none());
+            unknown += u32::from(is_begun && leads & ON != 0 && channels.entry(scene, v).is_none());
             let seeds = if is_begun { on | leads & !ON } else { 0 };
             for (at, vector) in vectors.iter_mut().enumerate() {
                 vector.seeds += u32::from(seeds >> at & 1);
@@ -126,11 +122,18 @@ impl VectorSearch {
                 continue;
             };
             match at {
-                ESCAPE => self.path_of_escape(taint, scene, first, &mut vector.path),
+                ESCAPE => {
+                    let by = |u| escapes(scene, u, first as usize);
+                    path_by(taint, scene, (first, by), &mut vector.path);
+                }
+                // a way to what is a seed itself begins at another one
+                ESCALATION.. if taint.is_seed(first as usize) => {
+                    path_by(taint, scene, (first, |_| true), &mut vector.path);
+                }
                 ESCALATION.. => taint.path(first, &mut vector.path),
                 _ => self.path_of_channel(taint, scene, (at, first), &mut vector.path),
             }
-            vector.entry = channels.channel(view, owners, vector.path[0] as usize);
+            vector.entry = channels.entry(scene, vector.path[0] as usize);
         }
         vectors
     }
@@ -149,13 +152,18 @@ impl VectorSearch {
             acts | u8::from(channels.judges(view, scene.owners, v)) << JUDGED
         }));
         leads.clear();
-        leads.extend_from_slice(shows);
+        leads.resize(view.len(), 0);
         let sandboxed = taint.is_sandboxed();
         let tainted = |&u: &u32| taint.is_tainted(u as usize);
         let by_channel = (1 << ENTRIES.len()) - 1;
+        let acts = 1 << ESCALATION | 1 << MISDIRECTION | 1 << JUDGED;
         scene.forward(|v| {
             if taint.is_tainted(v) {
-                for &u in taint.carried().predecessors_of(v).iter().filter(|u| tainted(u)) {
+                let before = taint.carried().predecessors_of(v);
+                if !before.iter().any(tainted) {
+                    shows[v] = 0; // a seed to which nothing leads
+                }
+                for &u in before.iter().filter(|u| tainted(u)) {
                     shows[v] |= begins[u as usize] | shows[u as usize] & by_channel;
                     shows[v] |= u8::from(sandboxed && escapes(scene, u, v)) << ESCAPE;
                 }
@@ -165,23 +173,10 @@ impl VectorSearch {
             if taint.is_tainted(v) {
                 for &u in taint.carried().predecessors_of(v).iter().filter(|u| tainted(u)) {
                     let escaped = u8::from(sandboxed && escapes(scene, u, v)) << ESCAPE;
-                    leads[u as usize] |= leads[v] | ON | escaped;
+                    leads[u as usize] |= leads[v] | shows[v] & acts | ON | escaped;
                 }
             }
         });
-    }
-
-    /// Appends a shortest way to an event by an edge that leads into its sandbox.
-    fn path_of_escape(&self, taint: &Taint, scene: &Scene<'_>, to: u32, path: &mut Vec<u32>) {
-        let before = taint.carried().predecessors_of(to as usize).iter().copied();
-        let outside = before.filter(|&u| taint.is_tainted(u as usize) && escapes(scene, u, to as usize));
-        let hops = |u: u32| taint.hops(u as usize);
-        let nearest =
-            outside.min_by(|&a, &b| hops(a).cmp(&hops(b)).then_with(|| canonical_cmp(scene.view.t, a, b)));
-        if let Some(u) = nearest {
-            taint.path(u, path);
-            path.push(to);
-        }
     }
 
     /// Appends a shortest way from a seed of a channel to the outcome, or where it stays clean of the channel to the first
@@ -234,6 +229,19 @@ impl VectorSearch {
             }
         }
         path.reverse();
+    }
+}
+
+/// Appends a shortest way to an event by an edge of those that the predicate accepts, by where they begin.
+fn path_by(taint: &Taint, scene: &Scene<'_>, (to, by): (u32, impl Fn(u32) -> bool), path: &mut Vec<u32>) {
+    let before = taint.carried().predecessors_of(to as usize).iter().copied();
+    let before = before.filter(|&u| taint.is_tainted(u as usize) && by(u));
+    let hops = |u: u32| taint.hops(u as usize);
+    let nearest =
+        before.min_by(|&a, &b| hops(a).cmp(&hops(b)).then_with(|| canonical_cmp(scene.view.t, a, b)));
+    if let Some(u) = nearest {
+        taint.path(u, path);
+        path.push(to);
     }
 }
 
@@ -307,6 +315,21 @@ mod tests {
         });
     }
 
+    #[test]
+    fn a_seed_alone_shows_nothing() {
+        use EventType::*;
+        // 0 and 2 are seeds; only 2 is led to
+        let mut t = TestTrace::default();
+        t.event(OrchestratorDecision, "a").trusted(false).event(ToolResult, "browser").trusted(false);
+        t.event(OrchestratorDecision, "a").trusted(false);
+        t.edge(1, 2, EdgeType::Causal);
+        closed(&t, &rules(), |taint, scene| {
+            let misdirected = &searched(taint, scene)[MISDIRECTION];
+            let shown = (misdirected.events, misdirected.seeds, misdirected.first, misdirected.path.clone());
+            assert_eq!(shown, (1, 1, Some(2), vec![1, 2]));
+        });
+    }
+
     proptest! {
         #[test]
         fn every_way_is_one(mut t in random_trace(14, true), seeds in any::<u16>()) {
@@ -318,7 +341,7 @@ mod tests {
                 for vector in searched(taint, scene) {
                     prop_assert_eq!(vector.events > 0, vector.first.is_some());
                     prop_assert_eq!(vector.events > 0, vector.seeds > 0);
-                    prop_assert_eq!(vector.events > 0, !vector.path.is_empty());
+                    prop_assert_eq!(vector.events > 0, vector.path.len() > 1);
                     for way in vector.path.windows(2) {
                         prop_assert!(taint.carried().predecessors_of(way[1] as usize).contains(&way[0]));
                     }
