@@ -51,21 +51,31 @@ def matched_events(
     """
     with_hits = [inputs[at] for at in hits["input"].unique().sort()]
     is_spread = any(spread for _, spread in _core.formats(with_hits, threads=threads, **options))
-    places = list(zip(hits["file"], hits["offset"], strict=True))
+    lasts = hits["offset"] + hits["length"] - 1
+    places = [*zip(hits["file"], hits["offset"], strict=True), *zip(hits["file"], lasts, strict=True)]
     read_again = inputs if is_spread else with_hits
-    store, owners = _core.owners(read_again, places, threads=threads, progress=progress, **options)
-    matches = _with_traces(hits.hstack(pl.DataFrame(owners)), store)
+    store, stream = _core.owners(read_again, places, threads=threads, progress=progress, **options)
+    owners = pl.DataFrame(stream)
+    owners = _with_reach(owners.head(len(hits)), owners.tail(len(hits)))
+    matches = _with_traces(hits.hstack(owners), store)
     matches = matches.with_columns(pl.Series("reason", _rejected(matches, store), dtype=pl.String))
     if corpus is not None:
         matches = _as_in(corpus, matches)
     return matches.select(pl.col(name).cast(kind) for name, kind in MATCHES.items())
 
 
+def _with_reach(owners: pl.DataFrame, of_lasts: pl.DataFrame) -> pl.DataFrame:
+    """The owners of the first bytes of matches; of a match that ends in another event there is none."""
+    ends_elsewhere = of_lasts["seq"].is_not_null() & (of_lasts["seq"] != owners["seq"]).fill_null(False)
+    reason = pl.when(ends_elsewhere).then(pl.lit("event.several")).otherwise("reason")
+    return owners.with_columns(reason.alias("reason"), seq=pl.when(~ends_elsewhere).then("seq"))
+
+
 def _with_traces(hits: pl.DataFrame, store: _core.Store) -> pl.DataFrame:
     """Hits with the ids of their traces, and the fields of their events, from the tables of a store."""
     file = pl.col("file").cast(pl.String).alias("home")
     traces = pl.DataFrame(store.table("traces")).select(
-        "trace_id", file, home_offset="offset", again="trace", is_there=pl.lit(True)
+        "trace_id", file, home_offset="offset", home_length="length", again="trace", is_there=pl.lit(True)
     )
     place = ["home", "home_offset"]
     alone = traces.unique(place, keep="none").select(*place, alone_id="trace_id")
@@ -115,12 +125,39 @@ def _rejected(matches: pl.DataFrame, store: _core.Store) -> list[str | None]:
     ]
 
 
+def _check_places(traces: pl.LazyFrame, matches: pl.DataFrame) -> None:
+    """Compare where traces of matches begin with where the corpus has traces of the same files.
+
+    Raises
+    ------
+    InputError
+        One begins inside of a trace of the corpus, or is as that one and has another length.
+    """
+    homes = matches.select("home", "home_offset", "trace_id", "home_length").drop_nulls().unique()
+    here = traces.join(homes.lazy().select("home"), on="home", how="semi").collect(engine="streaming")
+    here = here.drop_nulls(["home_offset", "length"]).sort("home_offset")
+    homes = homes.sort("home_offset").join_asof(
+        here.select("home", at="home_offset", end=pl.col("home_offset") + pl.col("length")),
+        left_on="home_offset",
+        right_on="at",
+        by="home",
+        check_sortedness=False,
+    )
+    same = ["trace_id", "home", "home_offset"]
+    homes = homes.join(here.select(*same, length_here="length"), on=same, how="left")
+    is_inside = (pl.col("at") < pl.col("home_offset")) & (pl.col("home_offset") < pl.col("end"))
+    changed = homes.filter(is_inside | (pl.col("length_here") != pl.col("home_length")))
+    for (file,) in changed.select("home").head(1).iter_rows():
+        raise InputError(f"'{file}' has changed since the corpus was read from it: read it again")
+
+
 def _as_in(corpus: Corpus, matches: pl.DataFrame) -> pl.DataFrame:
     """Matches with the numbers of a corpus; their events must be those of its tables."""
     place = ["trace_id", "home", "home_offset"]
     ids = matches.lazy().select("trace_id").drop_nulls().unique()
     file = pl.col("file").cast(pl.String).alias("home")
-    traces = corpus.traces.select("trace_id", file, home_offset="offset", number="trace")
+    traces = corpus.traces.select("trace_id", file, "length", home_offset="offset", number="trace")
+    _check_places(traces, matches)
     numbers = (
         traces.join(ids, on="trace_id", how="semi").collect(engine="streaming").unique(place, keep="first")
     )

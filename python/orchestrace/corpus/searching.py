@@ -1,5 +1,6 @@
 """Search in the recordings behind a corpus, or in recordings that were never read."""
 
+import os
 import warnings
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -70,19 +71,22 @@ def grep(
     DataFrame
         A row for each match, in order of files and places: ``trace`` (UInt32; null for files, which have no
         numbers), ``trace_id``, ``event_id``, ``seq``, ``agent``, ``type``, ``file``, ``line`` (from 1),
-        ``offset`` and ``length`` (bytes, decompressed), ``match`` and ``text`` (at most 1 KiB to each side),
-        ``reason``: why there is no event. ``event.several``: several are made of the record; ``event.none``:
+        ``offset`` and ``length`` (bytes, decompressed), ``match`` (its first 1 KiB) and ``text`` (at most 1
+        KiB more to each side; ``…`` stands where the line goes on), ``reason``: why there is no event.
+        ``event.several``: several are made of the record, or the match ends in another one; ``event.none``:
         none is made of that part of its trace; ``event.unknown``: a record is a whole trace, and its format
         does not say where events lie; ``trace.several``: several traces are made of the record;
-        ``trace.rejected``: it is in quarantine; ``trace.none``: it is ignored, or repeats another one;
-        ``trace.absent``: its trace is not in this corpus, which was filtered or whose file has grown.
+        ``trace.rejected``: it is in quarantine; ``trace.none``: it is ignored, repeats another one, or is
+        what a document has around its records; ``trace.absent``: its trace is not in this corpus, which was
+        filtered or whose file has grown.
 
     Raises
     ------
     ParameterError
         The pattern is no expression, or an option has a wrong value.
     InputError
-        A file is gone or has changed since it was read, or is a stream.
+        A file is gone, is a stream, or has changed since it was read so that traces begin elsewhere. What was
+        changed in place is not noticed.
 
     Warns
     -----
@@ -159,7 +163,7 @@ def grep_count(
     ParameterError
         The pattern is no expression, or an option has a wrong value.
     InputError
-        A file is gone or has changed since it was read, or is a stream.
+        A file is gone, is a stream, or is shorter than when it was read.
 
     Notes
     -----
@@ -212,11 +216,16 @@ def _searched(
             options = {**options, "format": min(importers)}
         elif options.get("mapping") is not None:
             options = {**options, "format": "mapping"}
-        return _Searched(list(dict.fromkeys(map(corpus._input, files))), options, corpus)
+        read = list(dict.fromkeys(map(corpus._input, files)))
+        _check_lengths(corpus, read)
+        return _Searched(read, options, corpus)
     options = checked_options({"format": format, "mapping": mapping})
     with ExitStack() as opened:
         inputs = input_files(corpus, opened).inputs
     paths = [file for file in inputs if isinstance(file, str)]
+    once: dict[str, str] = {}
+    for path in paths:
+        once.setdefault(os.path.realpath(path), path)
     if len(paths) < len(inputs):
         other = next(file for file in inputs if not isinstance(file, str))
         name = getattr(other, "name", None) or getattr(other, "address", "")
@@ -224,7 +233,28 @@ def _searched(
         raise InputError(
             f"{shown} is no file of this machine, and has to be read twice: save it to a file first"
         )
-    return _Searched([(path, path) for path in paths], options, None)
+    return _Searched([(path, path) for path in once.values()], options, None)
+
+
+def _check_lengths(corpus: Corpus, inputs: list[tuple[str, str]]) -> None:
+    """Compare files with where the corpus has traces in them.
+
+    Raises
+    ------
+    InputError
+        A file of text is shorter than that.
+    """
+    end = (pl.col("offset") + pl.col("length")).max()
+    file = pl.col("file").cast(pl.String)
+    ends = dict(corpus.traces.group_by(file).agg(end=end).collect(engine="streaming").iter_rows())
+    for path, name in inputs:
+        last = ends.get(name)
+        if last is None or not os.path.isfile(path):
+            continue
+        with open(path, "rb") as opened:
+            begins_as_text = opened.read(2).lstrip()[:1] in (b"{", b"[", b"\xef", b"")
+        if begins_as_text and os.path.getsize(path) < last:
+            raise InputError(f"'{plain(name)}' has changed since the corpus was read from it: read it again")
 
 
 def _warn_of_unsearched(parts: list[tuple[str, int, str]]) -> None:

@@ -28,7 +28,7 @@ const MAGIC: &[&[u8]] = &[b"PAR1", b"ARROW1"];
 pub(super) const HEAD: usize = 8 << 10;
 
 /// What a line begins with that stands for rows that cannot be decoded. No JSON does.
-const DAMAGED: &[u8] = b"\x1a";
+pub(super) const DAMAGED: &[u8] = b"\x1a";
 
 /// Bytes of text that are made at a time, at least.
 const STEP: usize = 1 << 20;

@@ -12,13 +12,14 @@ use memchr::{memchr, memchr_iter, memrchr};
 use rayon::prelude::*;
 
 use super::archive::{is_tar, is_zip};
+use super::binary::known_kind;
 use super::block::Block;
 use super::compressed::{Compression, compression};
 use super::frame::{Beginning, Framing, HEAD, KeptBeginning, bom, framing};
 use super::input::{Opened, Raw, ReadPosition, io_error};
 use super::source::read_range;
 use super::{ReadOptions, rows};
-use crate::error::{Reject, Result};
+use crate::error::{IgnoredCode, Reject, RejectCode, Result};
 use crate::importers::{Format, IMPORTERS};
 use crate::run::Run;
 use crate::search::Pattern;
@@ -195,7 +196,8 @@ fn is_line_file(path: &Path, options: &ReadOptions) -> std::io::Result<bool> {
     let mut beginning = KeptBeginning { reader: File::open(path)?, bytes: Vec::new() };
     let head = beginning.head(HEAD)?;
     let has_rows = options.rows.is_some() && rows::is_rows(head);
-    if compression(head) != Compression::None || is_zip(head) || is_tar(head) || has_rows {
+    let is_binary = has_rows || known_kind(head).is_some();
+    if compression(head) != Compression::None || is_zip(head) || is_tar(head) || is_binary {
         return Ok(false);
     }
     let (framing, is_clear) = framing(head, head.len() < HEAD);
@@ -207,6 +209,10 @@ fn joined(parts: Vec<Part>, limit: Option<u64>) -> Matches {
     let mut all = Matches::default();
     let mut before = (usize::MAX, 0);
     for Part { mut matches, lines } in parts {
+        // whether a part behind the last match was searched, hangs on threads
+        if limit.is_some_and(|limit| all.count > limit) {
+            break;
+        }
         if let Some((input, lines)) = lines {
             if before.0 != input {
                 before = (input, 0);
@@ -286,7 +292,8 @@ impl Search<'_> {
         let has_rows = self.options.rows.is_some() && rows::is_rows(&bytes);
         let is_plain = bytes.len() as u64 <= STEP
             && compression(&bytes) == Compression::None
-            && !(is_zip(&bytes) || is_tar(&bytes) || has_rows);
+            && !(is_zip(&bytes) || is_tar(&bytes) || has_rows)
+            && known_kind(&bytes).is_none();
         let n_bytes = bytes.len() as u64;
         let may_match = !is_plain || self.request.pattern.candidates(&bytes).from(0).is_some();
         kit.bytes = bytes;
@@ -339,6 +346,12 @@ impl Search<'_> {
                     entry_name.as_ref().unwrap_or(&self.names[input])
                 }
             };
+            if let Some(skipped) = given.skipped.filter(|skipped| skipped.code == IgnoredCode::ArchiveNested) {
+                let message = format!("{} not read: {}", counted(skipped.count), skipped.code.as_str());
+                let reject = Reject::new(RejectCode::ArchiveEntry, "", message);
+                part.matches.unsearched.push(Unsearched { file: Arc::clone(file), offset: 0, reject });
+            }
+            part.matches.unsearched.extend(damaged_rows(file, &given.block));
             self.block(input, file, &given.block, &mut kit.text, &mut part.matches);
             let consumed = opened.consumed();
             self.run.advance(consumed - opened.progress);
@@ -414,6 +427,21 @@ impl Search<'_> {
     }
 }
 
+fn counted(entries: u64) -> String {
+    if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") }
+}
+
+/// The lines of a block that stand for rows which cannot be decoded.
+fn damaged_rows(file: &Arc<str>, block: &Block) -> impl Iterator<Item = Unsearched> {
+    memchr_iter(rows::DAMAGED[0], &block.bytes).filter_map(|at| {
+        let begins = at == 0 || block.bytes[at - 1] == b'\n';
+        let line = &block.bytes[at..];
+        let line = &line[..memchr(b'\n', line).unwrap_or(line.len())];
+        let reject = rows::damage(line).filter(|_| begins)?;
+        Some(Unsearched { file: Arc::clone(file), offset: block.offset + at as u64, reject })
+    })
+}
+
 /// Counts lines on the way through a block.
 struct Lines<'a> {
     bytes: &'a [u8],
@@ -459,16 +487,17 @@ fn shown(text: &[u8], mut from: usize, mut to: usize) -> String {
 fn excerpt(of: &Match<'_>, context: usize) -> String {
     let (text, Range { start, end }) = (of.text, of.at.clone());
     let least = start.saturating_sub(LONGEST);
-    let before = String::from_utf8_lossy(
-        &text[memrchr(b'\n', &text[least..start]).map_or(least, |at| least + at + 1)..start],
-    );
+    let line_start = memrchr(b'\n', &text[least..start]).map(|at| least + at + 1);
+    let before = shown(text, line_start.unwrap_or(least), start);
     let most = (end + LONGEST).min(text.len());
-    let behind =
-        String::from_utf8_lossy(&text[end..memchr(b'\n', &text[end..most]).map_or(most, |at| end + at)]);
+    let line_end = memchr(b'\n', &text[end..most]).map(|at| end + at);
+    let behind = shown(text, end, line_end.unwrap_or(most));
+    let (begins_before, ends_behind) =
+        (line_start.is_none() && least > 0, line_end.is_none() && most < text.len());
     let skipped = before.chars().count().saturating_sub(context);
     let cut = end > start + LONGEST;
     let mut out = String::new();
-    if skipped > 0 {
+    if skipped > 0 || begins_before {
         out.push('…');
     }
     out.extend(before.chars().skip(skipped));
@@ -477,7 +506,7 @@ fn excerpt(of: &Match<'_>, context: usize) -> String {
         out.push('…');
     } else {
         out.extend(behind.chars().take(context));
-        if behind.chars().nth(context).is_some() {
+        if behind.chars().nth(context).is_some() || ends_behind {
             out.push('…');
         }
     }

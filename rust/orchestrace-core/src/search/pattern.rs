@@ -185,8 +185,10 @@ mod tests {
         ) {
             let record: String = words.encode_utf16().enumerate().map(|(i, unit)| match (i + shift) % 4 {
                 0 => format!("\\u{unit:04x}"),
-                _ => serde_json::to_string(&String::from_utf16_lossy(&[unit])).unwrap().trim_matches('"')
-                    .replace("\\\\", "\\u005c").to_owned(),
+                _ => {
+                    let quoted = serde_json::to_string(&String::from_utf16_lossy(&[unit])).unwrap();
+                    quoted[1..quoted.len() - 1].replace("\\\\", "\\u005c")
+                }
             }).collect();
             let record = record.replace("\\\"", "\\u0022");
             let pattern = Pattern::new(&pattern, true, ignore_case).unwrap();

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(texts("timeout").unwrap(), ["timeout"]);
         assert_eq!(texts(r"\w+Error: (\d+)").unwrap(), ["Error: "]);
         assert_eq!(texts("\"tool\": *\"bash\"").unwrap(), ["bash"]);
-        assert_eq!(texts("src/main.py\n").unwrap(), ["main.py"]);
+        assert_eq!(texts(r"src/main\.py\n").unwrap(), ["main.py"]);
         assert_eq!(texts("left|right").unwrap(), ["left", "right"]);
         assert_eq!(texts("(?:error)+s").unwrap(), ["error"]);
         assert!(texts("(?i)timeout").unwrap().iter().all(|text| text.to_lowercase().starts_with("tim")));
