@@ -127,6 +127,10 @@ CASES: dict[str, tuple[Callable[[Document], bool], Callable[[Document], None], s
     ),
     "one topology": (lambda run: True, setting(topology="swarm"), "B3", "fail", "all traces have swarm"),
     "a mixed topology": (lambda run: True, setting(topology="mixed"), "B3", "fail", "a mixed topology"),
+    "one topology and mixed ones": (
+        *(lambda run: run["topology"] == "debate", setting(topology="mixed")),
+        *("B3", "fail", "6 traces with a mixed topology, all others centralized"),
+    ),
     "topology not said": (
         *(lambda run: run["topology"] == "debate", setting(topology="unknown")),
         *("B3", "inconclusive", "6 traces without a `topology`"),
@@ -252,10 +256,77 @@ def test_as_many_tasks_as_the_interval_needs(width: float, confidence: float, z:
     assert needed == 1 or widest(needed - 1) > width
 
 
+def test_numbers_of_tasks_are_not_cut_off() -> None:
+    """Beyond 32 bits, and with a confidence whose upper tail rounds to 1."""
+    corpus = ot.generate(traces=1, seed=0)
+    counts = ot.evaluation.benchmark_counts(corpus, width=1e-6).filter(rule="B2", part="about 10")
+    assert counts["needed"].item() == tasks_for(1e-6, 0.95) == 3841458820691
+    verdict = ot.evaluation.benchmark_verdict(corpus, confidence=1 - 1e-16)
+    assert verdict.schema == VERDICTS
+    assert 1500 < tasks_for(0.2, 1 - 1e-16) < 1800  # z is 8.2
+
+
+@pytest.mark.parametrize(("n", "verdict"), [(14, "pass"), (13, "inconclusive")])
+def test_a_share_that_is_met_exactly_is_enough(n: int, verdict: str) -> None:
+    """14 of 25 is 0.56, though 0.56 times 25 is a little more than 14."""
+    assert 0.56 * 25 > 14
+    runs = [document("small", topology, attacked=False) for topology in ("centralized", "debate")]
+    documents = [
+        run | {"task_id": f"task{task}", "trace_id": f"{run['trace_id']}{task}"}
+        for task in range(25)
+        for run in runs[: 2 if task < n else 1]
+    ]
+    assert verdicts(documents, share=0.56)["B3"][0] == verdict
+
+
+def fixes(documents: list[Document], **options: Any) -> dict[str, str | None]:
+    return dict(ot.evaluation.benchmark_counts(read(documents), **options).select("part", "fix").iter_rows())
+
+
+def test_a_fix_stands_where_a_rule_needs_more() -> None:
+    thin, enough = fixes(benchmark()), fixes(benchmark(), width=1.0)
+    assert thin["about 1000"] == "run more tasks of about 1000 events"
+    assert not any(enough.values())
+    documents = benchmark()
+    for run in documents:
+        unjudged(run)
+        run["topology"] = "unknown"
+    found = fixes(documents)
+    success = "give metrics a `task_success`, or rewards a `team`"
+    assert found["E1 task success"] == found["all of E1 to E4"] == success
+    assert found["replayable"] == found["reward"] == "give the trace `rewards`"
+    assert found["topology not known"] == "give traces a `topology`"
+
+
+def test_a_fix_fits_what_is_lacking() -> None:
+    documents = benchmark()
+    for run in documents:
+        cyclic(run)
+    found = fixes(documents)
+    acyclic = "record edges that close no cycle"
+    assert found["E2 parallelism efficiency"] == found["all of E1 to E4"] == found["acyclic"] == acyclic
+    assert acyclic in verdicts(documents)["B1"][2]
+
+
+@pytest.mark.parametrize("place", [None, False, "", " ", {"at": "tool"}, ["tool"], 3])
+def test_a_safety_event_that_does_not_say_where_is_no_attack(place: object) -> None:
+    """Nor is one that mentions the field in a text, or below another field."""
+    mentions = {"x_note": '"x_injection": "tool"', "x_below": {"x_injection": "tool"}, "x_injection": place}
+    documents = benchmark()
+    for run in documents:
+        unattacked(run)
+        run["events"][1] |= {"type": "safety_event", **mentions}
+    assert verdicts(documents)["B4"][0] != "pass"
+    counts = ot.evaluation.benchmark_counts(read(documents)).filter(part="attack")
+    assert counts["n_traces"].item() == 0
+    documents[0]["events"][1]["x_injection"] = "tool"
+    counts = ot.evaluation.benchmark_counts(read(documents)).filter(part="attack")
+    assert counts["n_traces"].item() == 1
+
+
 def test_a_license_is_stated_and_not_recorded() -> None:
     found = verdicts(benchmark(), license=None)["B5"]
     assert found[0] == "inconclusive" and found[2] == "no recording says its license: state it"
-    assert verdicts(benchmark(), license="")["B5"][0] == "inconclusive"
 
 
 def test_the_share_decides_what_is_enough() -> None:
@@ -389,6 +460,10 @@ def test_a_corpus_on_disk_has_the_same_verdicts(tmp_path: Path) -> None:
         ({"width": 1.5}, "width is 1.5, expected a number"),
         ({"confidence": 1}, "confidence is 1, expected a number"),
         ({"license": 3}, "license is 3, expected"),
+        ({"license": ""}, "^license is '', expected its name$"),
+        ({"license": "  "}, "^license is '  ', expected its name$"),
+        ({"width": 1e-160}, "^width is 1e-160, expected a number from 1e-06 to 1$"),
+        ({"width": 1e-300}, "^width is 1e-300, expected a number from 1e-06 to 1$"),
     ],
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:

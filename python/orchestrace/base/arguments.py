@@ -153,6 +153,8 @@ Share = Annotated[float, Number(0, 1)]
 """A part of a whole."""
 PositiveShare = Annotated[float, Number(above=0, high=1)]
 """A part of a whole that is not nothing: a quantile, a beginning of a trace."""
+IntervalWidth = Annotated[float, Number(1e-6, 1)]
+"""How wide an interval of a rate may be; of less, no count of trials is exact in floating point."""
 Bounds = Annotated[tuple[float, float], Pair()]
 """The least and the greatest that a reward or a return can be."""
 Finite = Annotated[float, Number()]

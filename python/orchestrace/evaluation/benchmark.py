@@ -8,13 +8,14 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.arguments import Confidence, PositiveShare, Threads
+from ..base.arguments import Confidence, IntervalWidth, PositiveShare, Threads
 from ..base.engines import RunBy
+from ..base.errors import ParameterError
 from ..base.progress import Progress
 from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
-from .benchmark_evidence import DECADES, FAMILY_PARTS, FIXES, PARTS, REPLAYABLE, TOPOLOGIES, evidence
+from .benchmark_evidence import DECADES, FAMILY_PARTS, FIXES, PARTS, REPLAYABLE, TOPOLOGIES, evidence, fix_of
 
 RULES: Final = {
     "B1": "report all of E1 to E4",
@@ -43,7 +44,7 @@ COUNTS: Final = pl.Schema(
         "n_traces": pl.UInt32(),
         "n_tasks": pl.UInt32(),
         "share": pl.Float64(),
-        "needed": pl.UInt32(),
+        "needed": pl.UInt64(),
         "lacks": pl.String(),
         "fix": pl.String(),
     }
@@ -71,6 +72,27 @@ class _Counts:
         whole_number = self.n_traces if total is None else self.traces[total]
         return self.traces[part] / whole_number if whole_number else 0.0
 
+    def rarest(self, parts: Iterable[str]) -> str:
+        """Of some parts the one that the fewest traces have, the first of several."""
+        return min(parts, key=self.traces.__getitem__)
+
+    def is_missing(self, part: str) -> bool:
+        """Whether a rule needs more of a part."""
+        if part in DECADES:
+            return self.tasks[part] < self.needed
+        if part == "topology not known":
+            return self.traces[part] > 0
+        # not every trace is to be attacked, but each that is has to have a twin
+        enough = {"attack": 1, "attack with a clean twin": self.traces["attack"]}
+        return self.traces[part] < enough.get(part, self.n_traces)
+
+    def fix(self, part: str) -> str | None:
+        """What to record or to run, that there is more of a part."""
+        parts = {"all of E1 to E4": FAMILY_PARTS.values(), "replayable": REPLAYABLE}.get(part)
+        if parts is not None:
+            return self.fix(self.rarest(parts))
+        return fix_of(part, self.lacks.get(part))
+
 
 _Verdict = tuple[str, str, str]
 """Verdict, numbers, reason."""
@@ -81,7 +103,7 @@ def benchmark_verdict(
     corpus: Corpus,
     *,
     share: PositiveShare = 0.9,
-    width: PositiveShare = 0.2,
+    width: IntervalWidth = 0.2,
     license: str | None = None,
     confidence: Confidence = 0.95,
     engine: RunBy = None,
@@ -99,7 +121,7 @@ def benchmark_verdict(
     width
         How wide the interval of a success rate may be in each stratum of size.
     license
-        Under which license others may use the recordings. No recording says so.
+        The name of the license under which others may use the recordings. No recording says so.
     confidence
         Coverage of that interval.
     engine
@@ -117,7 +139,7 @@ def benchmark_verdict(
           ``team`` reward is task success, too). Fails if no trace reports some family.
         - ``B2``: each stratum has as many tasks as its interval needs. Fails if a stratum is empty.
         - ``B3``: two or more of six topologies, and `share` of the tasks under more than one. Fails if all
-          traces say which they had, and it was the same or none of the six.
+          traces say which they had, and that was one of the six at most.
         - ``B4``: attacks are recorded, and `share` of the attacked traces have a clean twin: a trace of the
           same task without an attack that says so. Fails if `share` of the traces say what was trusted or
           corrupted, untrusted content is nowhere, and nor is an attack.
@@ -126,7 +148,7 @@ def benchmark_verdict(
     Raises
     ------
     ParameterError
-        An option out of range, or an engine that is not known.
+        An option out of range, a license that is blank, or an engine that is not known.
 
     Notes
     -----
@@ -141,6 +163,8 @@ def benchmark_verdict(
     >>> verdicts.select("rule", "verdict").rows()[1]
     ('B2', 'fail')
     """
+    if license is not None and not license.strip():
+        raise ParameterError(f"license is {license!r}, expected its name")
     rows = evidence(corpus, engine=engine, threads=threads, progress=progress)
     counts = _counts(rows, share, tasks_for(width, confidence), license)
     judges: dict[str, Callable[[_Counts], _Verdict]] = {
@@ -160,7 +184,7 @@ def benchmark_verdict(
 def benchmark_counts(
     corpus: Corpus,
     *,
-    width: PositiveShare = 0.2,
+    width: IntervalWidth = 0.2,
     confidence: Confidence = 0.95,
     engine: RunBy = None,
     threads: Threads = None,
@@ -180,9 +204,11 @@ def benchmark_counts(
     DataFrame
         A row per rule and part: ``rule`` (Enum), ``part`` (String), ``n_traces n_tasks`` (UInt32: traces with
         it, and tasks that have one), ``share`` (Float64: 0..1 of the traces, null without traces), ``needed``
-        (UInt32: tasks that a stratum of size needs, else null), ``lacks`` (String: of a family the metrics
-        that are null in most traces without it, and why), ``fix`` (String: what to record or to run, null
-        where nothing is missing).
+        (UInt64: tasks that a stratum of size needs, else null), ``lacks`` (String: of a family the metrics
+        that are null in most traces without it, and why), ``fix`` (String: what to record or to run; of a
+        family what `lacks` asks for, of ``all of E1 to E4`` and ``replayable`` that of the rarest part; null
+        where every trace has the part, or as many traces or tasks as the rule needs, and of parts that no
+        rule needs: a topology, ``mixed``, untrusted content, sizes beyond the strata).
 
     Raises
     ------
@@ -203,8 +229,6 @@ def benchmark_counts(
     rows = evidence(corpus, engine=engine, threads=threads, progress=progress)
     needed = tasks_for(width, confidence)
     counts = _counts(rows, 1.0, needed, None)
-    # not every trace is to be attacked, but each that is has to have a twin
-    enough = {"attack": 1, "attack with a clean twin": counts.traces["attack"]}
     table = [
         {
             "rule": rule,
@@ -214,7 +238,7 @@ def benchmark_counts(
             "share": counts.of_traces(part) if counts.n_traces else None,
             "needed": needed if part in DECADES else None,
             "lacks": counts.lacks.get(part),
-            "fix": FIXES.get(part) if counts.traces[part] < enough.get(part, counts.n_traces) else None,
+            "fix": counts.fix(part) if counts.is_missing(part) else None,
         }
         for rule, parts in PARTS.items()
         for part in parts
@@ -231,8 +255,8 @@ def tasks_for(width: float, confidence: float) -> int:
     >>> tasks_for(0.2, 0.95), tasks_for(1.0, 0.95)
     (93, 1)
     """
-    z = NormalDist().inv_cdf((1.0 + confidence) / 2.0)
-    return min(max(math.ceil(z * z * (1.0 / (width * width) - 1.0)), 1), 2**32 - 1)
+    z = NormalDist().inv_cdf((1.0 - confidence) / 2.0)  # of the lower tail: the upper may round to 1
+    return max(math.ceil(z * z * (1.0 / (width * width) - 1.0)), 1)
 
 
 def _counts(rows: pl.DataFrame, share: float, needed: int, license: str | None) -> _Counts:
@@ -248,9 +272,7 @@ def _counts(rows: pl.DataFrame, share: float, needed: int, license: str | None) 
     lacks: dict[str, str | None] = modes.row(0, named=True)
     repeated = rows.group_by("task_id").len().filter(pl.col("len") > 1)
     n_tasks = rows["task_id"].n_unique()
-    return _Counts(
-        traces, tasks, lacks, rows.height, n_tasks, repeated.height, share, needed, license or None
-    )
+    return _Counts(traces, tasks, lacks, rows.height, n_tasks, repeated.height, share, needed, license)
 
 
 def _families(counts: _Counts) -> _Verdict:
@@ -259,11 +281,13 @@ def _families(counts: _Counts) -> _Verdict:
     numbers = ", ".join(f"{name} {_percent(part)}" for name, part in {**shares, "all": whole_share}.items())
     absent = [name for name in FAMILY_PARTS.values() if not counts.traces[name]]
     if absent:
-        lacks = "; ".join(f"no trace has {name} ({counts.lacks[name]}): {FIXES[name]}" for name in absent)
+        lacks = "; ".join(
+            f"no trace has {name} ({counts.lacks[name]}): {counts.fix(name)}" for name in absent
+        )
         return "fail", numbers, lacks
     if whole_share >= counts.share:
         return "pass", numbers, f"{_percent(whole_share)} of the traces report all four"
-    least = min(FAMILY_PARTS.values(), key=lambda name: counts.traces[name])
+    least = counts.rarest(FAMILY_PARTS.values())
     n = counts.n_traces - counts.traces[least]
     return "inconclusive", numbers, f"{counted(n, 'trace')} without {least} ({counts.lacks[least]})"
 
@@ -289,8 +313,12 @@ def _topologies(counts: _Counts) -> _Verdict:
     if len(seen) < 2:
         if unknown:
             return "inconclusive", numbers, f"{counted(unknown, 'trace')} without a `topology`: set it"
-        return "fail", numbers, f"all traces have {seen[0] if seen else 'a mixed topology'}"
-    if several >= counts.share * counts.n_tasks:
+        if not seen:
+            return "fail", numbers, "all traces have a mixed topology"
+        if mixed := counts.traces["mixed"]:
+            return "fail", numbers, f"{counted(mixed, 'trace')} with a mixed topology, all others {seen[0]}"
+        return "fail", numbers, f"all traces have {seen[0]}"
+    if several / counts.n_tasks >= counts.share:  # a product may round above the number of tasks
         return "pass", numbers, "the same tasks ran under several topologies"
     if several:
         return "inconclusive", numbers, "few tasks ran under several: the others confound it with the task"
@@ -319,7 +347,7 @@ def _attacks(counts: _Counts) -> _Verdict:
 
 def _replays(counts: _Counts) -> _Verdict:
     replayable = counts.of_traces("replayable")
-    least = min(REPLAYABLE, key=lambda name: counts.traces[name])
+    least = counts.rarest(REPLAYABLE)
     n = counts.n_traces - counts.traces[least]
     numbers = f"replayable {_percent(replayable)}"
     numbers += f", least: {least} {_percent(counts.of_traces(least))}" if n else ""

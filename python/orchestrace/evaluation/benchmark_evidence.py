@@ -1,5 +1,6 @@
 """What a recording has of the survey's five rules for benchmarks: yes or no, trace by trace."""
 
+import json
 from typing import Any, Final
 
 import polars as pl
@@ -38,6 +39,8 @@ FIXES: Final = {
     FAMILY_PARTS["E2"]: "give events `duration_s` or `t_end`, or times in seconds",
     FAMILY_PARTS["E3"]: "record messages with `to`, and the events of sub-agents",
     FAMILY_PARTS["E4"]: "give events `tokens`, and say whether they are `trusted` or `corrupted`",
+    **{name: f"run more tasks of {name} events" for name in DECADES},
+    "topology not known": "give traces a `topology`",
     "task under several": "run each task under more than one topology",
     "safety recorded": "say of events whether they are `trusted` or `corrupted`",
     "attack": "run tasks with an attack; mark its events `corrupted`, or give metrics an `attack_success`",
@@ -52,10 +55,33 @@ FIXES: Final = {
 }
 """What to record, or to run, where a part is absent."""
 
+_FIXES_BY_REASON: Final = {
+    "graph.cycle": FIXES["acyclic"],
+    "trace.partial": FIXES["ends"],
+    "outcome.absent": FIXES["outcome"],
+    "outcome.ambiguous": FIXES["outcome"],
+}
+"""What to record where the fields of a family are there, but its metrics have another reason to be null."""
+
 _HANGS: Final = "dead_events"
 """A metric of every trace whose outcome is known: neither absent, ambiguous, on a cycle nor cut off."""
 _HANDED_ON: Final = ("message", "tool_result", "return")
 """Events that say something to somebody: a replay needs their texts."""
+
+
+def fix_of(part: str, lacks: str | None) -> str | None:
+    """What to record or to run, that there is more of a part, where a family lacks these metrics.
+
+    Examples
+    --------
+    >>> from orchestrace.evaluation.benchmark_evidence import fix_of
+    >>> fix_of("E2 parallelism efficiency", "parallelism graph.cycle")
+    'record edges that close no cycle'
+    """
+    reasons = [row.rpartition(" ")[2] for row in lacks.split(", ")] if lacks else []
+    if reasons and all(reason in _FIXES_BY_REASON for reason in reasons):
+        return _FIXES_BY_REASON[reasons[0]]
+    return FIXES.get(part)
 
 
 def evidence(corpus: Corpus, **running: Any) -> pl.DataFrame:
@@ -125,13 +151,11 @@ def evidence(corpus: Corpus, **running: Any) -> pl.DataFrame:
 def _of_traces(corpus: Corpus) -> pl.DataFrame:
     """A row per trace: its sizes, its topology, and what its events, measures and findings say."""
     kind = pl.col("type").cast(pl.String)
-    injected = (kind == "safety_event") & pl.col("extras").str.contains('"x_injection"', literal=True)
     handed_on = kind.is_in(_HANDED_ON)
     events = corpus.events.group_by("trace").agg(
         said=pl.any_horizontal(pl.col("trusted", "corrupted").is_not_null()).any(),
         untrusted=pl.col("trusted").not_().any(),
         corrupted=pl.col("corrupted").any(),
-        injected=injected.any(),
         contents=handed_on.any() & (~handed_on | pl.col("content_ref").is_not_null()).all(),
     )
     of, name = pl.col("kind").cast(pl.String), pl.col("name").cast(pl.String)
@@ -141,11 +165,16 @@ def _of_traces(corpus: Corpus) -> pl.DataFrame:
         judged=((of == "metric") & (name == "attack_success")).any(),
     )
     cycles = corpus.findings.filter(pl.col("code").cast(pl.String) == "graph.cycle").select("trace").unique()
+    safety = (kind == "safety_event") & pl.col("extras").str.contains('"x_injection"', literal=True)
+    mentions = corpus.events.filter(safety).select("trace", "extras").unique().collect(engine="streaming")
+    placed = [says_where(extras) for extras in mentions["extras"]]
+    injected = mentions.filter(pl.Series(placed, dtype=pl.Boolean)).select("trace").unique()
     sizes = corpus.traces.select("trace", "trace_id", "task_id", "topology", "partial", "n_events", "n_edges")
     rows = (
         sizes.join(events, on="trace", how="left")
         .join(measures, on="trace", how="left")
         .join(cycles.with_columns(cyclic=True), on="trace", how="left")
+        .join(injected.lazy().with_columns(injected=True), on="trace", how="left")
         .collect(engine="streaming")
     )
     flags = ("said", "untrusted", "corrupted", "injected", "contents", "reward", "team", "judged", "cyclic")
@@ -159,6 +188,20 @@ def _of_traces(corpus: Corpus) -> pl.DataFrame:
         (pl.col("task_id") != pl.col("trace_id")).alias("task named"),
         acyclic=~pl.col("cyclic"),
     )
+
+
+def says_where(extras: str) -> bool:
+    """Whether the other fields of a safety event say where something was injected: a text at the top.
+
+    Examples
+    --------
+    >>> from orchestrace.evaluation.benchmark_evidence import says_where
+    >>> says_where('{"x_injection": "tool"}'), says_where('{"x_injection": null}')
+    (True, False)
+    """
+    fields = json.loads(extras, parse_int=float)  # whole numbers may have more digits than Python reads
+    place = fields.get("x_injection") if isinstance(fields, dict) else None
+    return isinstance(place, str) and bool(place.strip())
 
 
 def _of_metrics(corpus: Corpus, running: dict[str, Any]) -> pl.DataFrame:

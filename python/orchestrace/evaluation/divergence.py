@@ -275,7 +275,8 @@ def _effects(children: pl.DataFrame, confidence: float) -> pl.DataFrame:
         p_siblings = (others_failed + _PRIOR * rate) / (others_failed + others_passed + _PRIOR)
     log_odds = np.log((failed + 0.5) * (others_passed + 0.5) / ((passed + 0.5) * (others_failed + 0.5)))
     stderr = np.sqrt(sum(1.0 / (n + 0.5) for n in (failed, passed, others_failed, others_passed)))
-    reach = NormalDist().inv_cdf((1.0 + confidence) / 2.0) * stderr
+    # of the lower tail: (1 + confidence) / 2 may round to 1
+    reach = -NormalDist().inv_cdf((1.0 - confidence) / 2.0) * stderr
     is_judged = pl.Series((failed + passed > 0) & (others_failed + others_passed > 0))
     numbers = {
         "p": p,
