@@ -131,12 +131,15 @@ def test_rows_of_the_ledger_are_compared_with_the_pool(tables: dict[str, pl.Data
 
 
 def test_strict_counts_are_beside_broad_ones(tables: dict[str, pl.DataFrame]) -> None:
-    """p0 agent, p1 message, p2 p3 role, p5 event; p4 has no level. p2 is strict, p1 and p3 are not."""
+    """p0 agent, p1 message, p2 p3 role, p5 event; p4 has no level. p2 is strict, p1 and p3 are not.
+
+    Nobody read p0 and p5.
+    """
     table = tables["strict_and_broad"]
     assert table.drop("boundary", "as_of").rows() == [
         ("role", 2, 1, 1, 2, 2, 2, False),  # the ledger says two are strict, the reader one of two
-        ("agent", 1, 0, 1, 0, None, None, None),
-        ("event", 1, 0, 1, 0, None, None, None),
+        ("agent", 1, None, 1, 0, None, None, None),
+        ("event", 1, None, 1, 0, None, None, None),
         ("message", 1, 0, 0, 1, 1, 1, False),
         ("O5 stopping", None, None, None, None, 0, 0, None),
     ]
@@ -219,6 +222,166 @@ def test_the_last_reading_of_a_paper_counts(tmp_path: Path) -> None:
     ]
 
 
+def cells(*rows: str) -> str:
+    """A ledger that states counts."""
+    head = ["| Cell | Broad tags | Strict or near-strict subset | Boundary |", "|---|---|---|---|"]
+    return "\n".join([*head, *rows, ""])
+
+
+@pytest.mark.parametrize(
+    ("row", "agrees"),
+    [("| role | 2 | 1 | - |", None), ("| role | 1 | 1 | - |", False), ("| role | 2 | 3 | - |", False)],
+)
+def test_nothing_is_strict_where_nobody_read(row: str, agrees: bool | None, tmp_path: Path) -> None:
+    """But a broad count is compared all the same, and a strict one cannot be above it."""
+    found = ot.scaling.survey(artifact(tmp_path, ledger=cells(row)))["strict_and_broad"]
+    assert found.filter(cell="role").select("broad", "strict", "at_most", "checked", "agrees").rows() == [
+        (2, None, 2, 0, agrees)
+    ]
+
+
+def test_a_later_reading_that_says_neither_counts(tmp_path: Path) -> None:
+    artifact(tmp_path, spot=checks(coding("p1", "yes")))
+    later = tmp_path / "docs" / "audits" / "independent_spotcheck_2026-06-01.csv"
+    later.write_text(checks(coding("p1", "maybe")))
+    found = ot.scaling.survey(tmp_path)["strict_and_broad"].filter(cell="message")
+    assert found.select("strict", "at_most", "checked").row(0) == (None, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (f"docs/independent_spotcheck_{DATE}.csv", f"a second spot check of {DATE}: only 'docs/"),
+        (f"docs/audits/independent_spotcheck_b_{DATE}.csv", f"a second spot check of {DATE}: only 'audits/"),
+    ],
+)
+def test_one_file_is_read_of_a_date(name: str, words: str, tmp_path: Path) -> None:
+    artifact(tmp_path, spot=SPOT_CHECK)
+    (tmp_path / name).write_text(checks(coding("p2", "no"), coding("p5", "yes", is_rl="yes", note="")))
+    found = ot.scaling.survey(tmp_path)
+    assert found["malformed"].height == 1 and words in found["malformed"]["problem"].item()
+    assert found["agreement"].height == len(CHECKED) + 1
+    assert found["spot_check"].select("date", "key", "field").is_duplicated().sum() == 0
+
+
+def test_two_files_without_a_date_are_not_added_up(tmp_path: Path) -> None:
+    artifact(tmp_path, spot=SPOT_CHECK)
+    for name in "ab":
+        (tmp_path / f"docs/independent_spotcheck_{name}.csv").write_text(checks(coding("p1")))
+    found = ot.scaling.survey(tmp_path)
+    assert "a second spot check without a date" in found["malformed"]["problem"].item()
+    assert found["agreement"].filter(pl.col("date").is_null(), field="all")["n"].item() == 1
+
+
+def test_a_field_without_two_readings_is_in_no_count(tmp_path: Path) -> None:
+    """A row without any, one with one side of one field, one with neither side of it, and one in full."""
+    nothing = {name: "" if name[:4] in ("orig", "ann_") else value for name, value in coding("p1").items()}
+    one_side = coding("p2", note="disagree", is_rl=" ")
+    neither = coding("p3", note="") | {"orig_category": "", "ann_category": ""}
+    artifact(tmp_path, spot=checks(nothing, one_side, neither, coding("p4", "no")))
+    found = ot.scaling.survey(tmp_path)
+    assert found["malformed"].select("line", "problem").rows() == [
+        (2, f"no two readings of {', '.join(CHECKED)}"),
+        (3, "no two readings of is_rl"),
+        (4, "no two readings of category"),
+    ]
+    counts = dict(found["agreement"].select("field", "n").iter_rows())
+    assert counts == {**dict.fromkeys(CHECKED, 3), "category": 2, "is_rl": 2, "all": 1}
+    assert found["agreement"]["share"].to_list() == [1.0] * 6
+    assert found["strict_and_broad"].filter(cell="message")["checked"].item() == 0
+
+
+#: What a claim states after "`credit_granularity=role` ".
+STATED: dict[str, int | None] = {
+    "has twenty-one tags": None,
+    "has twenty one tags": None,
+    "has 1,002 tags": None,
+    "has 1 002 tags": None,
+    "has 2.3 tags": None,
+    "has -3 tags": None,
+    "has at least two tags": None,
+    "has about 2 tags": None,
+    "has two or three tags": None,
+    "has two tags or more": None,
+    "has not one tag": None,
+    "is not in two tags": None,
+    "has 3 tags of 5 tags": None,
+    "has 3 tags of 5": None,
+    "has one tag; `credit_granularity=message` has two tags": None,
+    "and `is_rl=yes` have one tag": None,
+    "has many tags": None,
+    "has zero tags": 0,
+    "has no retained tags": 0,
+    "has one tag": 1,
+    "has eleven tags": 11,
+    "has twelve retained tags, as counted": 12,
+    "has 2 tags after a merger": 2,
+    "has only two tags; one row is explicit": 2,
+    ": 113 tags": 113,
+    "of `p1` is = that of `p2`: 2 tags": 2,
+}
+
+
+@pytest.mark.parametrize("words", STATED)
+def test_a_claim_states_a_number_that_stands_alone(words: str, tmp_path: Path) -> None:
+    row = f"|A|`credit_granularity=role` {words}|-|"
+    ledger = f"|Claim|Artifact check|Boundary|\n|---|---|---|\n{row}\n"
+    found = ot.scaling.survey(artifact(tmp_path, ledger=ledger))
+    stated = STATED[words]
+    expected = (None, None, None) if stated is None else (stated, 2, stated == 2)
+    assert found["claims"].select("stated", "counted", "agrees").row(0) == expected
+    assert found["malformed"].is_empty()
+
+
+def test_a_pair_of_two_fields_is_no_value(tmp_path: Path) -> None:
+    row = "|A|`is_rl=yes, category=rl_method` has 3 tags|-|"
+    ledger = f"|Claim|Artifact check|Boundary|\n|---|---|---|\n{row}\n"
+    claims = ot.scaling.survey(artifact(tmp_path, ledger=ledger))["claims"]
+    assert claims.select("field", "value", "stated").row(0) == (None, None, None)
+
+
+def test_a_row_of_hyphens_is_a_row_and_an_example_is_none(tmp_path: Path) -> None:
+    claims = "|Claim|Artifact check|Boundary|\n|---|:-:|---|\n|A|x|y|\n| - | - | - |\n"
+    fenced = f"````text\n```\n{claims}````\n\n~~~\n{claims}~~~\n\n"
+    found = ot.scaling.survey(artifact(tmp_path, ledger=fenced + claims))
+    assert found["claims"]["claim"].to_list() == ["A", "-"] and found["malformed"].is_empty()
+
+
+@pytest.mark.parametrize(
+    ("text", "keys"),
+    [
+        ("@misc{a, title = {A}} @misc{b, title = {B}}\n", ["a", "b"]),
+        ("@misc{a,title={A}}@misc(b, title = {B})@string{x = {y}}@misc{c}", ["a", "b", "c"]),
+        ("@misc{a, abstract = {x\n@misc{no, entry}\n  @ home}}\n@misc{b}", ["a", "b"]),
+        ('@misc{a, abstract = "x\n@misc{no, entry}", year = 2024}\n@misc{b}', ["a", "b"]),
+        ('@comment{say "so}@comment(me@example.org)\n@misc{b}', ["b"]),
+    ],
+)
+def test_entries_are_where_brackets_say(text: str, keys: list[str], tmp_path: Path) -> None:
+    (tmp_path / "papers.bib").write_text(text)
+    problems = Problems()
+    table = bibliography(tmp_path / "papers.bib", [], problems)
+    assert table["entry"].to_list() == keys and not problems.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "line"),
+    [
+        ("@misc{a, title = {A}}\n@misc{b, title = {B}\n@misc{c, title = {C}}", ["a", "c"], 2),
+        ("@misc{a, title = {A}\n@misc{b, title = {B}}}", ["b"], 1),
+        ("\n@comment{\n@misc{no, entry}\n}\n@misc{b}", ["b"], 2),
+        ("@misc{a} % @misc{b, title = {B}}\n@misc{c}", ["a", "c"], 1),
+        ("@misc{a}\n%% @misc{b,\n%  title = {B}}\n@misc{c}", ["a", "c"], 2),
+    ],
+)
+def test_entries_that_are_lost_are_problems(text: str, keys: list[str], line: int, tmp_path: Path) -> None:
+    (tmp_path / "papers.bib").write_text(text)
+    problems = Problems()
+    table = bibliography(tmp_path / "papers.bib", [], problems)
+    assert table["entry"].to_list() == keys
+    assert [row[1] for row in problems.rows] == [line]
+
+
 MALFORMED: dict[str, tuple[str, str | bytes, int | None, str]] = {
     "a claim with two cells": ("ledger", LEDGER.replace(" | none |", " |", 1), 6, "2 cells, expected 3"),
     "a paper that nobody retained": (
@@ -229,6 +392,17 @@ MALFORMED: dict[str, tuple[str, str | bytes, int | None, str]] = {
     ),
     "a count that is none": ("ledger", LEDGER.replace("| 2 | 2 |", "| 2 | many |"), 17, "two whole numbers"),
     "a ledger without tables": ("ledger", "# Nothing\n", None, "no table with the columns"),
+    "a ledger without rows": ("ledger", cells(), None, "its tables have no rows"),
+    "a cell twice": (
+        "ledger",
+        cells("|role|2|1|-|", "|role|2|0|-|"),
+        4,
+        "'role' is listed twice: only line 3",
+    ),
+    "a paper of the ledger twice": (
+        *("ledger", LEDGER + "| `p1` | role | again | none |\n"),
+        *(25, "'p1' is listed twice: only line 23"),
+    ),
     "a ledger that is no text": ("ledger", b"\xff\xfe|", None, "not UTF-8 text"),
     "an entry that is not closed": ("bib", BIBLIOGRAPHY.replace("{twice}}", "{twice}"), 7, "is not closed"),
     "an entry without a key": ("bib", BIBLIOGRAPHY.replace("{stranger,", "{title = {x},"), 9, "has no key"),

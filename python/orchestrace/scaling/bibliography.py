@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,13 @@ BIBLIOGRAPHY: Final = pl.Schema(
 )
 """Columns and types of the table of entries."""
 
-_BEGIN: Final = re.compile(r"^[ \t]*@[ \t]*(\w+)[ \t]*([{(])", re.MULTILINE)
+_ENTRY: Final = r"@[ \t]*(?P<kind>\w+)[ \t]*(?P<opened>[{(])"
+_BEGIN: Final = re.compile(_ENTRY)
+_LINE: Final = re.compile(rf"^[ \t]*{_ENTRY}", re.MULTILINE)
+_OUTSIDE: Final = re.compile(rf"{_ENTRY}|%[^\n]*")
+"""What counts between entries: an entry or a comment, which ends with its line."""
+_MARK: Final = re.compile(rf'(?<!\\)[{{}})"]|^(?=[ \t]*{_ENTRY})', re.MULTILINE)
+"""What counts inside an entry: brackets, quotation marks, and a line that may begin another."""
 _NO_ENTRY: Final = ("comment", "preamble", "string")
 _YEAR: Final = re.compile(r"-?(?:19|20)\d\d$")
 
@@ -39,7 +44,8 @@ def bibliography(path: Path, papers: Iterable[str], problems: Problems) -> pl.Da
 
     Notes
     -----
-    Linear in the text. An entry that is not closed, or has no key, is a problem and not an entry.
+    Linear in the text, and once more for each entry that is not closed. Such an entry, one without a key,
+    and one behind ``%`` are problems and not entries. A line may hold several entries.
 
     Examples
     --------
@@ -73,31 +79,53 @@ def bibliography(path: Path, papers: Iterable[str], problems: Problems) -> pl.Da
 def _keys(path: Path, problems: Problems) -> Iterator[str]:
     """The keys of all entries, in their order, repeated where they are."""
     text = text_of(path, problems) or ""
-    begins = list(_BEGIN.finditer(text))
-    line, counted_to = 1, 0
-    for begin, following in zip_longest(begins, begins[1:]):
+    line, counted_to, at = 1, 0, 0
+    while begin := _OUTSIDE.search(text, at):
+        at = begin.end()
         line, counted_to = line + text.count("\n", counted_to, begin.start()), begin.start()
-        if begin[1].lower() in _NO_ENTRY:
+        kind, opened = begin["kind"], begin["opened"]
+        if kind is None:  # a comment: prose, or an entry that somebody took out
+            if (inner := _BEGIN.match(begin[0].lstrip("% \t"))) and inner["kind"].lower() not in _NO_ENTRY:
+                problems.add(path, line, f"an entry @{inner['kind']} behind %, which is not read")
             continue
-        body = text[begin.end() : following.start() if following else None]
-        key = body.partition(",")[0].strip()
-        if not _is_closed(body, begin[2]):
-            problems.add(path, line, f"the entry @{begin[1]} '{key[:80]}' is not closed")
+        is_comment = kind.lower() == "comment"
+        end = _end_of(text, at, opened, text_only=is_comment)
+        if kind.lower() in _NO_ENTRY:
+            if is_comment and end and (inner := _BEGIN.search(text, at, end)):
+                problems.add(path, line, f"an entry @{inner['kind']} in @{kind}, which is not read")
+            at = end or at
+            continue
+        key = text[at : end and end - 1].partition(",")[0].strip()
+        if end is None:
+            problems.add(path, line, f"the entry @{kind} '{key[:80]}' is not closed")
+            following = _LINE.search(text, at)
+            end = following.start() if following else len(text)
         elif not key or re.search(r"[\s{}()=]", key):
-            problems.add(path, line, f"the entry @{begin[1]} has no key")
+            problems.add(path, line, f"the entry @{kind} has no key")
         else:
             yield key
+        at = end
 
 
-def _is_closed(body: str, opened: str) -> bool:
-    """Whether the bracket that opens an entry is closed before the next entry begins."""
-    depth = 1 if opened == "{" else 0
-    for bracket in re.finditer(r"(?<!\\)[{})]", body):
-        if bracket[0] == ")":
-            if opened == "(" and depth == 0:
-                return True
-            continue
-        depth += 1 if bracket[0] == "{" else -1
-        if depth == 0 and opened == "{":
-            return True
-    return False
+def _end_of(text: str, begin: int, opened: str, *, text_only: bool) -> int | None:
+    """Where an entry ends; None where its bracket is not closed, or another entry begins between its fields.
+
+    A line that begins with ``@`` is text where it is in braces or quotation marks, or where there are no
+    fields but only text.
+    """
+    depth, quoted = 0, False
+    for mark in _MARK.finditer(text, begin):
+        if mark[0] == "{":
+            depth += 1
+        elif mark[0] == "}":
+            depth -= 1
+            if depth < 0:
+                return mark.end() if opened == "{" else None
+        elif depth == 0 and mark[0] == '"':
+            quoted = not quoted and not text_only
+        elif depth == 0 and not quoted:
+            if mark[0] == ")" and opened == "(":
+                return mark.end()
+            if mark[0] != ")" and not text_only:
+                return None
+    return None

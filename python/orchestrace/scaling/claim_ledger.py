@@ -50,9 +50,24 @@ _ROW_HEADER: Final = ("row", "tagged level", "rationale", "mechanism boundary")
 _CELL_HEADER: Final = ("cell", "broad tags", "strict or near-strict subset", "boundary")
 _HEADERS: Final = (_CLAIM_HEADER, _ROW_HEADER, _CELL_HEADER)
 _LEVEL: Final = "credit_granularity"
-_PAIR: Final = re.compile(r"`(\w+)\s*=\s*([^`]+)`")
-_NUMBERS: Final = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-_STATED: Final = re.compile(rf"\b(\d{{1,6}}|{'|'.join(_NUMBERS)})\s+(?:retained\s+)?tags?\b", re.IGNORECASE)
+_SPAN: Final = re.compile(r"`[^`]*`")
+_PAIR: Final = re.compile(r"`\s*(\w+)\s*=\s*([^\s=,;&]+)\s*`")
+_NUMBERS: Final = {
+    **{"no": 0, "zero": 0, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6},
+    **{"seven": 7, "eight": 8, "nine": 9, "ten": 10, "eleven": 11, "twelve": 12},
+}
+_TAGS: Final = re.compile(r"(\S+)\s+(?:retained\s+)?tags?\b", re.IGNORECASE)
+_BEFORE: Final = re.compile(
+    r"(?:\b(?:has|have|with|is|are|in|on|for|exactly|only|just)\s+|[:;(]\s*|^\s*)$", re.I
+)
+"""What a number that stands alone may follow: "at least two" and "twenty one" say something else."""
+_AFTER: Final = re.compile(
+    r"\s*(?:at|of|or|and|to|per|each|plus|minus|out|more|less|fewer)\b|\s*[-+/*%]", re.I
+)
+"""What may not follow it: "two tags or more" is no number."""
+_DENIED: Final = re.compile(r"\b(?:not|no|never|neither|nor|nobody|none|nothing|without)\b|n't\b", re.I)
+_DIVIDES: Final = re.compile(r":?-+:?")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 
 @dataclass(frozen=True)
@@ -83,9 +98,10 @@ def claim_ledger(path: Path, papers: pl.DataFrame, fields: Sequence[str], proble
 
     Notes
     -----
-    Linear. A claim states a count where its support has one pair ``field=value`` and a number of tags. A row
-    with another number of cells, a count that is no number, and a paper that the pool does not have are
-    problems.
+    Linear. A claim states a count where its support has one pair ``field=value`` and one plain number of
+    tags: digits, or a word up to twelve. "At least two tags", "not one tag" and "1,002 tags" state none.
+    Problems: a row with another number of cells, a count that is no number, a paper that the pool does not
+    have, a second row of a cell or a paper (the first is read), and tables without rows.
 
     Examples
     --------
@@ -105,9 +121,19 @@ def claim_ledger(path: Path, papers: pl.DataFrame, fields: Sequence[str], proble
     rows: list[tuple[object, ...]] = []
     counts: list[tuple[object, ...]] = []
     text = text_of(path, problems)
+    headers = 0
+    first: dict[tuple[tuple[str, ...], str], int] = {}
     for line, header, cells in _table_rows(text or ""):
+        if cells is None:
+            headers += 1
+            continue
         if len(cells) != len(header):
             problems.add(path, line, f"{len(cells)} cells, expected {len(header)}")
+            continue
+        name = cells[0].strip("`")
+        earlier = line if header == _CLAIM_HEADER else first.setdefault((header, name), line)
+        if earlier != line:
+            problems.add(path, line, f"'{name}' is listed twice: only line {earlier} is read")
         elif header == _CLAIM_HEADER:
             claims.append((*cells, *_recount(cells[1], papers, fields), AS_OF))
         elif header == _CELL_HEADER:
@@ -122,7 +148,8 @@ def claim_ledger(path: Path, papers: pl.DataFrame, fields: Sequence[str], proble
             tag = levels.get(key)
             rows.append((key, level, rationale, boundary, tag, None if tag is None else tag == level))
     if text is not None and not (claims or rows or counts):
-        problems.add(path, None, "no table with the columns 'Claim', 'Artifact check', 'Boundary'")
+        absent = "no table with the columns 'Claim', 'Artifact check', 'Boundary'"
+        problems.add(path, None, "its tables have no rows" if headers else absent)
     tables = zip((claims, rows, counts), (CLAIMS, ROWS, CELLS), strict=True)
     return Ledger(*(pl.DataFrame(listed, schema=schema, orient="row") for listed, schema in tables))
 
@@ -135,8 +162,8 @@ def strict_and_broad(papers: pl.DataFrame, codings: pl.DataFrame | None, cells: 
     papers
         The pool: ``key credit_granularity``.
     codings
-        Of the spot check: ``date key strict``; of a paper that was read twice the last reading counts. None
-        if there was none.
+        Of the spot check: ``date key strict``; of a paper that was read twice the last reading counts, also
+        one that says neither yes nor no. None if there was none.
     cells
         The counts that the ledger states (`Ledger`).
 
@@ -145,10 +172,11 @@ def strict_and_broad(papers: pl.DataFrame, codings: pl.DataFrame | None, cells: 
     DataFrame
         A row per level of credit in the pool, the most frequent first, then other cells of the ledger:
         ``cell`` (String), ``broad`` (UInt32: papers with the tag, null where it is none of the pool),
-        ``strict`` (UInt32: of these with an explicit credit mechanism by the spot check), ``at_most``
-        (UInt32: if every paper that was not read had one), ``checked`` (UInt32: papers read),
-        ``ledger_broad ledger_strict`` (UInt32: as stated), ``agrees`` (Boolean: the broad counts are the
-        same, and the strict one is possible; null without a statement), ``boundary`` (String), ``as_of``.
+        ``strict`` (UInt32: of these with an explicit credit mechanism by the spot check, null where no paper
+        was read), ``at_most`` (UInt32: if every paper that was not read had one), ``checked`` (UInt32: papers
+        read), ``ledger_broad ledger_strict`` (UInt32: as stated), ``agrees`` (Boolean: the broad counts are
+        the same, and the strict one is possible; null without a statement, or where only the strict count is
+        in question and no paper was read), ``boundary`` (String), ``as_of``.
 
     Examples
     --------
@@ -162,7 +190,7 @@ def strict_and_broad(papers: pl.DataFrame, codings: pl.DataFrame | None, cells: 
     """
     read = pl.DataFrame(schema={"key": pl.String, "strict": pl.Boolean})
     if codings is not None:
-        read = codings.drop_nulls("strict").group_by("key").agg(pl.col("strict").sort_by("date").last())
+        read = codings.group_by("key").agg(pl.col("strict").sort_by("date", maintain_order=True).last())
     tagged = papers.select("key", cell=_LEVEL).filter(pl.col("cell") != "NA")
     levels = (
         tagged.join(read, on="key", how="left")
@@ -173,6 +201,7 @@ def strict_and_broad(papers: pl.DataFrame, codings: pl.DataFrame | None, cells: 
             at_most=pl.col("strict").fill_null(value=True).sum().cast(pl.UInt32),
             checked=pl.col("strict").count().cast(pl.UInt32),
         )
+        .with_columns(strict=pl.when(pl.col("checked") > 0).then("strict"))
         .sort("broad", "cell", descending=[True, False])
     )
     stated = cells.rename({"broad": "ledger_broad", "strict": "ledger_strict"}).unique("cell", keep="first")
@@ -195,29 +224,60 @@ def _recount(
     support: str, papers: pl.DataFrame, fields: Sequence[str]
 ) -> tuple[str | None, str | None, int | None, int | None, bool | None]:
     """Field, value, the stated number, the number in the pool, and whether they agree."""
-    pairs = [pair for pair in _PAIR.findall(support) if pair[0] in fields and pair[0] in papers.columns]
-    number = _STATED.search(support)
-    if len(pairs) != 1 or number is None:
+    spans = [span for span in _SPAN.findall(support) if "=" in span]
+    pair = _PAIR.fullmatch(spans[0]) if len(spans) == 1 else None
+    stated = _stated(_SPAN.sub("`", support))
+    if pair is None or stated is None or pair[1] not in fields or pair[1] not in papers.columns:
         return None, None, None, None, None
-    (field, value), word = pairs[0], number[1].lower()
-    stated = _NUMBERS.index(word) if word in _NUMBERS else int(word)
-    n = papers.filter(pl.col(field) == value.strip()).height
-    return field, value.strip(), stated, n, stated == n
+    n = papers.filter(pl.col(pair[1]) == pair[2]).height
+    return pair[1], pair[2], stated, n, stated == n
 
 
-def _table_rows(text: str) -> Iterator[tuple[int, tuple[str, ...], list[str]]]:
-    """Line, header and cells of each row of the tables that are the ledger's."""
+def _stated(words: str) -> int | None:
+    """The number of tags that a sentence states; None where it states none, several, or a bound."""
+    mentions = list(_TAGS.finditer(words))
+    numbers = [
+        mention for mention in mentions if _count_of(mention[1]) is not None or re.search(r"\d", mention[1])
+    ]
+    if len(numbers) != 1:
+        return None
+    (mention,) = numbers
+    before, after = words[: mention.start()], words[mention.end() :]
+    if not _BEFORE.search(before) or _DENIED.search(before) or _AFTER.match(after):
+        return None
+    return _count_of(mention[1])
+
+
+def _count_of(word: str) -> int | None:
+    word = word.lower()
+    return int(word) if re.fullmatch(r"[0-9]{1,6}", word) else _NUMBERS.get(word)
+
+
+def _table_rows(text: str) -> Iterator[tuple[int, tuple[str, ...], list[str] | None]]:
+    """Line, header and cells of each row of the tables that are the ledger's; of a header no cells."""
     header: tuple[str, ...] | None = None
-    begins = True
+    fence = ""
+    in_table = 0
     for number, line in enumerate(text.split("\n"), 1):
+        mark = _FENCE.match(line)
+        if fence:  # what is in a block of code is an example
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+            continue
+        if mark:
+            fence = mark[1]
         if not line.lstrip().startswith("|"):
-            header, begins = None, True
+            header, in_table = None, 0
             continue
         cells = _cells(line)
-        if begins:
+        in_table += 1
+        if in_table == 1:
             names = tuple(cell.lower() for cell in cells)
-            header, begins = (names if names in _HEADERS else None), False
-        elif header is not None and not all(re.fullmatch(r":?-+:?", cell) for cell in cells):
+            header = names if names in _HEADERS else None
+            if header is not None:
+                yield number, header, None
+        # only the second line divides: a row of hyphens further down is a row
+        elif header is not None and (in_table > 2 or not all(map(_DIVIDES.fullmatch, cells))):
             yield number, header, cells
 
 

@@ -47,7 +47,8 @@ def codings(
     Notes
     -----
     Linear. Problems: a row with another number of fields or without a key, a paper twice or not in the pool,
-    a word for strict that is neither yes nor no, a verdict that the readings contradict.
+    a word for strict that is neither yes nor no, a verdict that the readings contradict, a field without both
+    readings (which is no row here), a second file of one date (only the first is read), or without a date.
 
     Examples
     --------
@@ -59,7 +60,14 @@ def codings(
     """
     pool = {row["key"]: row for row in papers.iter_rows(named=True)}
     rows: list[_Row] = []
+    read: dict[str | None, Path] = {}
     for date, path in files:
+        first = read.setdefault(date, path)
+        if first != path:
+            of = f"of {date}" if date else "without a date"
+            place = f"{first.parent.name}/{first.name}"
+            problems.add(path, None, f"a second spot check {of}: only '{place}' is read")
+            continue
         seen: set[str] = set()
         needed = ("key", _STRICT, *(f"{side}_{name}" for name in CHECKED for side in ("orig", "ann")))
         for line, record in records_of(path, needed, problems):
@@ -75,9 +83,13 @@ def codings(
                 problems.add(path, line, f"{_STRICT} is '{record[_STRICT]}', expected 'yes' or 'no'")
             note = record.get("agreement_note", "")
             pairs = {name: (record[f"orig_{name}"], record[f"ann_{name}"]) for name in CHECKED}
-            if note and note.startswith("agree") != all(a == b for a, b in pairs.values()):
+            absent = [name for name, readings in pairs.items() if not all(map(str.strip, readings))]
+            if absent:
+                problems.add(path, line, f"no two readings of {', '.join(absent)}")
+            elif note and note.startswith("agree") != all(a == b for a, b in pairs.values()):
                 problems.add(path, line, f"agreement_note is '{note}', which the two readings contradict")
-            for name, (original, annotated) in pairs.items():
+            for name in (name for name in pairs if name not in absent):
+                original, annotated = pairs[name]
                 tag = pool.get(key, {}).get(name)
                 row = (date, key, name, original, annotated, original == annotated, tag, strict, note)
                 rows.append(row)
@@ -91,8 +103,9 @@ def agreement(codings: pl.DataFrame) -> pl.DataFrame:
     -------
     DataFrame
         A row per date and field, ``all`` last: ``date field`` (String), ``n n_agree n_changed`` (UInt32:
-        papers; those with equal readings; those whose tag in the pool is not the original one any more),
-        ``share lower upper`` (Float64: of equal readings, with Wilson's 95 % interval).
+        papers that were read twice, for ``all`` in every field; those with equal readings; those whose tag in
+        the pool is not the original one any more), ``share lower upper`` (Float64: of equal readings, with
+        Wilson's 95 % interval).
 
     Notes
     -----
@@ -108,8 +121,11 @@ def agreement(codings: pl.DataFrame) -> pl.DataFrame:
     """
     changed = (pl.col("pool") != pl.col("original")).fill_null(value=False)
     each = codings.select("date", "key", "field", "agrees", changed=changed)
-    together = each.group_by("date", "key", maintain_order=True).agg(
-        pl.lit("all").alias("field"), pl.col("agrees").all(), pl.col("changed").any()
+    in_every_field = pl.len().over("date", "key") == len(CHECKED)
+    together = (
+        each.filter(in_every_field)
+        .group_by("date", "key", maintain_order=True)
+        .agg(pl.lit("all").alias("field"), pl.col("agrees").all(), pl.col("changed").any())
     )
     rows = pl.concat([each, together.select(each.columns)])
     counts = rows.group_by("date", "field", maintain_order=True).agg(
