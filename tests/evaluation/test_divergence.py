@@ -338,3 +338,11 @@ def test_one_task_has_no_interval_and_nodes_are_counted_once(group_id: str | Non
         *(-1.0, 1, 1),
         *(None, "support.absent"),
     )
+
+
+def test_a_confidence_next_to_1_has_an_interval() -> None:
+    """One plus it, halved, is 1 in floating point, whose quantile is infinite."""
+    branches = ot.evaluation.divergence(
+        ot.generate(traces=64, seed=0), reward="team", success=0.5, confidence=1 - 1e-16
+    ).drop_nulls("effect")
+    assert branches.height and (branches["upper"] - branches["lower"]).is_finite().all()
