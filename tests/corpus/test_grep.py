@@ -285,3 +285,66 @@ def test_context_is_bounded_and_of_one_line(tmp_path: Path) -> None:
     assert text == "…needle…"
     (text,) = ot.grep(path, "é+", context=3)["text"]
     assert len(text.encode()) < 1100 and text.endswith("…")
+
+
+def written(path: Path, *traces: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(trace) + "\n" for trace in traces), encoding="utf-8")
+    return path
+
+
+def test_a_file_in_which_traces_begin_elsewhere_is_refused(tmp_path: Path) -> None:
+    runs = [native(["foo", "bar"], "x"), native(["bar", "foo"], "y")]
+    path = written(tmp_path / "runs.jsonl", *runs)
+    corpus, text = ot.read_traces(path), path.read_text(encoding="utf-8")
+    assert ot.grep(corpus, "foo")["trace"].to_list() == [0, 1]
+    longer = json.dumps(native(["foo", "bar", "foo"], "x"))
+    for other in ("\n\n" + text, longer + "\n" + text.splitlines()[1] + "\n"):
+        path.write_text(other, encoding="utf-8")
+        with pytest.raises(ot.InputError, match="has changed"):
+            ot.grep(corpus, "foo")
+    for other in ("", text.splitlines()[0]):
+        path.write_text(other, encoding="utf-8")
+        for search in (ot.grep, ot.grep_count):
+            with pytest.raises(ot.InputError, match="has changed"):
+                search(corpus, "foo")
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_what_cannot_be_searched_is_said(threads: int, tmp_path: Path) -> None:
+    line = json.dumps(native(["foo"])) + "\n"
+    (tmp_path / "wide.jsonl").write_bytes(line.encode("utf-16"))
+    with zipfile.ZipFile(tmp_path / "inner.zip", "w") as inner:
+        inner.writestr("runs.jsonl", line)
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as outer:
+        outer.write(tmp_path / "inner.zip", "inner.zip")
+        outer.writestr("runs.jsonl", line)
+    rows = pl.DataFrame({"x": [line] * 400})
+    rows.write_parquet(tmp_path / "whole.parquet")
+    whole = (tmp_path / "whole.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[:-20])
+    counts = {}
+    for name in ("wide.jsonl", "outer.zip", "cut.parquet"):
+        with pytest.warns(UserWarning, match="could not be searched"):
+            counts[name] = ot.grep_count(tmp_path / name, "foo", threads=threads)
+    assert counts == {"wide.jsonl": 0, "outer.zip": 1, "cut.parquet": 0}
+
+
+def test_a_file_is_searched_once(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.jsonl", native(["foo", "bar"]))
+    rows = ot.grep([path, tmp_path, f"{tmp_path}/./runs.jsonl"], "foo")
+    assert rows.select("trace_id", "event_id", "reason").rows() == [("t", "e0", None)]
+
+
+def test_a_match_over_several_events_is_of_none(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.jsonl", native(["foo", "middle", "end"]))
+    over, within, behind = (ot.grep(path, pattern) for pattern in ("foo.*end", "foo", 'end"}\\]'))
+    assert over.select("event_id", "seq", "reason").rows() == [(None, None, "event.several")]
+    assert within["event_id"].to_list() == ["e0"] and behind["event_id"].to_list() == ["e2"]
+    assert over["trace_id"].to_list() == ["t"]
+
+
+def test_a_mark_says_that_a_line_goes_on(tmp_path: Path) -> None:
+    path = written(tmp_path / "runs.jsonl", native(["\u00e9" * 2000 + "NEEDLE" + "\u00e9" * 2000]))
+    for context in (5, 600, 5000):
+        text = ot.grep(path, "NEEDLE", context=context)["text"][0]
+        assert text[0] == text[-1] == "\u2026"

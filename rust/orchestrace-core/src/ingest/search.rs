@@ -346,7 +346,8 @@ impl Search<'_> {
                     entry_name.as_ref().unwrap_or(&self.names[input])
                 }
             };
-            if let Some(skipped) = given.skipped.filter(|skipped| skipped.code == IgnoredCode::ArchiveNested) {
+            if let Some(skipped) = given.skipped.filter(|skipped| skipped.code == IgnoredCode::ArchiveNested)
+            {
                 let message = format!("{} not read: {}", counted(skipped.count), skipped.code.as_str());
                 let reject = Reject::new(RejectCode::ArchiveEntry, "", message);
                 part.matches.unsearched.push(Unsearched { file: Arc::clone(file), offset: 0, reject });
