@@ -164,6 +164,9 @@ MISTAKES: list[tuple[str, int, str]] = [
     ("select runs.jsonl --for rl --to runs.jsonl", 2, "'runs.jsonl' is a file, expected a folder"),
     ("taint runs.jsonl --vectors --cut", 2, "--cut and --vectors are two tables: drop one of them"),
     ("taint runs.jsonl --memory-tool web", 2, "--memory-tool has no effect without --vectors"),
+    ("taint runs.jsonl --verifier lead", 2, "--verifier has no effect without --vectors"),
+    ("checklist runs.jsonl --benchmark --width 1e-160", 2, "--width is 1e-160, expected a number"),
+    ("checklist runs.jsonl --benchmark --license=", 2, "license is ''"),
     (
         "taint runs.jsonl --vectors --memory-tool wbe",
         2,
