@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 
 import orchestrace as ot
 from cli.commands import run, told
-from orchestrace.cli.serving import answers, queries
+from orchestrace.cli.serving import answers, queries, query_process
 from orchestrace.cli.serving.arguments import Argument, judged
 from orchestrace.cli.serving.confinement import Root
 from orchestrace.cli.serving.recordings import Recordings
@@ -93,7 +93,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def recordings(root: Path) -> Recordings:
     return Recordings(Root(root))
 
@@ -289,30 +289,86 @@ def test_a_query_reads_the_tables_and_nothing_else(query: str, path: str, record
 def test_a_plan_that_scans_a_file_is_refused_whatever_the_query_calls_it(
     name: str, path: str, recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "_check", lambda query: None)
+    monkeypatch.setattr(queries, "check", lambda query: None)
     frame = pl.DataFrame({"a": [1]})
     frame.write_csv(tmp_path / "x.csv")
     frame.write_parquet(tmp_path / "x.parquet")
     query = f"SELECT * FROM read_{name}('{tmp_path}/x.{name}')"
-    text, is_error = answer(recordings, "query", {"path": path, "query": query})
-    assert is_error and text.startswith("query reads a file, expected one over the tables")
+    place = recordings.root.place(path)
+    folder = str(place) if place.is_dir() else None
+    with pytest.raises(ot.ParameterError, match="query reads a file, expected one over the tables"):
+        queries.answer_of(recordings.opened(path), query, 5, folder, recordings.root.folder)
 
 
-def test_words_of_texts_are_no_calls(recordings: Recordings) -> None:
-    query = "SELECT COUNT(*) AS n FROM events WHERE tool IN ('read_csv', 'read_x') AND (type = 'x' OR TRUE)"
+COUNT = "SELECT COUNT(*) AS n FROM events WHERE"
+RIGHT = (
+    *(f"{COUNT} tool IN ('read_csv', 'read_x') AND (type = 'x' OR TRUE)", f"{COUNT} id = '--'"),
+    *(f"{COUNT} content_ref LIKE '/*%'", f"{COUNT} id = 'it''s read_csv(''x'')'"),
+    *("SELECT 0 AS read_n, (1+1) AS two", 'SELECT 0 AS "read_n", (1+1) AS two', 'SELECT 0 AS "--"'),
+    *("SELECT 0 AS `/*`", 'SELECT 0 AS "it\'s", \'x\' AS "read_csv("', "SELECT 0 * (2) AS n"),
+)
+
+
+@pytest.mark.parametrize("query", RIGHT)
+def test_words_of_texts_and_names_are_no_calls(query: str, recordings: Recordings) -> None:
     text, is_error = answer(recordings, "query", {"path": "corpus", "query": query})
-    assert not is_error and json.loads(text)["rows"] == [[0]]
+    assert not is_error, text
+    assert json.loads(text)["rows"][0][0] == 0
 
 
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT * FROM 'read_csv' ('/etc/passwd')", "query calls 'read_csv'"),
+        ("SELECT * FROM `read_csv`('/etc/passwd')", "query calls 'read_csv'"),
+        ("SELECT 'it''s', \"'\" FROM read_csv('/etc/passwd')", "query calls 'read_csv'"),
+        ("SELECT E'\\'' AS a FROM read_csv('/etc/passwd') WHERE 'a'='a'", "query"),
+        ("SELECT $$ ' $$ AS a FROM read_csv('/etc/passwd') WHERE $$ ' $$ = 'a'", "query has '$'"),
+        ("SELECT 'a", "query has a quote ' that does not end"),
+        ("SELECT 'X SCAN [/etc]' AS a", "query has a text or name with 'SCAN ['"),
+        ("SELECT 'a' /* x */ AS a", "query has a comment"),
+    ],
+)
+def test_quotes_hide_no_call(query: str, message: str, recordings: Recordings) -> None:
+    text, is_error = answer(recordings, "query", {"path": "corpus", "query": query})
+    assert is_error and text.startswith(message), text
+
+
+def test_files_are_named_as_a_client_names_them(recordings: Recordings, tmp_path: Path) -> None:
+    for path in ("corpus", "runs.jsonl"):
+        sent = {"path": path, "query": "SELECT DISTINCT file FROM traces"}
+        assert json.loads(answer(recordings, "query", sent)[0])["rows"] == [["runs.jsonl"]]
+
+
+ENDLESS = "SELECT COUNT(*) AS n FROM events a CROSS JOIN events b CROSS JOIN events c CROSS JOIN events d"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "query",
+    [ENDLESS, "SELECT trace FROM events WHERE " + " OR ".join(f"id='e{number}'" for number in range(1300))],
+    ids=["of rows", "of its plan"],
+)
 def test_a_query_that_takes_too_long_is_given_up(
-    recordings: Recordings, monkeypatch: pytest.MonkeyPatch
+    query: str, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queries, "SECONDS", 0.2)
-    query = "SELECT COUNT(*) AS n FROM events a CROSS JOIN events b CROSS JOIN events c"
+    quick = {"path": "corpus", "query": "SELECT 1 AS a"}
+    assert not answer(recordings, "query", quick)[1]
+    monkeypatch.setattr(query_process, "SECONDS", 0.4)
     began = time.monotonic()
     text, is_error = answer(recordings, "query", {"path": "corpus", "query": query})
     assert is_error and text == "query takes more than 0 s: ask for less of it"
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 5
+    monkeypatch.undo()
+    assert not answer(recordings, "query", quick)[1]
+
+
+@pytest.mark.process
+def test_a_query_that_ends_its_process_is_one_line(recordings: Recordings) -> None:
+    deep = {"path": "corpus", "query": "SELECT " + "1+" * 9000 + "1 AS a"}
+    expected = ("query ended the process that ran it: ask for less at once", True)
+    assert answer(recordings, "query", deep) == expected
+    assert not answer(recordings, "query", {"path": "corpus", "query": "SELECT 1 AS a"})[1]
 
 
 # --- answers ----------------------------------------------------------------------------------------------
@@ -498,6 +554,46 @@ def test_ctrl_c_ends_a_server_that_waits(root: Path) -> None:
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 130
     assert process.communicate(timeout=30)[1] == "stopped\n"
+
+
+def sent_to(process: subprocess.Popen[str], *messages: dict[str, Any]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages))
+    process.stdin.flush()
+
+
+def call(number: int, name: str, **sent: Any) -> dict[str, Any]:
+    return {"id": number, "method": "tools/call", "params": {"name": name, "arguments": sent}}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("pause", [0.0, 2.0])
+def test_a_cancelled_query_holds_up_nothing(pause: float, root: Path) -> None:
+    process = started(root)
+    sent_to(process, call(2, "query", path="corpus", query=ENDLESS))
+    time.sleep(pause)
+    sent_to(process, {"method": "notifications/cancelled", "params": {"requestId": 2}})
+    began = time.monotonic()
+    sent_to(process, call(3, "query", path="corpus", query="SELECT 1 AS a"))
+    assert process.stdout is not None
+    said = json.loads(process.stdout.readline())
+    assert said["id"] == 3 and not said["result"]["isError"] and time.monotonic() - began < 20
+    assert process.communicate(timeout=30)[1] == ""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("name", ["query", "summary"])
+def test_a_client_that_leaves_in_the_middle_ends_the_server(name: str, tmp_path: Path) -> None:
+    ot.generate(tmp_path / "runs.jsonl", traces=3_000, seed=0)
+    process = started(tmp_path)
+    sent_to(process, call(2, name, path="runs.jsonl", **({"query": ENDLESS} if name == "query" else {})))
+    time.sleep(0.5)
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    process.stdin.close()
+    assert process.wait(timeout=10) == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
 
 
 @pytest.mark.process

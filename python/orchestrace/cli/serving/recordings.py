@@ -11,13 +11,14 @@ from ...corpus.on_disk import MANIFEST, is_corpus
 from ...corpus.reading import nothing_used
 from ...disk.partitioned import PartitionedCorpus
 from .confinement import Root
+from .query_process import QueryProcess
 
 MOST_READ: Final = 1 << 30
 """Bytes of recordings that a tool reads into memory; a corpus on disk may have any size."""
 
 
 class Recordings:
-    """What tools read: the root, and the corpora on disk that are open.
+    """What tools read: the root, the corpora on disk that are open, and the process that runs queries.
 
     An open corpus remembers which files it has compared with their checksums, so that the next question does
     not wait for that again.
@@ -25,6 +26,7 @@ class Recordings:
 
     def __init__(self, root: Root) -> None:
         self.root = root
+        self.queries = QueryProcess(root)
         self._open: dict[Path, tuple[tuple[int, int, int], PartitionedCorpus]] = {}
 
     def opened(self, path: str) -> Corpus:

@@ -17,12 +17,11 @@ from ...corpus.recording_names import is_recording
 from ...costs import table as cost_table, waste as waste_table
 from ...costs.verb import By as CostBy
 from ...costs.waste import By as WasteBy
-from ...disk.partitioned import PartitionedCorpus
 from ..differences import parting_story, run_of
 from ..values import word
 from .answers import MOST_ROWS, Answer, table
 from .arguments import Argument
-from .queries import answer_of, columns_of_tables
+from .queries import check, columns_of_tables
 from .recordings import Recordings
 
 _LISTED: Final = 20_000
@@ -120,13 +119,9 @@ def _parting(recordings: Recordings, path: str, run_a: str, run_b: str, rows: in
 
 
 def _query(recordings: Recordings, path: str, query: str, rows: int) -> Answer:
-    corpus = recordings.opened(path)
-    # files that a plan may scan are those of a corpus on disk; of one in memory there are none
-    folder = str(recordings.root.place(path)) if isinstance(corpus, PartitionedCorpus) else None
-    frame, has_more = answer_of(corpus, query, rows, folder)
-    answer = {**table(frame, rows), "has_more": has_more}
-    del answer["n_rows"]
-    return answer
+    recordings.root.place(path)
+    check(query)
+    return recordings.queries.ask(path, query, rows)
 
 
 _PATH: Final = Argument("path", "text", "A file, folder or corpus, relative to the root.")
