@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -248,6 +248,53 @@ def test_a_loop_of_links_ends(tmp_path: Path) -> None:
     assert answer(Recordings(Root(tmp_path)), "describe", {"path": "itself"})[1]
 
 
+def listing(folder: Path, path: str = ".") -> list[list[Any]]:
+    text, is_error = answer(Recordings(Root(folder)), "list_recordings", {"path": path})
+    assert not is_error, text
+    found: list[list[Any]] = json.loads(text)["recordings"]["rows"]
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes")
+def test_a_name_that_is_no_utf_8_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "fine.jsonl").write_text("{}")
+    (tmp_path / os.fsdecode(b"\xff.jsonl")).write_text("{}")
+    assert [row[0] for row in listing(tmp_path)] == ["fine.jsonl", "\\udcff.jsonl"]
+
+
+@pytest.mark.parametrize("linked", ["manifest.json", "part=*", "part=*/events/*.parquet"])
+def test_a_corpus_that_lies_elsewhere_is_not_listed(linked: str, tmp_path: Path) -> None:
+    ot.generate(tmp_path / "runs.jsonl", traces=3, seed=0)
+    root = tmp_path / "root"
+    ot.ingest(tmp_path / "runs.jsonl", root / "corpus", partitions=1)
+    assert listing(root) == [["corpus", "corpus", 3, None]]
+    place = next((root / "corpus").glob(linked))
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    assert listing(root) == [] and listing(root, "corpus") == []
+
+
+@pytest.mark.parametrize("manifest", ["{", "", "[]", "\0", '{"schema_version":"9.9"}'])
+def test_a_damaged_corpus_is_listed_as_such(manifest: str, tmp_path: Path) -> None:
+    ot.generate(tmp_path / "runs.jsonl", traces=3, seed=0)
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "corpus", partitions=1)
+    (tmp_path / "corpus" / "manifest.json").write_text(manifest)
+    (path, kind, traces, _), runs = listing(tmp_path)
+    assert path == "corpus" and traces is None and kind in ("corpus", "damaged corpus")
+    assert kind == "damaged corpus" or "9.9" in manifest
+    assert runs[0] == "runs.jsonl"
+
+
+def test_a_manifest_of_others_makes_no_corpus(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    (tmp_path / "runs.jsonl").write_text("{}")
+    assert [row[0] for row in listing(tmp_path)] == ["manifest.json", "runs.jsonl"]
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "manifest.json").symlink_to(tmp_path / "manifest.json")
+    (tmp_path / "root" / "runs.jsonl").write_text("{}")
+    assert [row[0] for row in listing(tmp_path / "root")] == ["runs.jsonl"]
+
+
 # --- queries ----------------------------------------------------------------------------------------------
 
 FILES = ("read_csv", "READ_CSV", "read_parquet", "Read_Ipc", "read_json", "read_ndjson", "scan_csv")
@@ -436,6 +483,26 @@ def test_answers_are_bounded(tmp_path: Path) -> None:
         if name != "where_runs_part":  # which needs two
             assert len(answer(recordings, name, sent)[0].encode()) <= answers.MOST_BYTES
     assert "more than" in answers.text_of({"sentences": ["x" * 100_000]})
+
+
+def test_a_cell_says_what_it_leaves_out() -> None:
+    frame = pl.DataFrame(
+        {
+            "items": [list(range(600))],
+            "few": [list(range(20))],
+            "fields": [{f"f{number}": number for number in range(30)}],
+            "nested": [[[float("nan")] * 21]],
+        }
+    )
+    items, few, fields, nested = cast(list[list[Any]], answers.table(frame, 1)["rows"])[0]
+    assert items == [*range(20), "... (600 items)"] and few == list(range(20))
+    assert list(fields.items())[-2:] == [("f19", 19), ("...", "(30 fields)")]
+    assert nested == [[*["NaN"] * 20, "... (21 items)"]]
+
+
+def test_what_is_no_finite_number_is_text() -> None:
+    frame = pl.DataFrame({"x": [float("nan"), float("inf"), float("-inf"), None, 1.5]})
+    assert answers.table(frame, 5)["rows"] == [["NaN"], ["inf"], ["-inf"], [None], [1.5]]
 
 
 def test_broken_records_and_warnings_are_said(tmp_path: Path) -> None:

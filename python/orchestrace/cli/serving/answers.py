@@ -69,15 +69,17 @@ def _checked(value: object) -> object:
 
 
 def _value(value: object) -> object:
-    """A cell: numbers as they are, all else as short plain text."""
+    """A cell: finite numbers as they are, all else as short plain text, which says what it leaves out."""
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return value if math.isfinite(value) else "NaN" if math.isnan(value) else str(value)
     if isinstance(value, Mapping):
-        return {plain(name): _value(inner) for name, inner in list(value.items())[:_ITEMS]}
+        fields = {plain(name): _value(inner) for name, inner in list(value.items())[:_ITEMS]}
+        return fields | ({"...": f"({len(value):,} fields)"} if len(value) > _ITEMS else {})
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_value(inner) for inner in value[:_ITEMS]]
+        items = [_value(inner) for inner in value[:_ITEMS]]
+        return items + ([f"... ({len(value):,} items)"] if len(value) > _ITEMS else [])
     text = str(value)
     more = f"... ({len(text):,} characters)" if len(text) > _CELL else ""
     return plain(text[:_CELL]) + more

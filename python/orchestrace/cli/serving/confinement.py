@@ -133,6 +133,10 @@ class Root:
         name = self.shown(place)
         return f"'{plain(name)}'" if len(name) <= _NAMED else f"'{plain(name[:_NAMED])}...'"
 
+    def leads_out(self, path: Path) -> bool:
+        """Whether a path is a link to elsewhere."""
+        return not self._is_inside(path)
+
     def _is_inside(self, path: Path) -> bool:
         return Path(os.path.realpath(path)).is_relative_to(self.folder)
 

@@ -1,6 +1,7 @@
 """The tools of the command `mcp`: each asks a verb of the package about recordings below the root."""
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +10,10 @@ from typing import Final, get_args
 import polars as pl
 
 from ... import describe as describe_tables, evaluation, read_corpus, summary as summary_of
-from ...base.errors import InputError, ParameterError
+from ...base.errors import InputError, OrchestraceError, ParameterError
 from ...base.schema import unknown_name
 from ...base.text import plain
-from ...corpus.on_disk import is_corpus
+from ...corpus.on_disk import MANIFEST, is_corpus
 from ...corpus.recording_names import is_recording
 from ...costs import table as cost_table, waste as waste_table
 from ...costs.verb import By as CostBy
@@ -21,6 +22,7 @@ from ..differences import parting_story, run_of
 from ..values import word
 from .answers import MOST_ROWS, Answer, table
 from .arguments import Argument
+from .confinement import Entry, Root
 from .queries import check, columns_of_tables
 from .recordings import Recordings
 
@@ -41,22 +43,20 @@ class Tool:
 def _list(recordings: Recordings, path: str, rows: int) -> Answer:
     root = recordings.root
     place = root.place(path)
-    listed: list[tuple[str, str, int | None, int | None]] = []
-    corpora: set[Path] = set()
     if not place.is_dir():
         raise ParameterError(f"path is '{plain(path)}', a file, expected a folder")
-    if is_corpus(str(place)):
-        corpora.add(place)
-        listed.append((root.shown(place), "corpus", _traces(place), None))
     looked = list(itertools.islice(root.entries(place), _LISTED + 1))
-    for entry in looked[:_LISTED]:
+    listed: list[tuple[str, str, int | None, int | None]] = []
+    corpora: set[Path] = set()
+    for entry in [Entry(place, 0, is_folder=True), *looked[:_LISTED]]:
         if any(parent in corpora for parent in entry.path.parents):
             continue  # files of a corpus
-        if entry.is_folder and is_corpus(str(entry.path)):
+        if entry.is_folder and (corpus := _corpus(root, entry.path)) is not None:
             corpora.add(entry.path)
-            listed.append((root.shown(entry.path), "corpus", _traces(entry.path), None))
+            if corpus[0]:
+                listed.append((plain(root.shown(entry.path)), *corpus, None))
         elif not entry.is_folder and is_recording(entry.path.name):
-            listed.append((root.shown(entry.path), "recordings", None, entry.size))
+            listed.append((plain(root.shown(entry.path)), "recordings", None, entry.size))
     schema = {"path": pl.String, "kind": pl.String, "traces": pl.Int64, "bytes": pl.Int64}
     answer = table(pl.DataFrame(listed, schema=schema, orient="row"), rows)
     cut = (
@@ -65,10 +65,27 @@ def _list(recordings: Recordings, path: str, rows: int) -> Answer:
     return {"recordings": answer, **cut}
 
 
+def _corpus(root: Root, place: Path) -> tuple[str, int | None] | None:
+    """What a listing says of a folder with a corpus: its kind, empty where it is left out, and its traces."""
+    if not os.path.lexists(place / MANIFEST):
+        return None
+    has_parts = any(place.glob("part=[0-9][0-9][0-9]"))
+    is_whole = not root.leads_out(place / MANIFEST) and is_corpus(str(place))
+    if not has_parts and not is_whole:
+        return None  # a manifest of others
+    try:
+        root.bytes_below(place)
+    except ParameterError:  # a part of it lies outside of the root
+        return "", None
+    except InputError:  # it has too many files to look at all of them
+        return "corpus", None
+    return ("corpus", _traces(place)) if is_whole else ("damaged corpus", None)
+
+
 def _traces(place: Path) -> int | None:
     try:
         return len(read_corpus(place))
-    except InputError:
+    except OrchestraceError:  # damaged, or of a later version
         return None
 
 
