@@ -82,6 +82,21 @@ def test_views_are_the_tables(folder: Path) -> None:
     assert ot.read_corpus(folder).quarantine.collect().height == 2
 
 
+def test_tables_without_rows_have_the_types_of_the_tables(tmp_path: Path) -> None:
+    (tmp_path / "none.jsonl").write_text("")
+    ot.ingest(tmp_path / "none.jsonl", tmp_path / "empty", partitions=1)
+    corpus = ot.read_corpus(tmp_path / "empty")
+    views = ot.disk.sql_views(corpus, dialect="polars")
+    for name in SCHEMAS:
+        found = run(views, "polars", f'SELECT * FROM "{name}"')
+        expected = {
+            column: pl.String() if isinstance(kind, pl.Enum | pl.Categorical) else kind
+            for column, kind in getattr(corpus, name).collect_schema().items()
+        }
+        assert found.height == 0 and dict(found.schema) == expected
+    check(tmp_path / "empty")
+
+
 def test_files_with_other_columns_make_one_view(runs: Path, folder: Path, tmp_path: Path) -> None:
     event = {"t": 1, "agent": "a", "type": "message", "t_end": 2.5, "draft_score": 0.5, "privileged": True}
     document = on_disk.document("late", 2)

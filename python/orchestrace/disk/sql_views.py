@@ -171,7 +171,7 @@ class _Views:
         for file in plain_files:
             alike.setdefault(tuple(self._columns(file)), []).append(file)
         selects = [*(self._select(schema, files) for files in alike.values()), *selects]
-        return "\nUNION ALL\n".join(selects) or f"SELECT {_nulls(schema)} LIMIT 0"
+        return "\nUNION ALL\n".join(selects) or f"SELECT {self._nulls(schema)} LIMIT 0"
 
     def columns(self, name: str) -> list[str]:
         """The names of the columns of a table."""
@@ -225,7 +225,8 @@ class _Views:
         """All rows of files with like columns."""
         present = self._columns(files[0])
         columns = _BETWEEN.join(
-            _column(name, dtype) if name in present else _null(name, dtype) for name, dtype in schema.items()
+            _column(name, dtype) if name in present else self._null(name, dtype)
+            for name, dtype in schema.items()
         )
         sources = [files] if self._dialect == "duckdb" else [[file] for file in files]
         return "\nUNION ALL\n".join(f"SELECT {columns}\nFROM {self._source(source)}" for source in sources)
@@ -248,6 +249,15 @@ class _Views:
             )
         # in brackets, no line feed follows a semicolon, so that the text can be divided
         return _text("".join(f"[{c}]" if c in special else c for c in path))
+
+    def _null(self, name: str, dtype: pl.DataType) -> str:
+        kind = _TYPES.get(dtype, "VARCHAR")
+        if self._dialect == "polars":  # whose times have microseconds unless it is stated
+            kind = kind.replace("TIMESTAMP", "TIMESTAMP(9)")
+        return f"CAST(NULL AS {kind}) AS {identifier(name)}"
+
+    def _nulls(self, schema: pl.Schema) -> str:
+        return _BETWEEN.join(self._null(name, dtype) for name, dtype in schema.items())
 
 
 def _check_columns(names: list[str], dialect: Dialect) -> None:
@@ -286,11 +296,3 @@ def _column(name: str, dtype: pl.DataType) -> str:
     # vocabularies grow, and names are coded by file: text is what all files have in common
     is_coded = isinstance(dtype, pl.Enum | pl.Categorical)
     return f"CAST({quoted} AS VARCHAR) AS {quoted}" if is_coded else quoted
-
-
-def _null(name: str, dtype: pl.DataType) -> str:
-    return f"CAST(NULL AS {_TYPES.get(dtype, 'VARCHAR')}) AS {identifier(name)}"
-
-
-def _nulls(schema: pl.Schema) -> str:
-    return _BETWEEN.join(_null(name, dtype) for name, dtype in schema.items())
