@@ -633,7 +633,21 @@ def call(number: int, name: str, **sent: Any) -> dict[str, Any]:
     return {"id": number, "method": "tools/call", "params": {"name": name, "arguments": sent}}
 
 
+def work_of(process: subprocess.Popen[str]) -> int:
+    """Ticks of processors that a process and its children have taken."""
+    ticks = 0
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = place.read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            continue
+        if process.pid in (int(place.parent.name), int(fields[1])):
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks
+
+
 @pytest.mark.process
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("pause", [0.0, 2.0])
 def test_a_cancelled_query_holds_up_nothing(pause: float, root: Path) -> None:
     process = started(root)
@@ -645,6 +659,9 @@ def test_a_cancelled_query_holds_up_nothing(pause: float, root: Path) -> None:
     assert process.stdout is not None
     said = json.loads(process.stdout.readline())
     assert said["id"] == 3 and not said["result"]["isError"] and time.monotonic() - began < 20
+    before = work_of(process)
+    time.sleep(1)
+    assert work_of(process) - before < 0.3 * os.sysconf("SC_CLK_TCK"), "the query has ended"
     assert process.communicate(timeout=30)[1] == ""
 
 
