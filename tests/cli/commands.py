@@ -54,7 +54,7 @@ def run(*args: object, code: int = 0, columns: int | None = 80, stdin: str | Non
     return result
 
 
-def told(result: Result) -> str:
+def error_line(result: Result) -> str:
     """The one line of an error."""
     assert result.stderr.count("\n") == 1 and result.stderr.startswith("error: "), result.stderr
     return result.stderr.removeprefix("error: ").rstrip("\n")

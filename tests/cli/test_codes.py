@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import run, told
+from cli.commands import error_line, run
 from orchestrace import _core
 from orchestrace.base.remedies import REMEDIES, code_rows
 
@@ -55,7 +55,7 @@ def test_a_kind_of_ignored_records_is_explained() -> None:
 
 
 def test_a_misspelled_code_is_named() -> None:
-    assert "did you mean 'graph.cycle'" in told(run("codes", "graph.cycel", code=2))
+    assert "did you mean 'graph.cycle'" in error_line(run("codes", "graph.cycel", code=2))
 
 
 def test_programs_get_the_same_as_json() -> None:

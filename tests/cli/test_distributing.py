@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from cli.commands import run, told
+from cli.commands import error_line, run
 from samples.divided import assert_same_bits
 
 
@@ -28,13 +28,13 @@ def test_a_plan_is_run_by_numbers_and_reduced(folder, tmp_path, monkeypatch) -> 
     assert json.loads(run("run-task", plan, "--json").stdout)["task"] == 0
     assert run("reduce", plan).stdout.count("done") == 3
     output = tmp_path / "table.parquet"
-    assert told(run("reduce", plan, "-o", output, code=1)).endswith(f"orchestrace run-task {plan} 3")
+    assert error_line(run("reduce", plan, "-o", output, code=1)).endswith(f"orchestrace run-task {plan} 3")
     assert run("run-task", plan, "--all", "--workers", "1").stdout.count("task ") == 4
     wrote = json.loads(run("reduce", plan, "-o", output, "--json").stdout)
     expected = ot.credit(ot.read_corpus(folder), method="flow", unit="agent", reward={"team": 0.5})
     assert wrote == {"output": str(output), "rows": expected.height}
     assert_same_bits(pl.read_parquet(output), expected)
-    assert "exists" in told(run("reduce", plan, "-o", output, code=1))
+    assert "exists" in error_line(run("reduce", plan, "-o", output, code=1))
     assert "wrote" in run("reduce", plan, "-o", output, "--force").stdout
     assert json.loads(run("reduce", plan, "--json").stdout)[3]["state"] == "done"
 
@@ -88,7 +88,7 @@ def test_compare_and_studies_take_an_engine(folder, tmp_path) -> None:
         (("--engine", "processes", "--workers", "0"), "--workers is 0, expected a whole number from 1"),
         (("--address", "auto"), "--workers and --address are of --engine"),
     ):
-        assert message in told(run("study", "run", config, "-o", tmp_path / "none", *wrong, code=2))
+        assert message in error_line(run("study", "run", config, "-o", tmp_path / "none", *wrong, code=2))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_compare_and_studies_take_an_engine(folder, tmp_path) -> None:
     ],
 )
 def test_engines_that_are_none_are_told(folder, words, message) -> None:
-    assert message in told(run("taint", folder, *words, code=2))
+    assert message in error_line(run("taint", folder, *words, code=2))
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_what_is_wrong_is_one_line(folder, tmp_path, monkeypatch, words, message
     monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
     ot.distributed.plan(folder, "taint", folder=tmp_path / "PLAN")
     places = {"CORPUS": folder, "PLAN": tmp_path / "PLAN", "PLAN2": tmp_path / "PLAN2"}
-    assert message in told(run(*(places.get(word, word) for word in words), code=2))
+    assert message in error_line(run(*(places.get(word, word) for word in words), code=2))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import orchestrace as ot
-from cli.commands import recordings, run, told
+from cli.commands import error_line, recordings, run
 from cli.examples import EXAMPLES, command_of, commands
 from orchestrace import cli
 
@@ -62,7 +62,7 @@ def test_where_nothing_could_be_used_the_exit_code_says_so(
     elif name == "mapping check":  # it says what became of each record
         assert "fields that no key reads" not in result.stdout and result.stderr == ""
     else:
-        assert told(result).startswith(message.replace("PATH", path))
+        assert error_line(result).startswith(message.replace("PATH", path))
 
 
 def test_what_could_be_used_in_part_is_used(tmp_path: Path) -> None:
@@ -109,15 +109,17 @@ def test_validate_counts_records_as_records(tmp_path: Path) -> None:
 
 def test_errors_name_options_of_the_command(tmp_path: Path) -> None:
     path = recordings(tmp_path)
-    several = told(run("explain", path, "--id", "lead", code=2))
+    several = error_line(run("explain", path, "--id", "lead", code=2))
     assert several.startswith("3 traces have unit 'lead': give --trace, one of '00000000")
     run("export", path, "--to", "jsonl", "-o", tmp_path / "out.jsonl")
-    large = told(run("export", path, "--to", "ocel", "--max-bytes", "5", "-o", tmp_path / "x.json", code=2))
+    large = error_line(
+        run("export", path, "--to", "ocel", "--max-bytes", "5", "-o", tmp_path / "x.json", code=2)
+    )
     assert "--trace" in large and "give --max-bytes " in large and "=" not in large
-    little = told(run("ingest", path, "-o", tmp_path / "corpus", "--memory", "10", code=2))
+    little = error_line(run("ingest", path, "-o", tmp_path / "corpus", "--memory", "10", code=2))
     assert little == "--memory is 10 bytes, expected at least 64MiB"
     run("credit", path, "--sink", tmp_path / "sink")
-    again = told(run("credit", path, "--sink", tmp_path / "sink", "--no-resume", code=2))
+    again = error_line(run("credit", path, "--sink", tmp_path / "sink", "--no-resume", code=2))
     assert "give --resume to continue it" in again
 
 

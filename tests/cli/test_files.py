@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from cli.commands import recordings, run, told
+from cli.commands import error_line, recordings, run
 from exports.test_publication import files_of_at_most
 
 WRITERS: dict[str, list[str]] = {
@@ -42,7 +42,7 @@ def call(name: str, folder: Path) -> tuple[list[object], Path]:
 def test_a_file_that_exists_is_replaced_only_with_force(name: str, tmp_path: Path) -> None:
     args, out = call(name, tmp_path)
     out.write_text("mine")
-    assert told(run(*args, code=1)) == f"'{out}' exists; give --force to replace it"
+    assert error_line(run(*args, code=1)) == f"'{out}' exists; give --force to replace it"
     assert out.read_text() == "mine"
     run(*args, "--force")
     assert out.read_bytes()[:4] != b"mine"
@@ -55,20 +55,20 @@ def test_a_file_that_exists_is_replaced_only_with_force(name: str, tmp_path: Pat
 def test_a_full_disk_is_one_line_and_leaves_no_file(name: str, tmp_path: Path) -> None:
     args, out = call(name, tmp_path)
     with files_of_at_most(200):
-        assert told(run(*args, code=1)) == f"{out}: File too large"
+        assert error_line(run(*args, code=1)) == f"{out}: File too large"
     assert os.listdir(tmp_path) == ["runs.jsonl"]
 
 
 def test_it_is_said_before_anything_is_computed(tmp_path: Path) -> None:
     (tmp_path / "out.parquet").touch()
-    refused = told(run("credit", tmp_path / "nothing.jsonl", "-o", tmp_path / "out.parquet", code=1))
+    refused = error_line(run("credit", tmp_path / "nothing.jsonl", "-o", tmp_path / "out.parquet", code=1))
     assert refused.endswith("exists; give --force to replace it")
 
 
 def test_a_recording_is_not_generated_over(tmp_path: Path) -> None:
     path = recordings(tmp_path)
     before = path.read_bytes()
-    assert "exists; give --force to replace it" in told(run("generate", path, code=1))
+    assert "exists; give --force to replace it" in error_line(run("generate", path, code=1))
     assert path.read_bytes() == before
 
 
@@ -76,7 +76,7 @@ def test_the_demo_writes_to_its_own_folder_only(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "events.parquet").write_text("mine")
-    refused = told(run("demo", "-o", mine, code=1))
+    refused = error_line(run("demo", "-o", mine, code=1))
     assert refused == f"the demo did not make folder '{mine}'; give --force to write into it"
     assert (mine / "events.parquet").read_text() == "mine" and os.listdir(mine) == ["events.parquet"]
     for _ in range(2):
@@ -96,7 +96,7 @@ def test_folders_of_others_are_not_written_to(tmp_path: Path) -> None:
         ["export", path, "--to", "parquet", "-o", mine],
         ["credit", path, "--sink", mine],
     ):
-        assert "is not empty" in told(run(*args, code=2))
+        assert "is not empty" in error_line(run(*args, code=2))
         assert os.listdir(mine) == ["notes.txt"]
 
 
@@ -116,7 +116,7 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     run("generate", "~/made.jsonl", "--traces", "2")
     run("demo", "-o", "~/demo")
     run("survey", "~", code=1)
-    assert "credits.parquet" in told(run("credit", "~/runs.jsonl", "-o", "~/credits.parquet", code=1))
+    assert "credits.parquet" in error_line(run("credit", "~/runs.jsonl", "-o", "~/credits.parquet", code=1))
     made = {"credits.parquet", "sink", "corpus", "metrics.parquet", "out.jsonl", "made.jsonl", "demo"}
     assert made <= set(os.listdir(tmp_path)) and os.listdir(elsewhere) == []
     assert len(ot.read_corpus("~/corpus")) == 3

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from cli.commands import run, told
+from cli.commands import error_line, run
 from orchestrace.cli.gate_reports import junit_of, markdown_of, verdict_of
 from samples.paired_runs import alike, write_sides, written
 
@@ -52,7 +52,7 @@ def test_errors_are_no_verdict(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("other.csv").write_text("trace_id,right\nbase-t000-0,1\n")
-    assert message in told(run("gate", *words.split(), code=4))
+    assert message in error_line(run("gate", *words.split(), code=4))
 
 
 def test_a_bug_is_no_verdict(
@@ -80,7 +80,9 @@ def test_injected_worsenings_are_counted(sides: list[str]) -> None:
     result = run("gate", *sides, "--inject", "0.3", "--draws", "200", "--csv")
     rows = [line.split(",") for line in result.stdout.splitlines()[1:]]
     assert [row[1] for row in rows] == ["0.0", "0.3"] and float(rows[1][3]) > 0.9 > float(rows[0][3])
-    assert "are of a verdict" in told(run("gate", *sides, "--inject", "0.3", "--junit", "x.xml", code=4))
+    assert "are of a verdict" in error_line(
+        run("gate", *sides, "--inject", "0.3", "--junit", "x.xml", code=4)
+    )
 
 
 def test_reports_of_all_verdicts(tmp_path: Path, sides: list[str]) -> None:

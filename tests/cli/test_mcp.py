@@ -16,7 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 import orchestrace as ot
-from cli.commands import run, told
+from cli.commands import error_line, run
 from orchestrace.cli.serving import answers, queries, query_process
 from orchestrace.cli.serving.arguments import Argument, judged
 from orchestrace.cli.serving.confinement import Root
@@ -584,13 +584,15 @@ def test_a_fault_of_ours_is_one_line(recordings: Recordings, monkeypatch: pytest
 
 
 def test_the_root_has_to_be_a_folder(root: Path) -> None:
-    assert "is not a folder, expected one with recordings" in told(run("mcp", root / "runs.jsonl", code=1))
-    assert "is not a folder" in told(run("mcp", root / "none", code=1))
+    assert "is not a folder, expected one with recordings" in error_line(
+        run("mcp", root / "runs.jsonl", code=1)
+    )
+    assert "is not a folder" in error_line(run("mcp", root / "none", code=1))
 
 
 def test_without_the_sdk_one_line_names_the_extra(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mcp", None)
-    line = told(run("mcp", root, code=1))
+    line = error_line(run("mcp", root, code=1))
     assert line.startswith("the command mcp needs the extra mcp: pip install '.[mcp]'")
 
 

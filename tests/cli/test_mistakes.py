@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import orchestrace as ot
-from cli.commands import recordings, run, told
+from cli.commands import error_line, recordings, run
 from cli.examples import commands
 from cli.test_stopping import scored
 from orchestrace.cli import app
@@ -261,7 +261,7 @@ def test_a_mistake_is_one_line(
     monkeypatch.chdir(folder)
     before = sorted(Path().rglob("*.*"))
     result = run(*line.split(), code=code)
-    said = told(result)
+    said = error_line(result)
     assert message in said and result.stdout == ""
     assert sorted(Path().rglob("*.*")) == before
     # words of Python are not those of the command: neither its arguments, nor options of other commands

@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from cli.commands import RUN, recordings, run, told
+from cli.commands import RUN, error_line, recordings, run
 
 IMPORTERS = Path(__file__).resolve().parents[2] / "data" / "importers"
 
@@ -31,7 +31,7 @@ def unpaid(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_without_rewards_the_next_step_is_one_line(name: str, unpaid: Path) -> None:
-    line = told(run(*call(name, unpaid), code=2))
+    line = error_line(run(*call(name, unpaid), code=2))
     assert line == (
         "unknown reward channel 'team': this corpus has no rewards (its recordings, of native, carry none); "
         "give some by corpus.with_measures(frame) or orchestrace ... --rewards FILE; metrics() and replay() "
@@ -40,7 +40,7 @@ def test_without_rewards_the_next_step_is_one_line(name: str, unpaid: Path) -> N
 
 
 def test_scores_are_named_with_the_option_that_reads_them() -> None:
-    line = told(run("credit", IMPORTERS / "langfuse", code=2))
+    line = error_line(run("credit", IMPORTERS / "langfuse", code=2))
     assert line.startswith("unknown reward channel 'team': this corpus has no rewards")
     scores = line.partition("reading its scores (")[2].partition(") as rewards, --reward-score")[0]
     first = scores.split(", ")[0]
@@ -70,15 +70,18 @@ def test_what_is_wrong_with_a_file_of_rewards_is_one_line(unpaid: Path) -> None:
     path = unpaid.parent / "r.csv"
     path.write_text("trace_id,team\nnobody,1\nno one,2\n")
     asked = ("credit", unpaid, "--rewards", path)
-    assert told(run(*asked, code=2)) == "unknown trace: trace_id 'nobody'; trace_id 'no one'"
+    assert error_line(run(*asked, code=2)) == "unknown trace: trace_id 'nobody'; trace_id 'no one'"
     path.write_text(f"trace_id,team\n{'00000000' + str(RUN['trace_id'])},good\n")
-    assert "column 'team' is String (it has 'good'), expected numbers" in told(run(*asked, code=1))
+    assert "column 'team' is String (it has 'good'), expected numbers" in error_line(run(*asked, code=1))
     noise = unpaid.parent / "r.jsonl"
     noise.write_text("noise\n")
-    assert told(run("credit", unpaid, "--rewards", noise, code=1)).startswith(
+    assert error_line(run("credit", unpaid, "--rewards", noise, code=1)).startswith(
         f"{noise}: cannot be read as .jsonl ("
     )
-    assert told(run("credit", unpaid, "--rewards", "no.csv", code=1)) == "no.csv: No such file or directory"
+    assert (
+        error_line(run("credit", unpaid, "--rewards", "no.csv", code=1))
+        == "no.csv: No such file or directory"
+    )
 
 
 def test_rewards_come_to_a_corpus_on_disk_too(unpaid: Path) -> None:
@@ -88,16 +91,16 @@ def test_rewards_come_to_a_corpus_on_disk_too(unpaid: Path) -> None:
     pl.DataFrame({"trace_id": ids, "team": [1, 2, 3]}).write_ndjson(unpaid.parent / "r.jsonl")
     shown = run("credit", folder, "--rewards", unpaid.parent / "r.jsonl", "--unit", "team", "--json").stdout
     assert sorted(round(row["credit"], 9) for row in json.loads(shown)) == [1, 2, 3]
-    settled = told(run("credit", folder, "--reward-score", "x", code=2))
+    settled = error_line(run("credit", folder, "--reward-score", "x", code=2))
     assert settled == "--reward-score applies when a corpus is made: give it to ingest"
 
 
 def test_channels_that_are_not_the_team_are_named_with_their_option(tmp_path: Path) -> None:
     path = recordings(tmp_path, rewards={"form": 0.5, "style": 1.0})
-    assert told(run("credit", path, code=2)) == (
+    assert error_line(run("credit", path, code=2)) == (
         "unknown reward channel 'team' (known: form, style); give --reward form, or several with weights"
     )
-    assert told(run("credit", path, "--reward", "form=1,style=0.5", code=2)) == (
+    assert error_line(run("credit", path, "--reward", "form=1,style=0.5", code=2)) == (
         "--reward 'form=1,style=0.5', expected one CHANNEL=WEIGHT: repeat --reward for others"
     )
     run("credit", path, "--reward", "form=1", "--reward", "style=0.5")

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from cli.commands import run, told
+from cli.commands import error_line, run
 
 
 def scored(path: Path, count: int, **changes: Any) -> Path:
@@ -71,10 +71,10 @@ def divided(epochs: pl.DataFrame) -> list[set[str]]:
 
 def test_runs_without_an_outcome_are_refused_in_one_line(tmp_path: Path) -> None:
     path = scored(tmp_path / "runs.jsonl", 6, rewards={})
-    assert "reward" in told(run("stopping", "abort", path, code=2))
+    assert "reward" in error_line(run("stopping", "abort", path, code=2))
     plain = tmp_path / "plain.jsonl"
     ot.generate(plain, traces=8, seed=0)
-    assert "score" in told(run("stopping", "abort", plain, "--source", "turn", code=2))
+    assert "score" in error_line(run("stopping", "abort", plain, "--source", "turn", code=2))
 
 
 def test_estimands_are_those_of_the_library(tmp_path: Path) -> None:
@@ -89,5 +89,7 @@ def test_estimands_are_those_of_the_library(tmp_path: Path) -> None:
         assert row == json.loads(found.write_json())[0]
         [point] = json.loads(run("stopping", "frontier", path, *options, "--estimand", estimand).stdout)
         assert point["estimand"] == estimand and point["value"] == row["value"]
-    said = told(run("stopping", "evaluate", path, "--source", "attempt", "--estimand", "uncaped", code=2))
+    said = error_line(
+        run("stopping", "evaluate", path, "--source", "attempt", "--estimand", "uncaped", code=2)
+    )
     assert "did you mean 'uncapped'?" in said

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 from rich.cells import cell_len
 
 import orchestrace as ot
-from cli.commands import RUN, recordings, run, told
+from cli.commands import RUN, error_line, recordings, run
 from cli.examples import MODULES, lay_out, tables_of, words
 from orchestrace.base.terminal import Table, cell_text, flat, lay_out as lay_out_rows
 from samples.examples import examples
@@ -130,9 +130,9 @@ def test_from_an_untrusted_tool_to_a_privileged_one_is_one_question(tmp_path: Pa
     assert json.loads(run("taint", path, "--json").stdout)[0]["n_seeds"] == 2
     assert json.loads(run("taint", path, "--cut", "--trusted-tool", "*", "--json").stdout) == []
     for option in ("--untrusted-tool", "--trusted-tool", "--privileged-tool"):
-        error = told(run("taint", path, option, "bask*", code=2))
+        error = error_line(run("taint", path, option, "bask*", code=2))
         assert "unknown tool 'bask*'" in error and "(known: bash, read, web)" in error
-    error = told(run("taint", path, "--cut", "--privileged-tool", "bash", code=2))
+    error = error_line(run("taint", path, "--cut", "--privileged-tool", "bash", code=2))
     assert error.startswith("--privileged-tool has no effect with --cut")
 
 
@@ -171,7 +171,7 @@ def test_columns_that_do_not_fit_are_named(path: Path) -> None:
     ],
 )
 def test_options_of_tables_that_make_no_sense_are_said(path: Path, options: list[str], message: str) -> None:
-    assert message in told(run("metrics", path, "--by", "agent", *options, code=2))
+    assert message in error_line(run("metrics", path, "--by", "agent", *options, code=2))
 
 
 # --- layout -----------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(inner)
 
 
-def found(rows: pl.DataFrame) -> list[tuple[Any, ...]]:
+def row_places(rows: pl.DataFrame) -> list[tuple[Any, ...]]:
     return rows.select("trace_id", "event_id", "seq", "agent", "line").rows()
 
 
@@ -79,7 +79,7 @@ def test_a_text_is_found_however_it_is_written(word: str, ascii_only: bool, tmp_
         "".join(json.dumps(d, ensure_ascii=ascii_only) + "\n" for d in documents), encoding="utf-8"
     )
     rows = ot.grep(ot.read_traces(path), word, fixed=True)
-    assert found(rows) == [("y", "e3", 3, "a1", 2)]
+    assert row_places(rows) == [("y", "e3", 3, "a1", 2)]
     assert rows["match"].to_list() == [word] and rows["trace"].to_list() == [1]
     offset, length = rows.select("offset", "length").row(0)
     assert undone(path.read_bytes()[offset : offset + length].decode()) == word

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import orchestrace as ot
-from cli.commands import run, told
+from cli.commands import error_line, run
 from orchestrace.cli import app
 from orchestrace.distributed import work
 from orchestrace.distributed.folder import part_file
@@ -292,7 +292,7 @@ def files(place: Path, forged: Path) -> set[Path]:
 def refused(result: Result, *parts: str) -> str:
     """The one line of an error of ours."""
     assert isinstance(result.exception, SystemExit), result.exception
-    line = told(result)
+    line = error_line(result)
     assert result.exit_code in (1, 2) and not result.stdout and len(line) < 1000, result.output
     assert all(part in line for part in parts), line
     return line

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import orchestrace as ot
-from cli.commands import run, told
+from cli.commands import error_line, run
 
 
 def curve(**lines: list[tuple[float, float | None]]) -> pl.DataFrame:
@@ -80,10 +80,10 @@ def test_the_command_draws_and_lists_it(recorded: Path, tmp_path: Path, suffix: 
     begin = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}[suffix]
     assert picture.read_bytes().lstrip().startswith(begin)
     again = run(*call, "--price", "0", "--plot", picture, code=1)
-    assert "exists; give --force to replace it" in told(again)
+    assert "exists; give --force to replace it" in error_line(again)
 
 
 def test_the_command_says_what_is_missing(recorded: Path, tmp_path: Path) -> None:
-    assert "no price is given: --price 0" in told(run("stopping", "frontier", recorded, code=2))
+    assert "no price is given: --price 0" in error_line(run("stopping", "frontier", recorded, code=2))
     odd = run("stopping", "frontier", recorded, "--price", "0", "--plot", tmp_path / "x.pdf", code=2)
-    assert "must end in one of .svg, .png, .html" in told(odd)
+    assert "must end in one of .svg, .png, .html" in error_line(odd)

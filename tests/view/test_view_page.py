@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import orchestrace as ot
-from cli.commands import recordings, run, told
+from cli.commands import error_line, recordings, run
 from orchestrace.view.packing import packed_json
 from samples.examples import examples
 from view.pages import HOSTILE, data_of, hostile_corpus, rows
@@ -161,12 +161,12 @@ def test_the_command_writes_and_says_where(tmp_path: Path, monkeypatch: pytest.M
     path = recordings(tmp_path)
     out = run("view", path).stdout
     assert re.match(r"view.html: 3 runs in detail, [\d,]+ bytes\n", out)
-    assert "exists" in told(run("view", path, code=1))
+    assert "exists" in error_line(run("view", path, code=1))
     run("view", path, "--force", "--method", "uniform", "--runs", "1", "-o", "other.html")
     data = data_of(tmp_path / "other.html")
     assert [one["method"] for one in data["corpus"]["methods"]] == ["uniform"]
     assert sum(name.startswith("run-") for name in data) == 1
-    assert told(run("view", path, "--force", "--max-bytes", "10", code=2)).startswith(
+    assert error_line(run("view", path, "--force", "--max-bytes", "10", code=2)).startswith(
         "--max-bytes: a page without any run"
     )
 
