@@ -311,7 +311,7 @@ def test_a_file_in_which_traces_begin_elsewhere_is_refused(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_what_cannot_be_searched_is_said(threads: int, tmp_path: Path) -> None:
-    line = json.dumps(native(["foo"])) + "\n"
+    line = json.dumps(native(["alpha"])) + "\n"
     (tmp_path / "wide.jsonl").write_bytes(line.encode("utf-16"))
     with zipfile.ZipFile(tmp_path / "inner.zip", "w") as inner:
         inner.writestr("runs.jsonl", line)
@@ -325,7 +325,7 @@ def test_what_cannot_be_searched_is_said(threads: int, tmp_path: Path) -> None:
     counts = {}
     for name in ("wide.jsonl", "outer.zip", "cut.parquet"):
         with pytest.warns(UserWarning, match="could not be searched"):
-            counts[name] = ot.grep_count(tmp_path / name, "foo", threads=threads)
+            counts[name] = ot.grep_count(tmp_path / name, "alpha", threads=threads)
     assert counts == {"wide.jsonl": 0, "outer.zip": 1, "cut.parquet": 0}
 
 
