@@ -348,3 +348,11 @@ def test_a_mark_says_that_a_line_goes_on(tmp_path: Path) -> None:
     for context in (5, 600, 5000):
         text = ot.grep(path, "NEEDLE", context=context)["text"][0]
         assert text[0] == text[-1] == "\u2026"
+
+
+def test_what_is_said_of_damaged_rows_is_not_searched(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"x": ["alpha"] * 400})
+    rows.write_parquet(tmp_path / "whole.parquet")
+    (tmp_path / "cut.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes()[:-20])
+    with pytest.warns(UserWarning, match="footer"):
+        assert ot.grep_count(tmp_path / "cut.parquet", "footer") == 0

@@ -416,7 +416,10 @@ impl Search<'_> {
             while let Some(at) = candidates.from(from) {
                 let start = memrchr(b'\n', &bytes[from..at]).map_or(from, |end| from + end + 1);
                 let end = memchr(b'\n', &bytes[at..]).map_or(bytes.len(), |end| at + end);
-                record(start..end, matches);
+                // what is said of damaged rows is no text of theirs
+                if rows::damage(&bytes[start..end]).is_none() {
+                    record(start..end, matches);
+                }
                 from = end + 1;
             }
         }
