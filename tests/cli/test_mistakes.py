@@ -174,7 +174,7 @@ MISTAKES: list[tuple[str, int, str]] = [
     ),
     ("taint runs.jsonl --carry everything", 2, "--carry is 'everything', expected 'all',"),
     ("taint runs.jsonl --untrusted-tool wbe", 2, "--untrusted-tool: unknown tool 'wbe'; did you mean 'web'?"),
-    ("stopping abort stops.jsonl --source drft", 2, "--source is 'drft', expected 'draft', 'score',"),
+    ("stopping abort stops.jsonl --source drft", 2, "--source is 'drft', expected 'draft', 'decision',"),
     ("stopping abort runs.jsonl", 2, "no run has a score at each point where it could be given up: name"),
     ("stopping abort many.jsonl --source turn", 2, "no run has a score at each point where it could be"),
     ("stopping evaluate runs.jsonl", 1, "ask --problem abort, or take epochs of a source with drafts"),
