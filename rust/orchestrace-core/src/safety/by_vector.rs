@@ -57,6 +57,7 @@ pub fn attack_vectors(store: &Store, options: &Options, channels: &Channels, run
         }));
         Ok(())
     };
+    let set = |columns, part: &Part<'_>, answers: Vec<Answer>| set(columns, part, &answers);
     table(store, run, schema, <((Worker, VectorSearch), Vec<_>)>::default, of, set)
 }
 
@@ -65,7 +66,7 @@ fn words(n: usize) -> Vec<u8> {
     (0..n).flat_map(|_| 0..N_VECTORS as u8).collect()
 }
 
-fn set(columns: Columns, part: &Part<'_>, answers: Vec<Answer>) -> Result<Columns> {
+fn set(columns: Columns, part: &Part<'_>, answers: &[Answer]) -> Result<Columns> {
     let each = || {
         answers.iter().enumerate().flat_map(|(i, answer)| {
             (0..N_VECTORS)

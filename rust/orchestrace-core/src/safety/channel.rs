@@ -200,6 +200,7 @@ mod tests {
 
     #[test]
     fn an_event_says_its_channel() {
+        use Channel::*;
         use EventType::*;
         let mut t = TestTrace::default();
         t.event(Message, "user").event(Message, "a").event(Return, "b").event(ToolResult, "browser");
@@ -215,7 +216,6 @@ mod tests {
         let roles = vec![TestTrace::role_code("critic")];
         let channels = Channels { judging_roles: roles, ..Channels::default() };
         let channels_of: Vec<_> = (0..view.len()).map(|v| channels.channel(&view, &owners, v)).collect();
-        use Channel::*;
         let expected = [
             Some(User),
             Some(Agent),

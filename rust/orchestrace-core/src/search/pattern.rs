@@ -183,13 +183,13 @@ mod tests {
             ignore_case in any::<bool>(),
             shift in 0_usize..4,
         ) {
-            let record: String = words.encode_utf16().enumerate().map(|(i, unit)| match (i + shift) % 4 {
-                0 => format!("\\u{unit:04x}"),
-                _ => {
-                    let quoted = serde_json::to_string(&String::from_utf16_lossy(&[unit])).unwrap();
-                    quoted[1..quoted.len() - 1].replace("\\\\", "\\u005c")
-                }
-            }).collect();
+            let written = |(i, unit): (usize, u16)| if (i + shift) % 4 == 0 {
+                format!("\\u{unit:04x}")
+            } else {
+                let quoted = serde_json::to_string(&String::from_utf16_lossy(&[unit])).unwrap();
+                quoted[1..quoted.len() - 1].replace("\\\\", "\\u005c")
+            };
+            let record: String = words.encode_utf16().enumerate().map(written).collect();
             let record = record.replace("\\\"", "\\u0022");
             let pattern = Pattern::new(&pattern, true, ignore_case).unwrap();
             let expected = pattern.regex.find_iter(words.as_bytes()).count();

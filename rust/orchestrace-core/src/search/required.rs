@@ -22,7 +22,7 @@ pub(super) fn required(pattern: &Hir) -> Option<Vec<String>> {
         }
         HirKind::Alternation(parts) => {
             let of_parts: Option<Vec<_>> = parts.iter().map(required).collect();
-            let all = of_parts.and_then(|texts| settled(texts.into_iter().flatten().collect()));
+            let all = of_parts.and_then(|texts| settled(&texts.concat()));
             best([all, beginning(pattern)].into_iter())
         }
         _ => beginning(pattern),
@@ -47,7 +47,9 @@ fn beginning(pattern: &Hir) -> Option<Vec<String>> {
             let end = std::str::from_utf8(bytes).map_or_else(|e| e.valid_up_to(), str::len);
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
-        settled(texts.literals()?.iter().map(|literal| in_characters(literal.as_bytes())).collect())
+        let literals: Vec<_> =
+            texts.literals()?.iter().map(|literal| in_characters(literal.as_bytes())).collect();
+        settled(&literals)
     };
     texts.dedup();
     if texts.len()? > FEW {
@@ -63,7 +65,7 @@ fn beginning(pattern: &Hir) -> Option<Vec<String>> {
 }
 
 /// The longest part of each text that JSON writes without short escapes, in order, each once.
-fn settled(texts: Vec<String>) -> Option<Vec<String>> {
+fn settled(texts: &[String]) -> Option<Vec<String>> {
     let mut parts: Vec<String> = texts
         .iter()
         .map(|text| {

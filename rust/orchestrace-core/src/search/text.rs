@@ -19,17 +19,14 @@ impl Text {
         while let Some(found) = memchr(b'\\', &record[at..]) {
             let escape = at + found;
             self.bytes.extend_from_slice(&record[at..escape]);
-            match escaped(&record[escape..]) {
-                Some((character, length)) => {
-                    let mut utf8 = [0; 4];
-                    self.bytes.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
-                    at = escape + length;
-                    self.marks.push((self.bytes.len(), at));
-                }
-                None => {
-                    self.bytes.push(b'\\');
-                    at = escape + 1;
-                }
+            if let Some((character, length)) = escaped(&record[escape..]) {
+                let mut utf8 = [0; 4];
+                self.bytes.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
+                at = escape + length;
+                self.marks.push((self.bytes.len(), at));
+            } else {
+                self.bytes.push(b'\\');
+                at = escape + 1;
             }
         }
         self.bytes.extend_from_slice(&record[at..]);
