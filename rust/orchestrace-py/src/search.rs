@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::ArrowError;
 use orchestrace_core::error::{Error, Result};
-use orchestrace_core::ingest::{self, Hit, Input, Owner, Request};
+use orchestrace_core::ingest::{self, Hit, Input, NotOne, Owner, Request};
 use orchestrace_core::search::Pattern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -111,7 +111,7 @@ fn owner_rows(owners: &[Owner]) -> Result<RecordBatch> {
         ("home_offset", Arc::new(offsets)),
         ("home_id", texts(owners.iter().map(|owner| owner.trace_id.as_deref()))?),
         ("seq", Arc::new(seqs)),
-        ("reason", texts(owners.iter().map(|owner| owner.event.err().map(|why| why.as_str())))?),
+        ("reason", texts(owners.iter().map(|owner| owner.event.err().map(NotOne::as_str)))?),
     ])
 }
 
