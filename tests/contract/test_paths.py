@@ -102,6 +102,13 @@ def engines(home: Path, corpus: ot.Corpus) -> object:
     return ot.taint(ot.read_corpus("~/corpus"), engine=engine).height
 
 
+def searched(home: Path, corpus: ot.Corpus) -> object:
+    mapped(home, corpus)
+    assert ot.grep_count("~/runs.jsonl", "a", mapping="~/house.toml") == ot.grep_count("~/runs.jsonl", "a")
+    ot.grep("~/runs.jsonl", "a", max_count=10**6, mapping="~/house.toml")
+    return ot.grep("~/*.jsonl", "trace_id").height
+
+
 def priced(home: Path, corpus: ot.Corpus) -> object:
     (home / "prices.csv").write_text("model,input,output\nours-7b,1,2\n")
     listed = ot.costs.read_prices("~/prices.csv")
@@ -121,6 +128,9 @@ TAKEN: dict[tuple[str, str], Callable[[Path, ot.Corpus], object]] = {
     ("scan_events", "source"): lambda home, _: ot.scan_events("~/*.jsonl").head(1).collect(),
     ("scan_traces", "source"): lambda home, _: ot.scan_traces(["~/runs.jsonl"]).head(1).collect(),
     ("credit", "sink"): sunk,
+    ("grep", "corpus"): searched,
+    ("grep", "mapping"): searched,
+    ("grep_count", "mapping"): searched,
     ("distributed.processes", "folder"): engines,
     ("distributed.ray", "folder"): engines,
     ("distributed.reduce", "corpus"): divided,
