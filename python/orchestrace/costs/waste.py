@@ -130,8 +130,8 @@ def waste_events(
         ``x_error_type`` of the call, else of its first result that has it, null where neither does;
         ``owner role`` (String), ``depth`` (UInt32) below the root; ``call`` (UInt32), the call that the
         event is or answers, and ``made_by``, the decision or message that made the call. ``after_answer``
-        (Boolean): it came after the answer stood, which is the first draft that passes (``draft_score`` of
-        1) where drafts are judged, else the outcome.
+        (Boolean): it came after the answer stood, which is the first draft that passes (whose
+        ``draft_score`` is 1) where drafts are judged, else the outcome.
 
         ``tokens unpriced_tokens`` (Int64), ``usd seconds seconds_critical`` (Float64): what the event cost;
         the last is the part on the critical path. What an event cost that made calls is divided equally among
