@@ -4,7 +4,7 @@
 
 Both count all matches of a pattern, which has to be the same number, and read what the page cache has: each
 call is made once before it is measured. Rounds alternate. ripgrep runs as a process of its own with its
-defaults (`rg --count-matches`), its start included; `grep_count` is called in this process. `grep` is the
+defaults (`rg --count-matches`), its start included; `count_matches` is called in this process. `grep` is the
 whole answer, with trace, agent and event of each match; it is measured where matches are rare, since it reads
 the records that match. A line of JSON per row: medians in seconds and the ratio to ripgrep.
 """
@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import orchestrace as ot
+from orchestrace.corpus.searching import count_matches
 
 TEXT = "the agent reads a file of the plan and says that a test of the module fails with an error"
 WORDS = tuple(TEXT.split(" "))
@@ -96,11 +97,11 @@ def compared(rg: str, path: Path, pattern: str, flags: list[str], rounds: int) -
         return sum(map(int, done.stdout.split()))
 
     def count() -> int:
-        return ot.grep_count(path, pattern, **words)
+        return count_matches(path, pattern, **words)
 
     matches, ours = ripgrep(), count()
     if matches != ours or not matches:
-        sys.exit(f"{pattern!r}: rg counts {matches}, grep_count {ours}")
+        sys.exit(f"{pattern!r}: rg counts {matches}, we {ours}")
     calls: dict[str, Callable[[], object]] = {"rg_s": ripgrep, "count_s": count}
     if matches < 1000:
         calls["grep_s"] = lambda: ot.grep(path, pattern, **words)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from .corpus.corpus import Corpus as Corpus
     from .corpus.reading import read_traces as read_traces
     from .corpus.scanning import scan_events as scan_events, scan_traces as scan_traces
-    from .corpus.searching import grep as grep, grep_count as grep_count
+    from .corpus.searching import grep as grep
     from .credit.explanation import explain as explain
     from .credit.parameters import Param as Param
     from .credit.registry import EventValues as EventValues, credit_method as credit_method

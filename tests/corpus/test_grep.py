@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 import orchestrace as ot
+from orchestrace.corpus.searching import count_matches
 from samples.examples import examples
 
 DATA = Path(__file__).resolve().parents[2] / "data/importers"
@@ -85,7 +86,7 @@ def test_a_text_is_found_however_it_is_written(word: str, ascii_only: bool, tmp_
     assert undone(path.read_bytes()[offset : offset + length].decode()) == word
     files = ot.grep(path, word, fixed=True)
     assert files.drop("trace").equals(rows.drop("trace")) and files["trace"].null_count() == 1
-    assert ot.grep_count(path, word, fixed=True) == 1
+    assert count_matches(path, word, fixed=True) == 1
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -115,7 +116,7 @@ def test_every_string_of_every_format_is_found(name: str) -> None:
         with warnings.catch_warnings(action="ignore"):
             rows = ot.grep(corpus, word, fixed=True)
         assert rows.height == sum(text.count(word) for text in texts), word
-        assert ot.grep_count(corpus, word, fixed=True) == rows.height
+        assert count_matches(corpus, word, fixed=True) == rows.height
         explained = rows["reason"].is_not_null() | rows["event_id"].is_not_null()
         assert explained.all(), rows.filter(~explained)
         known = rows.filter(pl.col("trace").is_not_null())
@@ -143,7 +144,7 @@ def test_matches_are_those_of_plain_python(
         for match in re.finditer(pattern, undone(line), re.MULTILINE)
     ]
     assert ot.grep(path, pattern).select("line", "match").rows() == expected
-    assert ot.grep_count(path, pattern) == len(expected)
+    assert count_matches(path, pattern) == len(expected)
 
 
 def test_results_depend_on_neither_threads_nor_packing(tmp_path: Path) -> None:
@@ -304,7 +305,7 @@ def test_a_file_in_which_traces_begin_elsewhere_is_refused(tmp_path: Path) -> No
             ot.grep(corpus, "foo")
     for other in ("", text.splitlines()[0]):
         path.write_text(other, encoding="utf-8")
-        for search in (ot.grep, ot.grep_count):
+        for search in (ot.grep, count_matches):
             with pytest.raises(ot.InputError, match="has changed"):
                 search(corpus, "foo")
 
@@ -325,7 +326,7 @@ def test_what_cannot_be_searched_is_said(threads: int, tmp_path: Path) -> None:
     counts = {}
     for name in ("wide.jsonl", "outer.zip", "cut.parquet"):
         with pytest.warns(UserWarning, match="could not be searched"):
-            counts[name] = ot.grep_count(tmp_path / name, "alpha", threads=threads)
+            counts[name] = count_matches(tmp_path / name, "alpha", threads=threads)
     assert counts == {"wide.jsonl": 0, "outer.zip": 1, "cut.parquet": 0}
 
 
@@ -355,4 +356,4 @@ def test_what_is_said_of_damaged_rows_is_not_searched(tmp_path: Path) -> None:
     rows.write_parquet(tmp_path / "whole.parquet")
     (tmp_path / "cut.parquet").write_bytes((tmp_path / "whole.parquet").read_bytes()[:-20])
     with pytest.warns(UserWarning, match="footer"):
-        assert ot.grep_count(tmp_path / "cut.parquet", "footer") == 0
+        assert count_matches(tmp_path / "cut.parquet", "footer") == 0

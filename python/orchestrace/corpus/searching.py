@@ -130,8 +130,7 @@ def grep(
         return matched_events(hits, searched.inputs, searched.corpus, searched.options, threads, callback)
 
 
-@verb
-def grep_count(
+def count_matches(
     corpus: Corpus | Source | Iterable[Source],
     pattern: str,
     *,
@@ -139,43 +138,19 @@ def grep_count(
     ignore_case: bool = False,
     format: str = "auto",
     mapping: MappingFile | None = None,
-    threads: Threads = None,
+    threads: int | None = None,
     progress: Progress = None,
 ) -> int:
-    """Count the matches that `grep` finds, without reading the events that they are of.
-
-    Parameters
-    ----------
-    corpus, pattern, fixed, ignore_case, format, mapping
-        As in `grep`.
-    threads
-        Number of threads; ``None`` uses all cores. The result does not depend on it.
-    progress
-        ``True`` for a bar in bytes on stderr, or a callable of (bytes done, bytes in all).
-
-    Returns
-    -------
-    int
-        Rows that `grep` has without `max_count`.
-
-    Raises
-    ------
-    ParameterError
-        The pattern is no expression, or an option has a wrong value.
-    InputError
-        A file is gone, is a stream, or is shorter than when it was read.
-
-    Notes
-    -----
-    Linear in the bytes.
+    """Count the matches that `grep` finds, with its arguments, without reading the events that they are of.
 
     Examples
     --------
     >>> import tempfile
     >>> import orchestrace as ot
+    >>> from orchestrace.corpus.searching import count_matches
     >>> path = f"{tempfile.mkdtemp()}/runs.jsonl"
     >>> _ = ot.generate(path, traces=3, seed=0)
-    >>> ot.grep_count(path, "trace_id", fixed=True)
+    >>> count_matches(path, "trace_id", fixed=True)
     3
     """
     searched = _searched(corpus, format, mapping)

@@ -8,12 +8,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ... import grep, grep_count, read_corpus
+from ... import grep, read_corpus
 from ...base.errors import ParameterError
 from ...base.paths import expanded
 from ...base.text import plain
 from ...corpus.on_disk import is_corpus
 from ...corpus.remote_inputs import is_remote_corpus
+from ...corpus.searching import count_matches
 from ..options import RecordingOptions
 from ..output import FAILED
 from ..registry import command
@@ -59,7 +60,7 @@ def run(
     options |= {"format": recordings.format, "mapping": recordings.mapping, "progress": True}
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
-        number = grep_count(source, pattern, **options) if count else 0
+        number = count_matches(source, pattern, **options) if count else 0
         matches = None if count else grep(source, pattern, context=context, max_count=max_count, **options)
     for warning in warned:
         typer.echo(f"warning: {plain(warning.message)}", err=True)
