@@ -357,6 +357,24 @@ def test_an_attack_is_known_by_a_label_too() -> None:
     assert dict(counts.select("part", "n_traces").rows())["attack"] == 2
 
 
+def test_a_recording_that_is_cut_off_has_the_outcome_that_it_shows() -> None:
+    """An answer to the user is the outcome of a recording cut off later, too (D5); it has no end, though."""
+    answers: list[Document] = [
+        {"id": "e0", "t": 0, "type": "spawn", "agent": "lead", "to": "ann"},
+        {"id": "e1", "t": 1, "type": "return", "agent": "ann", "to": "lead"},
+    ]
+    told: Document = {"id": "e2", "t": 2, "type": "return", "agent": "lead", "to": "user"}
+    runs = []
+    for name, events in (("cut before it", answers), ("cut after it", [*answers, told])):
+        run = document(next(iter(SIZES)), "centralized", attacked=False)
+        first = events[0] | {"x_trace": {"partial": True}}
+        edges = [{"src": "e0", "dst": "e1", "type": "spawn"}]
+        runs.append(run | {"trace_id": name, "events": [first, *events[1:]], "edges": edges})
+    counts = ot.evaluation.benchmark_counts(read(runs)).filter(rule="B5")
+    n_traces = dict(counts.select("part", "n_traces").rows())
+    assert (n_traces["ends"], n_traces["outcome"], n_traces["replayable"]) == (0, 1, 0)
+
+
 def test_no_traces_are_inconclusive() -> None:
     nothing = ot.generate(traces=2, seed=0).filter(pl.col("trace_id") == "nobody")
     assert ot.evaluation.benchmark_verdict(nothing)["verdict"].to_list() == ["inconclusive"] * 5
@@ -400,7 +418,7 @@ def expected(documents: list[Document]) -> dict[str, set[int]]:
             "reward": bool(run.get("rewards")),
             "ends": not trace.partial,
             "acyclic": acyclic,
-            "outcome": trace.outcome is not None and acyclic and not trace.partial,
+            "outcome": trace.outcome is not None and acyclic,
             "task named": run["task_id"] != run["trace_id"],
         }
         has["replayable"] = all(has[part] for part in REPLAYABLE)

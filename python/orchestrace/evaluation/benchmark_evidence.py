@@ -64,7 +64,7 @@ _FIXES_BY_REASON: Final = {
 """What to record where the fields of a family are there, but its metrics have another reason to be null."""
 
 _HANGS: Final = "dead_events"
-"""A metric of every trace whose outcome is known: neither absent, ambiguous, on a cycle nor cut off."""
+"""A metric of every trace whose outcome is known (D5) and whose graph has no cycle."""
 _HANDED_ON: Final = ("message", "tool_result", "return")
 """Events that say something to somebody: a replay needs their texts."""
 
