@@ -1,4 +1,4 @@
-"""Sums that do not depend on the number of threads and do not wrap."""
+"""Sums and means that depend neither on the number of threads nor on the order of rows, and do not wrap."""
 
 from typing import Final
 
@@ -28,3 +28,11 @@ def ordered_total(column: pl.Expr) -> pl.Expr:
     Threads hand numbers over in any order, on which a sum of floats depends.
     """
     return column.drop_nulls().sort().cum_sum().last()
+
+
+def ordered_mean(column: pl.Expr) -> pl.Expr:
+    """The mean of floats in ascending order; null where there are no floats.
+
+    Recordings come in any order, on which a sum of floats depends.
+    """
+    return column.sort().mean()

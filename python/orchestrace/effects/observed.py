@@ -7,6 +7,7 @@ import polars as pl
 
 from ..base.arguments import ColumnName, Confidence, Number
 from ..base.errors import ParameterError
+from ..base.ranges import in_range
 from ..base.schema import unknown_name
 from ..base.taxonomy import concerns
 from ..base.verbs import verb
@@ -379,6 +380,8 @@ def aggregation(
 
     Notes
     -----
+    A number beyond the floats is null, with the reason ``result.range``.
+
     Inputs of an aggregate are the sources of its edges of type aggregate; where it has none, of types return
     and message. An input counts once. ``best`` chooses by the score itself, which whoever aggregates may
     not see: it is the most that choosing could reach. ``confidence`` takes scores as probabilities of
@@ -424,19 +427,20 @@ def aggregation(
         effect=pl.when(usable).then(pl.col("outcome_cf") - pl.col("outcome"))
     )
     if by == "event":
-        return (
+        events = (
             long.with_columns(
                 stderr=None,
                 lower=None,
                 upper=None,
                 support=pl.col("n_scored") / pl.col("n_inputs"),
-                tier=pl.when(usable).then(pl.lit("observed")),
+                tier=pl.when(usable & pl.col("effect").is_finite()).then(pl.lit("observed")),
                 reason=pl.when(~usable).then(pl.lit("field.absent")),
                 params=pl.lit(params),
             )
             .sort("trace", "seq", "rule")
             .select(pl.col(name).cast(dtype) for name, dtype in schema.items())
         )
+        return in_range(events, ["outcome_cf", "effect"])
     table = []
     for rule in RULES:
         every = long.filter(pl.col("rule") == rule)
@@ -457,8 +461,11 @@ def aggregation(
         effects = used["effect"].to_numpy()
         mean = mean_interval(effects, clusters, confidence=confidence)
         means = {name: used[name].mean() for name in ("outcome", "outcome_cf")}
-        table.append(row | {"effect": mean.estimate, **mean.around._asdict(), **means, "tier": "observed"})
-    return pl.DataFrame(table, schema=schema)
+        found = {"effect": mean.estimate, **mean.around._asdict(), "tier": "observed"}
+        if mean.estimate is None or not np.isfinite(effects).all():
+            found = {"reason": "result.range"}
+        table.append(row | means | found)
+    return in_range(pl.DataFrame(table, schema=schema), ["outcome", "outcome_cf"])
 
 
 def _aggregates(corpus: Corpus, clip: float) -> pl.DataFrame:

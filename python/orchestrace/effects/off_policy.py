@@ -373,7 +373,8 @@ def _table(
         terms["direct"] = direct_terms(log, target, q)
     terms = {names[kind]: term for kind, term in terms.items() if kind in names}
     bound = None if limits is None else bound_terms(log, chosen, setting.discount, *limits)
-    ends = None if bound is None else (float(bound[0].mean()), float(bound[1].mean()))
+    with np.errstate(over="ignore"):  # of a range as wide as the floats
+        ends = None if bound is None else (float(bound[0].mean()), float(bound[1].mean()))
     intervals = _intervals(log, terms, setting)
     rows: list[dict[str, object]] = []
     for name in names.values():
@@ -450,8 +451,17 @@ def _bounds(
         spelled = _spelled(options, setting, tau=tau, findings=findings)
         return {"reason": "range.unknown", "params": params_text(spelled)}
     errors: dict[str, object] = {}
-    for name, side in zip(("stderr_lower", "stderr_upper"), bound, strict=True):
-        around = interval(0.0, (side - side.mean()) / len(side), log.cluster, confidence=0.5)
-        errors[name] = around.stderr
+    known: dict[str, object] = {}
+    for name, side, end in zip(("lower", "upper"), bound, ends, strict=True):
+        if math.isfinite(end):
+            known[name] = end
+            with np.errstate(over="ignore"):
+                around = interval(0.0, (side - side.mean()) / len(side), log.cluster, confidence=0.5)
+            errors[f"stderr_{name}"] = around.stderr
+        else:
+            errors[f"stderr_{name}"] = None
     spelled = _spelled(options, setting, tau=tau, findings=findings, **errors)
-    return {"lower": ends[0], "upper": ends[1], "tier": "observed", "params": params_text(spelled)}
+    known["reason"] = None if len(known) == len(ends) else "result.range"
+    return {**known, "tier": "observed" if "lower" in known or "upper" in known else None} | {
+        "params": params_text(spelled)
+    }

@@ -117,7 +117,8 @@ def branch_tests(
     visits = pl.concat(
         [_VISITS.clear(), *(_visits(load(), key, reward, success, threads) for _, load in corpus.pieces())]
     )
-    # nodes have numbers of their own in each piece
+    # nodes have numbers of their own in each piece; draws go by the names of runs, not by their order
+    visits = visits.sort("group_id", "trace_id", "trace", maintain_order=True)
     nodes = visits.select("group_id", "node").unique(maintain_order=True).with_row_index("number")
     visits = visits.join(nodes, on=["group_id", "node"], nulls_equal=True, maintain_order="left")
     visits = visits.with_columns(node=pl.col("number").cast(pl.UInt64)).drop("number")

@@ -44,7 +44,7 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     DataFrame
         A row per item, in the order of the checklist: ``area item`` (String), ``n_filled n_missing`` (UInt32,
         traces), ``share`` (Float64, 0..1 of the traces; null without traces), ``found`` (String: what the
-        first trace that has it carries), ``fix`` (what to record, where a trace lacks it). By trace: ``trace
+        trace carries that has it, the first by ``trace_id``), ``fix`` (what to record, where a trace lacks it). By trace: ``trace
         trace_id area item filled`` (Boolean) ``found fix``.
 
     Notes
@@ -81,7 +81,7 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     totals = rows.group_by("number").agg(
         n_filled=pl.col("filled").sum().cast(pl.UInt32),
         n_missing=(~pl.col("filled")).sum().cast(pl.UInt32),
-        found=pl.col("found").drop_nulls().first(),
+        found=pl.col("found").sort_by("trace_id", "trace").drop_nulls().first(),
     )
     items = pl.DataFrame(
         {

@@ -12,6 +12,7 @@ from ..base.arguments import ColumnName, Confidence
 from ..base.errors import ParameterError
 from ..base.ranges import in_range
 from ..base.schema import CREDITS, unknown_name
+from ..base.sums import ordered_mean
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import names_of, number_column
@@ -142,7 +143,7 @@ def _compared(
     by_task = [
         side.filter(value.is_not_null())
         .group_by("task_id", maintain_order=True)
-        .agg(value.mean().alias(which), pl.len().alias(f"n_{which}"))
+        .agg(ordered_mean(value).alias(which), pl.len().alias(f"n_{which}"))
         for side, which in zip(sides, ("a", "b"), strict=True)
     ]
     both = by_task[0].join(by_task[1], on="task_id").sort("task_id")
@@ -259,7 +260,7 @@ def against_single_agent(
                 "task_id", turns=pl.col("n_turns").cast(pl.Float64), success="task_success", error=error
             )
             .group_by("task_id")
-            .agg(pl.all().mean())
+            .agg(ordered_mean(pl.all()))
         )
     both = sides[0].join(sides[1], on="task_id", suffix="_single").sort("task_id")
     # efficiency is about the tasks whose success is known, in the row of all of them, too

@@ -67,12 +67,15 @@ class RunTree:
         )
 
     def children(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """A row per child of each node with two or more, in order of the first run through it.
+        """A row per child of each node with two or more, in order of the first run through it by ``trace_id``.
 
         ``group node place child``; ``n_pass n_fail n_unjudged`` of the runs through it; ``trace seq owner
         role type tool`` of the step that the first of these took.
         """
         passed = pl.col("passed")
+        names = self.runs.select("trace", "trace_id")
+        rows = rows.join(names, on="trace", maintain_order="left")
+        rows = rows.sort("group", "trace_id", "trace", maintain_order=True)
         counted = rows.group_by("node", "child", maintain_order=True).agg(
             pl.col("group", "place", "trace", *_STEP).first(),
             n_pass=passed.sum().cast(pl.UInt32),

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from ..base.arguments import Amount, Size
+from ..base.sums import ordered_mean
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import amounts
@@ -102,8 +103,10 @@ def sibling_diagnostics(
         )
     rows = _decisions(corpus, context).join(traces, on="trace").join(rewards, on="trace")
     rewarded = rows.filter(pl.col("reward").is_not_null())
-    candidates = rewarded.group_by([*_BUCKET, "choice"], maintain_order=True).agg(
-        n=pl.len(), outcome=pl.col("reward").mean(), critic=pl.col("value").mean()
+    candidates = (
+        rewarded.group_by([*_BUCKET, "choice"])
+        .agg(n=pl.len(), outcome=ordered_mean(pl.col("reward")), critic=ordered_mean(pl.col("value")))
+        .sort([*_BUCKET, "choice"])
     )
     weight, total = pl.col("n").sum().over(_BUCKET), (pl.col("n") * pl.col("outcome")).sum().over(_BUCKET)
     others = weight - pl.col("n")

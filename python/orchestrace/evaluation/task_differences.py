@@ -7,6 +7,7 @@ import polars as pl
 from ..base.arguments import Size, Success, Threads
 from ..base.progress import Progress
 from ..base.schema import CREDITS
+from ..base.sums import ordered_mean
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.reward import Reward
@@ -71,7 +72,7 @@ def task_differences(
         over all, averaged; ``alike``: the share of pairs that do not part. Where most pairs first part:
         ``label``, whose agent parts (role, else name); ``step_a step_b`` (String): what it does in each,
         ``(ends)`` where it does nothing more; ``share`` (Float64) of the pairs, and ``trace_a trace_b``
-        (UInt32) the first of them. ``reason``: ``siblings.absent`` where one side has no run of the task, or
+        (UInt32) the first of them by ``trace_id``. ``reason``: ``siblings.absent`` where one side has no run of the task, or
         as of `align` where no pair of it could be aligned; with ``budget.exceeded`` ``similarity`` alone is
         null.
 
@@ -106,8 +107,10 @@ def task_differences(
     assert tasks is not None
     options = {"key": key, "order": order, "reward": reward, "success": success, "budget": budget}
     aligned = align(corpus, other, **options, threads=threads, progress=progress)  # type: ignore[arg-type]  # by name
-    named = corpus.traces.select(trace_a="trace", task_id="task_id").collect()
+    named = corpus.traces.select(trace_a="trace", task_id="task_id", name_a="trace_id").collect()
+    others = other.traces.select(trace_b="trace", name_b="trace_id").collect()
     aligned = aligned.join(named, on="trace_a", how="left", maintain_order="left")
+    aligned = aligned.join(others, on="trace_b", how="left", maintain_order="left")
     total = pl.col("n_a").cast(pl.Float64) + pl.col("n_b")
     # lanes beyond the budget part all the same: what is not known is how alike they are
     too_long = (pl.col("reason") == "budget.exceeded").fill_null(value=False)
@@ -117,9 +120,11 @@ def task_differences(
         parts=pl.col("first").any(),
     )
     of_task = pairs.group_by("task_id", maintain_order=True).agg(
-        similarity=pl.col("similarity").mean(), alike=(~pl.col("parts")).mean(), n_pairs=pl.len()
+        similarity=ordered_mean(pl.col("similarity")), alike=(~pl.col("parts")).mean(), n_pairs=pl.len()
     )
-    lost = aligned.drop_nulls("reason").group_by("task_id").agg(because=pl.col("reason").first())
+    lost = aligned.drop_nulls("reason").group_by("task_id").agg(
+        because=pl.col("reason").sort_by("name_a", "name_b", "label", "ordinal").first()
+    )
     table = (
         tasks.join(of_task, on="task_id", how="left")
         .join(_partings(usable, sides), on="task_id", how="left")
@@ -158,6 +163,6 @@ def _partings(aligned: pl.DataFrame, sides: dict[str, Corpus]) -> pl.DataFrame:
             steps.collect(), on=[f"trace_{at}", f"seq_{at}"], how="left", maintain_order="left"
         ).with_columns(pl.col(f"step_{at}").fill_null(_END))
     keys = ["task_id", "label", "step_a", "step_b"]
-    counts = first.sort(_PAIR).group_by(keys, maintain_order=True).agg(pl.col(_PAIR).first(), n_here=pl.len())
+    counts = first.sort("name_a", "name_b", *_PAIR).group_by(keys, maintain_order=True).agg(pl.col(_PAIR).first(), n_here=pl.len())
     most = counts.sort(pl.col("n_here"), *keys, descending=[True, *[False] * 4], nulls_last=True)
     return most.unique("task_id", keep="first", maintain_order=True)

@@ -13,6 +13,7 @@ from ..base.errors import ParameterError
 from ..base.progress import Progress, reporting
 from ..base.ranges import in_range
 from ..base.schema import CREDITS
+from ..base.sums import ordered_mean
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.names import TOOLS, declared_names, names_of, tools_by_trust, with_named_tools
@@ -294,7 +295,7 @@ def summarized(corpus: Corpus, table: pl.DataFrame, by: By, pooled: bool, confid
         parts.append(
             rows.group_by(keys, maintain_order=True).agg(
                 pl.lit(name).alias("metric"),
-                pl.col("value").mean().alias("mean"),
+                ordered_mean(pl.col("value")).alias("mean"),
                 # one task has no interval: nothing has to be computed where there are many of them
                 pl.col("value", "task").filter(has_value & (pl.col("task").filter(has_value).n_unique() > 1)),
                 pl.col("task").filter(has_value).n_unique().cast(pl.UInt32).alias("n_tasks"),

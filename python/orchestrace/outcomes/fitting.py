@@ -322,7 +322,9 @@ def _gather(
         piece = load()
         compiled = _core.OutcomeGates(store_of(piece), targets=targets, threads=threads, progress=progress)
         table = pl.DataFrame(compiled.targets())
-        keys = piece.traces.select("trace", name=pl.col(_BY[by]).cast(pl.String)).collect()
+        keys = piece.traces.select(
+            "trace", name=pl.col(_BY[by]).cast(pl.String), run=pl.col("trace_id").cast(pl.String)
+        ).collect()
         table = table.join(keys, on="trace", how="left", maintain_order="left")
         if paid is not None:
             table = table.join(paid, on="trace", how="left", maintain_order="left")
@@ -356,20 +358,21 @@ def _gather(
         how="left",
         maintain_order="left",
     )["code"].to_numpy(writable=True)
-    used = rewarded.to_numpy()
+    # by names: recordings come in any order, on which sums hang, and the search magnifies their last digits
+    in_order = rows.with_row_index("row").filter(rewarded).sort("run", "row")["row"].to_numpy()
 
     def predict(parameters: "NDArray[np.float64]") -> "tuple[NDArray[np.float64], NDArray[np.float64]]":
         weights, leak = [float(w) for w in parameters[:N]], float(parameters[N])
         frames = [pl.DataFrame(g.predict(model, weights, leak, threads=threads)) for g in gates]
         table = pl.concat(frames).to_numpy()
-        return table[used, 0], table[used, 1:]
+        return table[in_order, 0], table[in_order, 1:]
 
     n_inputs, n_modeled = int(counted["n_inputs"].sum()), int(counted["n_modeled"].sum())
     return _Gathered(
         seen=Observations(
             predict=predict,
-            targets=counted["target"].to_numpy(),
-            clusters=codes[used].astype(np.int64),
+            targets=rows["target"].to_numpy()[in_order],
+            clusters=codes[in_order].astype(np.int64),
             counted=np.ones(counted.height, bool),
         ),
         names=names,

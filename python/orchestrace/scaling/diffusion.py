@@ -330,12 +330,13 @@ def credit_snr(
         raise ParameterError("credits are of several methods: filter them by 'method'")
     ids = pl.col("id").cast(pl.String).alias("unit_id")
     events = corpus.events.select("trace", ids, *keys).collect(engine="streaming")
-    traces = corpus.traces.select("trace", pl.col("group_id").cast(pl.String), "n_events").collect()
+    named = pl.col("trace_id", "group_id").cast(pl.String)
+    traces = corpus.traces.select("trace", named, "n_events").collect()
     paid = rows.select("trace", pl.col("unit_id").cast(pl.String), "credit").drop_nulls()
     valued = paid.join(events, on=["trace", "unit_id"], how="inner")
     if valued.height < paid.height:
         raise ParameterError("credits name events that the corpus does not have: pass the corpus they are of")
-    valued = _scaled(valued.join(traces, on="trace").sort("group_id", "trace", "unit_id"))
+    valued = _scaled(valued.join(traces, on="trace").sort("group_id", "trace_id", "trace", "unit_id"))
     credit, away = pl.col("credit"), pl.col("credit") - pl.col("mean")
     # of every rollout, how much it moves the mean of its group; and of a class
     runs = valued.with_columns(mean=credit.mean().over("group_id"), size=pl.len().over("group_id"))

@@ -99,7 +99,7 @@ def mean_interval(
         return Mean(None, NO_INTERVAL, 0)
     _, codes = np.unique(clusters, return_inverse=True)
     with np.errstate(over="ignore"):
-        mean = float(values.mean())
+        mean = float(np.sort(values).mean())  # rows come in any order, and sums hang on it
         influence = (values - mean) / values.size
     if not (np.isfinite(mean) and np.isfinite(influence).all()):
         return Mean(mean if np.isfinite(mean) else None, OUT_OF_RANGE, int(codes.max()) + 1)
@@ -176,7 +176,8 @@ def _over_clusters(
     sizes = np.bincount(codes)
     if len(sizes) < 2:
         return NO_INTERVAL
-    sums: Floats = np.bincount(codes, weights=influence).astype(np.float64)
+    in_order = np.lexsort((influence, codes))
+    sums: Floats = np.bincount(codes[in_order], weights=influence[in_order]).astype(np.float64)
     if not np.isfinite(sums).all():
         return OUT_OF_RANGE
     share: Floats = sizes / sizes.sum()
@@ -187,11 +188,13 @@ def _error(sums: Floats, share: Floats) -> float:
     """The standard error of an estimate that clusters move by `sums`."""
     # a common scale keeps squares of tiny and of huge rewards within the floats
     scale = float(np.abs(sums).max()) or 1.0
-    return scale * float(np.sqrt((np.square(sums / scale) / (1.0 - share)).sum()))
+    # in ascending order, so that it does not matter which cluster is the first
+    return scale * float(np.sqrt(np.sort(np.square(sums / scale) / (1.0 - share)).sum()))
 
 
 def _freedom(share: Floats) -> float:
     """Satterthwaite's degrees of freedom of the error, if rows were independent: C - 1 for equal clusters."""
+    share = np.sort(share)
     bent = np.square(share) / (1.0 - share)
     return 1.0 / float(np.square(share).sum() + bent.sum() ** 2 - np.square(bent).sum())
 
@@ -337,7 +340,8 @@ def spanning_interval(
 def _squares(values: Floats, keys: Ints) -> float:
     """The sum of squares of the sums per key."""
     _, codes = np.unique(keys, return_inverse=True)
-    return float(np.square(np.bincount(codes, weights=values)).sum())
+    in_order = np.lexsort((values, codes))
+    return float(np.sort(np.square(np.bincount(codes[in_order], weights=values[in_order]))).sum())
 
 
 def t_quantile(q: float, df: float) -> float:

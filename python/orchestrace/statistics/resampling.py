@@ -122,8 +122,10 @@ def _spread(drawn: Floats, estimate: float, n_clusters: int, confidence: float) 
 
 
 def sums_of(values: "Floats | NDArray[np.bool_]", clusters: Ints, n_clusters: int) -> Floats:
-    """The sum of the values (rows,) of each cluster, (clusters,) float64."""
-    sums: Floats = np.bincount(clusters, values.astype(np.float64), n_clusters).astype(np.float64)
+    """The sum of the values (rows,) of each cluster, (clusters,) float64, in whatever order the rows are."""
+    numbers = values.astype(np.float64)
+    in_order = np.lexsort((numbers, clusters))
+    sums: Floats = np.bincount(clusters[in_order], numbers[in_order], n_clusters).astype(np.float64)
     return sums
 
 
@@ -142,6 +144,8 @@ def rank_correlation_of(a: Floats, b: Floats, clusters: Ints) -> Statistic:
 
     Ranks are midranks among the rows drawn, each as often as its cluster. NaN where a side does not vary.
     """
+    in_order = np.lexsort((b, a, clusters))
+    a, b, clusters = a[in_order], b[in_order], clusters[in_order]
     rank_a, rank_b = _weighted_ranks(a), _weighted_ranks(b)
     rows = max(1, _CHUNK // max(a.size, 1))
 

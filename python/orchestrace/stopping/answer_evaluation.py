@@ -129,7 +129,8 @@ def evaluate(
         Bonferroni over epochs). ``mean_k quality cost`` at the stop, ``early`` the share of runs cut before
         their end. ``ess``: effective runs behind the value, all of them if capped. ``horizon``: the last
         epoch that the claim goes to, at which every rule stops; if that is not the last one recorded,
-        ``reason`` is ``overlap.absent`` and `support` says why. ``tier`` is ``observed`` if capped: earlier
+        ``reason`` is ``overlap.absent`` and `support` says why. Beyond the floats a mean is null, with
+        ``result.range``. ``tier`` is ``observed`` if capped: earlier
         stops are in the recording; else ``surrogate``. ``recorded`` is what was done, with either estimand;
         ``oracle`` looks into the future, so nobody can follow it.
 
@@ -164,6 +165,7 @@ def evaluate(
         folds=folds,
         seed=seed,
         features=None if features is None else tuple(features),
+        by_name=True,
     )
     claim = claimed(runs, estimand, problem)
     runs = claim.runs
@@ -256,6 +258,13 @@ def _row(
     gain, gain_lower, gain_upper = around(
         mean(paid - of_base, out.weight) if alike else lambda times: ours(times) - theirs(times)
     )
+    means = {
+        "mean_k": _mean_if_complete(runs.k[out.stop], out.weight),
+        "quality": _mean_if_complete(runs.q[out.stop], out.weight),
+        "cost": _mean_if_complete(runs.c[out.stop], out.weight),
+        "early": _mean_if_complete(~runs.final[out.stop], out.weight),
+    }
+    beyond = np.inf in means.values() or (value is None and bool(out.weight.any()))
     row: dict[str, Any] = {
         "value": value,
         "lower": lower,
@@ -263,12 +272,9 @@ def _row(
         "gain": gain,
         "gain_lower": gain_lower,
         "gain_upper": gain_upper,
-        "mean_k": _mean_if_complete(runs.k[out.stop], out.weight),
-        "quality": _mean_if_complete(runs.q[out.stop], out.weight),
-        "cost": _mean_if_complete(runs.c[out.stop], out.weight),
-        "early": _mean_if_complete(~runs.final[out.stop], out.weight),
+        **{name: None if number == np.inf else number for name, number in means.items()},
         "ess": float(out.weight.sum() ** 2 / max(np.square(out.weight).sum(), 1.0)),
-        "reason": None if lower is not None else "support.absent",
+        "reason": "result.range" if beyond else None if lower is not None else "support.absent",
     }
     if out.worth is not None and out.expected is not None:
         bound, approximate = dual(runs, out.worth, out.expected)
@@ -280,8 +286,13 @@ def _row(
 
 
 def _mean_if_complete(values: Floats | Ints | Bools, times: Floats) -> float | None:
+    """The weighted mean; None where a value is not known or nothing counts, infinite beyond the floats."""
     numbers = values.astype(np.float64)
-    return None if np.isnan(numbers).any() or not times.any() else float(np.average(numbers, weights=times))
+    if np.isnan(numbers).any() or not times.any():
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = float(np.average(numbers, weights=times))
+    return mean if np.isfinite(mean) else np.inf
 
 
 def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:

@@ -172,7 +172,7 @@ def fit(
         raise ParameterError(unknown_name("rule of stopping", str(method), names))
     options: dict[str, Any] = {"problem": problem, "price": price, "cost": cost}
     options["features"] = None if features is None else tuple(features)
-    runs = claimed(answers(epochs, folds=FOLDS, seed=0, **options), estimand, problem).runs
+    runs = claimed(answers(epochs, folds=FOLDS, seed=0, **options, by_name=True), estimand, problem).runs
     if not len(runs):
         raise ParameterError("epochs have no run to fit on")
     options["features"] = runs.names

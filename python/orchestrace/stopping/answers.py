@@ -122,8 +122,9 @@ def answers(
     folds: int,
     seed: int,
     features: tuple[str, ...] | None = None,
+    by_name: bool = False,
 ) -> Answers:
-    """Check epochs and lay them out.
+    """Check epochs and lay them out, by the numbers of runs or, for what is summed over them, by their names.
 
     Raises
     ------
@@ -133,6 +134,8 @@ def answers(
         Epochs that contradict each other, or that lack what the problem needs.
     """
     rows = check_epochs(epochs)
+    if by_name:
+        rows = rows.sort("trace_id", "trace", "k")
     k = rows["k"].to_numpy().astype(np.int64)
     start = np.flatnonzero(k == 1)
     length = np.diff(np.append(start, len(k)))

@@ -109,7 +109,14 @@ def support(
     """
     chosen = None if features is None else tuple(features)
     runs = answers(
-        epochs, problem="answer", price=0.0, cost="epochs", folds=folds, seed=seed, features=chosen
+        epochs,
+        problem="answer",
+        price=0.0,
+        cost="epochs",
+        folds=folds,
+        seed=seed,
+        features=chosen,
+        by_name=True,
     )
     return _weighted(runs)[1] if len(runs) else pl.DataFrame(schema=OVERLAP)
 
@@ -159,9 +166,12 @@ def hazards(runs: Answers, censored: Bools) -> Floats:
             learnt = choice
         if not stop[learnt].any():
             continue
-        basis = Basis.of(x[learnt])
-        weights = logistic(_with_intercept(basis, x[learnt]), stop[learnt], PULL)
-        chances[judged] = sigmoid(_with_intercept(basis, x[judged]) @ weights)
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of features may be beyond the floats
+            basis = Basis.of(x[learnt])
+            weights = logistic(_with_intercept(basis, x[learnt]), stop[learnt], PULL)
+            fitted = sigmoid(_with_intercept(basis, x[judged]) @ weights)
+        # where nothing can be said of a stop, nothing says that the run could have gone on
+        chances[judged] = np.where(np.isnan(fitted), 1.0, fitted)
     return chances
 
 

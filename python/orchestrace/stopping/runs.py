@@ -99,8 +99,8 @@ class Runs:
 
     @classmethod
     def of(cls, epochs: pl.DataFrame, cost: str = "auto", success: float = 1.0) -> "Runs":
-        """Check epochs and lay them out."""
-        return cls.laid_out(check_epochs(epochs), cost, success)
+        """Check epochs and lay them out, by the names of runs: sums over them go in that order."""
+        return cls.laid_out(check_epochs(epochs).sort("trace_id", "trace", "k"), cost, success)
 
     @classmethod
     def laid_out(cls, rows: pl.DataFrame, cost: str, success: float) -> "Runs":

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from ..base.sums import total
+from ..base.sums import ordered_total, total
 from ..base.text import counted
 from ..corpus.corpus import Corpus
 
@@ -84,7 +84,8 @@ def words_for_waits(corpus: Corpus) -> dict[str, str]:
 
 def sum_of(frame: pl.DataFrame, name: str) -> float | None:
     """The sum of a column, None where no row has it."""
-    return float(frame[name].sum()) if frame[name].count() else None
+    amount: float | None = frame.select(ordered_total(pl.col(name).cast(pl.Float64))).item()
+    return amount
 
 
 def total_of(frame: pl.DataFrame, name: str) -> int | None:
@@ -98,10 +99,10 @@ def critical_shares(paths: pl.DataFrame, unit: str) -> pl.DataFrame:
     held = (
         paths.filter(pl.col("unit") == unit, pl.col("critical") > 0.0)
         .group_by("agent")
-        .agg(pl.col("critical").sum())
+        .agg(ordered_total(pl.col("critical")))
         .sort(["critical", "agent"], descending=[True, False], nulls_last=True)
     )
-    all_critical = pl.col("critical").sum()
+    all_critical = ordered_total(pl.col("critical"))
     return held.with_columns(share=pl.when(all_critical > 0).then(pl.col("critical") / all_critical))
 
 
@@ -112,7 +113,11 @@ def agents_without_effect(members: pl.DataFrame, rows: pl.DataFrame) -> pl.DataF
         members.join(answered, on="trace", how="semi")
         .filter(pl.col("agent").is_not_null(), pl.col("utilization") == 0.0, pl.col("n_events") > 0)
         .select(pl.col(name).cast(kind) for name, kind in _AGENTS.items())
-        .sort(["tokens", "n_events", "trace"], descending=[True, True, False], nulls_last=True)
+        .sort(
+            ["tokens", "n_events", "trace_id", "trace", "agent"],
+            descending=[True, True, False, False, False],
+            nulls_last=True,
+        )
     )
 
 
@@ -132,7 +137,7 @@ def exposed_runs(tainted: pl.DataFrame) -> pl.DataFrame | None:
     return (
         tainted.with_columns(event=event, action=kind)
         .filter(pl.col("event").is_not_null())
-        .sort(["n_tainted", "trace"], descending=[True, False])
+        .sort(["n_tainted", "trace_id", "trace"], descending=[True, False, False])
         .select("trace", "trace_id", "action", "event", "n_tainted", "path")
     )
 
@@ -180,7 +185,9 @@ def runs_to_open(rows: pl.DataFrame, exposed: pl.DataFrame | None) -> pl.DataFra
         if name not in table.columns or len(ranked) == RUNS or (name == "n_events" and ranked):
             continue
         taken = [trace for trace, _, _ in ranked]
-        having = table.filter(pl.col(name) > 0).sort([name, "trace"], descending=[True, False])
+        having = table.filter(pl.col(name) > 0).sort(
+            [name, "trace_id", "trace"], descending=[True, False, False]
+        )
         left = having.filter(~pl.col("trace").is_in(taken))
         among = " of the others" if having["trace"].head(1).is_in(taken).any() else ""
         for row in left.head(1).iter_rows(named=True):

@@ -7,7 +7,7 @@ import polars as pl
 from .. import _core
 from ..base.ranges import finite
 from ..base.schema import SCHEMAS
-from ..base.sums import ordered_total, total
+from ..base.sums import ordered_mean, ordered_total, total
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.parts import divisions, sizes_of
@@ -29,7 +29,8 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
         and ``highest``, of a reward of a format whose source states more runs than are here
         (``source.runs_missing``): what the mean is if these, and the runs of the format that lack the reward,
         have the least or the most of what was seen, 0 and 1; null where no source states more.
-        ``findings``: code, severity, traces, count and the first case (trace_id, seq, message).
+        ``findings``: code, severity, traces, count and a case (trace_id, seq, message), the first
+        by these.
         ``quarantine``: code, severity, records and the first case (message, path, file, line).
         Severity is ``error`` for what is left out, ``warning`` where a result may be null or not what one
         expects, ``note`` where nothing is lost. Each sorted with the most frequent first.
@@ -58,7 +59,7 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
         "measures": corpus.measures.group_by("kind", "name")
         .agg(
             traces=pl.col("trace").n_unique(),
-            mean=pl.col("value").mean(),
+            mean=ordered_mean(pl.col("value")),
             min=pl.col("value").min(),
             median=pl.col("value").median(),
             max=pl.col("value").max(),
@@ -72,7 +73,11 @@ def describe(corpus: Corpus) -> dict[str, pl.DataFrame]:
             corpus.traces.select("trace", "trace_id"), on="trace", maintain_order="left"
         )
         .group_by("code")
-        .agg(pl.len().alias("traces"), pl.col("count").sum(), pl.col("trace_id", "seq", "message").first())
+        .agg(
+            pl.len().alias("traces"),
+            pl.col("count").sum(),
+            pl.col("trace_id", "seq", "message").sort_by("trace_id", "seq", "message").first(),
+        )
         .with_columns(_severity("finding"))
         .sort("traces", "code", descending=[True, False])
         .select("code", "severity", "traces", "count", "trace_id", "seq", "message"),

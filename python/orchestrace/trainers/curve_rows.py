@@ -11,6 +11,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.names import measure_of_traces
 from ..corpus.reward import Reward, amounts, label_of, reaches, weights_of
 from ..metrics.verb import metrics
+from ..statistics.resampling import sums_of
 from ..statistics.within_groups import centered
 from .staleness import lags
 from .strategies import diversity, strategies
@@ -71,7 +72,7 @@ def of_rewards(corpus: Corpus, reward: Reward, success: float, runs: pl.DataFram
     sets = _Sets.of(judged)
     apart = centered(values, groups, sets.most)
     with np.errstate(over="ignore"):
-        square = np.bincount(groups, np.square(apart), sets.most)[sets.group]
+        square = sums_of(np.square(apart), groups, sets.most)[sets.group]
     equal = sets.equal(values)
     share = np.bincount(groups, passed, sets.most)[sets.group] / sets.n
     for statistic, of_group in (
@@ -88,7 +89,7 @@ def of_rewards(corpus: Corpus, reward: Reward, success: float, runs: pl.DataFram
         part = judged.join(channel, on="trace", how="left", maintain_order="left")
         yield Curve("reward_mean", name, rows_of(part, pl.col("part")), "reward.absent")
         part_apart = weight * centered(part["part"].to_numpy(), groups, sets.most)
-        both = np.bincount(groups, part_apart * apart, sets.most)[sets.group]
+        both = sums_of(part_apart * apart, groups, sets.most)[sets.group]
         of_group = np.divide(both, square, out=np.full(len(both), np.nan), where=~equal & (square > 0.0))
         yield Curve("variance_share", name, sets.rows(of_group), "group.degenerate")
 

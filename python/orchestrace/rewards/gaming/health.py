@@ -103,7 +103,7 @@ def verifier_health(
     resampling = {"n_boot": n_boot, "confidence": confidence, "seed": seed}
     same = {"judge": judge or "score", "alarm": False, "params": params}
     results: list[dict[str, Any]] = []
-    for (system,), of in rows.group_by("system", maintain_order=True):
+    for (system,), of in rows.sort("system", nulls_last=True).group_by("system", maintain_order=True):
         steps = of["train_step"].unique().sort(nulls_last=True)
         for step in steps:
             part = of.filter(pl.col("train_step").eq_missing(pl.lit(step, pl.Float64)))
@@ -187,7 +187,7 @@ def auc(scores: Floats, truth: Floats) -> float | None:
 def calibration_error(scores: Floats, truth: Floats) -> float:
     """Σ n_b/n |mean score - mean truth| over bins [0, .1) … [.9, 1]. O(n)."""
     bins = np.minimum((scores * BINS).astype(np.int64), BINS - 1)
-    return float(np.abs(np.bincount(bins, scores - truth, BINS)).sum() / scores.size)
+    return float(np.abs(sums_of(scores - truth, bins, BINS)).sum() / scores.size)
 
 
 def _drift(rows: pl.DataFrame, steps: list[float], resampling: dict[str, Any]) -> dict[str, Any]:
