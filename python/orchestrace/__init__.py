@@ -7,10 +7,12 @@
 True
 """
 
+from .base import start as start  # isort: skip  # before all else: Ctrl-C may come while modules load
+
 import warnings
 from typing import TYPE_CHECKING
 
-from .base import process as process  # isort: skip  # first: it refuses what would break the others
+from .base import process as process  # isort: skip  # it refuses what would break the others
 from . import _core
 from .base.misspelled import missing_name
 from .base.namespaces import load_lazily

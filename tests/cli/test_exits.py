@@ -194,6 +194,70 @@ def test_ctrl_c_before_a_verb_runs_is_one_line(
     assert ended.value.code == 130 and capsys.readouterr().err == "stopped\n"
 
 
+LOADING = """if True:
+    import os, signal, sys
+
+    class Stopping:  # Ctrl-C in the moment in which a module is looked for
+        def find_spec(self, name, path=None, target=None):
+            if name == MODULE:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    sys.meta_path.insert(0, Stopping())
+    from orchestrace.cli import main
+    main()
+"""
+"""What the installed script does, which also begins with an import of `orchestrace.cli`."""
+MODULES = (
+    *("orchestrace._core", "orchestrace.base.namespaces", "orchestrace.cli", "orchestrace.cli.output"),
+    *("typer", "orchestrace.cli.application", "orchestrace.cli.commands.metrics", "polars"),
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.every_nth(2)
+def test_ctrl_c_while_modules_load_is_one_line(tmp_path: Path, module: str) -> None:
+    script = tmp_path / "orchestrace"
+    script.write_text(LOADING.replace("MODULE", repr(module)))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run(
+        [sys.executable, script, "metrics", recordings(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stderr, ended.stdout) == (130, "stopped\n", "")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seconds", [0.0, 0.05, 0.1, 0.2, 0.4, 0.7])
+def test_ctrl_c_in_the_first_second_is_one_line(tmp_path: Path, seconds: float) -> None:
+    script = tmp_path / "orchestrace"
+    # Python itself has no word for it before
+    begun = "import orchestrace.base.start\nprint('begun', flush=True)\n"
+    script.write_text(f"{begun}from orchestrace.cli import main\nmain()\n")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    args = [sys.executable, script, "metrics", recordings(tmp_path)]
+    with subprocess.Popen(
+        args, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "begun\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    # a fast machine may be done by then
+    assert (process.returncode, said) in ((130, "stopped\n"), (0, ""))
+
+
+def test_a_library_leaves_ctrl_c_alone() -> None:
+    script = (
+        "import signal, orchestrace; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
+    assert ended.stdout == "True\n", ended.stderr
+
+
 def test_ctrl_c_of_other_commands_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt

@@ -308,6 +308,44 @@ def test_an_input_that_was_removed_stays_in_the_corpus(tmp_path: Path) -> None:
     assert set(numbers(ot.read_corpus(out))) == {"x", "y"}
 
 
+def test_the_report_counts_what_came_of_files_that_are_gone(tmp_path: Path) -> None:
+    data = {"a.jsonl": lines(document("x"), document("z")), "b.jsonl": lines(document("y"), document("z"))}
+    out = ingested(data, tmp_path)
+    report = ot.ingest(tmp_path / "in", out)
+    assert report.gone.is_empty() and report.gone.columns == ["input", "used", "traces"]
+    assert report.gone_line == "" and "gone" not in repr(report)
+    source = tmp_path / "in"
+    (source / "a.jsonl").unlink()
+    other = tmp_path / "c.jsonl"
+    other.write_bytes(lines(document("w")))
+    report = ot.ingest([source, other], out)
+    assert report.gone.select(pl.col("input").str.split("/").list.last(), "used", "traces").rows() == [
+        ("a.jsonl", 2, 2)
+    ]
+    line = "1 file of earlier calls is gone, the corpus keeps what was in there: 2 traces"
+    assert report.gone_line == line and repr(report).endswith(f"\n{line}")
+    other.unlink()
+    report = ot.ingest(source, out)
+    line = "2 files of earlier calls are gone, the corpus keeps what was in there: 3 traces"
+    assert report.gone_line == line and len(ot.read_corpus(out)) == 4
+    (source / "a.jsonl").write_bytes(data["a.jsonl"])
+    assert ot.ingest(source, out).gone.height == 1
+
+
+def test_traces_that_are_put_together_are_no_traces_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "runs.jsonl").write_bytes(lines(document("x")))
+    session = Path(__file__).parents[2] / "data" / "importers" / "claude_code" / "input.jsonl"
+    (source / "session.jsonl").write_bytes(session.read_bytes())
+    ot.ingest(source, out)
+    (source / "session.jsonl").unlink()
+    report = ot.ingest(source, out)
+    [(used, traces)] = report.gone.select("used", "traces").rows()
+    assert used > 0 and traces is None
+    assert report.gone_line.endswith(f": {used:,} records of traces that are put together")
+
+
 def test_inputs_of_one_name_are_told_apart(
     small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

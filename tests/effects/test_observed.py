@@ -336,6 +336,22 @@ def test_aggregations_without_scores_or_inputs() -> None:
     assert ot.effects.aggregation(alone, by="event").is_empty()
 
 
+@pytest.mark.parametrize("result", [1e308, -1e308])
+def test_aggregations_beyond_the_floats_say_so(result: float) -> None:
+    inputs = [event(n, agent=agent, score=1e308) for n, agent in enumerate(("ann", "bob"))]
+    events = [*inputs, event(2, agent="cleo", type="aggregate", score=result)]
+    runs = [run(n, 1.0, events, [(0, 2), (1, 2)], task=f"t{n}", edge_type="aggregate") for n in range(3)]
+    corpus = ot.read_traces(io.BytesIO(jsonl(runs)), format="native")
+    by_rule, by_event = (ot.effects.aggregation(corpus, by=by) for by in ("rule", "event"))  # type: ignore[arg-type]
+    for table in (by_rule, by_event):
+        assert all(table[name].drop_nulls().is_finite().all() for name in ("outcome", "outcome_cf", "effect"))
+    rows = {row["rule"]: row for row in by_rule.rows(named=True)}
+    assert {row["reason"] for row in rows.values()} == {"result.range"}
+    assert rows["best"]["effect"] == (0.0 if result > 0 else None) and rows["majority"]["outcome_cf"] == 1.0
+    beyond = by_event.filter(pl.col("outcome_cf").is_null() | pl.col("effect").is_null())
+    assert beyond.height and set(beyond["reason"]) == {"result.range"} and beyond["tier"].null_count()
+
+
 # --- all of them --------------------------------------------------------------------------------------
 
 VERBS = {

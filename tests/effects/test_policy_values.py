@@ -914,3 +914,15 @@ def test_estimators_are_those_that_are_listed() -> None:
             policy = {"spawn": spawn, "no_spawn": 1.0 - spawn}
             found |= set(evaluated(decisions, policy, unit=unit)["estimator"])
     assert found == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize(("bounds", "known"), [((-1e308, 1e308), ()), ((0.0, 1.7e308), ("lower",))])
+def test_bounds_beyond_the_floats_are_null(bounds: tuple[float, float], known: tuple[str, ...]) -> None:
+    decisions, _ = ot.synthetic.choices(runs=60, seed=0)
+    policy = {"spawn": 0.9, "no_spawn": 0.1}
+    table = ot.effects.policy_values(decisions, policy, bounds=bounds, n_boot=10)
+    [row] = table.filter(estimator="bounds").rows(named=True)
+    assert row["reason"] == "result.range" and row["tier"] == ("observed" if known else None)
+    assert tuple(end for end in ("lower", "upper") if row[end] is not None) == known
+    assert all(table[name].drop_nulls().is_finite().all() for name in ("value", "lower", "upper"))
+    assert json.loads(row["params"])["stderr_upper"] is None

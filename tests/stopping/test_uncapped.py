@@ -322,3 +322,30 @@ def test_a_recorded_stop_that_leans_on_quality_has_a_known_truth() -> None:
 def test_mistakes_about_planted_stops(lean: Any) -> None:
     with pytest.raises(ot.ParameterError, match="lean is"):
         ot.synthetic.stops(lean=lean)
+
+
+@pytest.mark.parametrize("name", ["x_k", "x_q"])
+def test_a_feature_beyond_the_floats_ends_the_claim(name: str) -> None:
+    epochs, _ = ot.synthetic.stops(runs=60, seed=0)
+    small = pl.col(name) * 1e-3  # squares of what is far from it are no floats
+    for row in (0, 3, 9, 12):
+        is_far = pl.int_range(pl.len()) == row
+        far = epochs.with_columns(pl.when(is_far).then(1e308).otherwise(small).alias(name))
+        support = ot.stopping.support(far)
+        table = ot.stopping.evaluate(far, ["recorded", "fixed"], estimand="uncapped", n_boot=5)
+        for frame in (support, table):
+            numbers = frame.select(pl.col(pl.Float64).drop_nulls().is_finite().all())
+            assert all(numbers.row(0)), numbers
+
+
+@pytest.mark.parametrize("other", [1e308, -1e308])
+def test_means_beyond_the_floats_say_so(other: float) -> None:
+    epochs, _ = ot.synthetic.stops(runs=30, seed=0)
+    huge = epochs.with_columns(q=pl.when(pl.col("k") % 2 == 0).then(other).otherwise(1e308))
+    for table in (
+        ot.stopping.evaluate(huge, ["recorded", "fixed", "lsm"], n_boot=5),
+        ot.stopping.frontier(huge, ["recorded", "fixed"], prices=[0.0, 0.1], n_boot=5),
+    ):
+        assert set(table["reason"]) == {"result.range"}
+        assert table["quality"].null_count() == table["value"].null_count() == table.height
+        assert table["cost"].is_finite().all()

@@ -12,6 +12,7 @@ from .. import __version__
 from ..base.errors import OrchestraceError, ParameterError
 from ..base.text import plain
 from .commands import command_names, module_of, summary_of
+from .interrupts import hold_back_interrupts
 from .output import FAILED, STOPPED, USAGE, print_error
 
 UsageError: Any = typer.BadParameter.__bases__[0]
@@ -87,6 +88,7 @@ class _Verbs(typer.core.TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         try:
+            hold_back_interrupts()  # from here on there may be something to say of what is kept
             with warnings.catch_warnings():
                 warnings.showwarning = _warn
                 return super().invoke(ctx)

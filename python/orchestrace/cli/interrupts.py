@@ -10,6 +10,8 @@ import threading
 from types import FrameType
 from typing import Final
 
+from ..base.start import end_at_interrupt
+
 _AGAIN_S: Final = 0.01
 
 
@@ -18,7 +20,8 @@ def hold_back_interrupts() -> None:
 
     A process that was started with Ctrl-C ignored goes on to ignore it.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    is_main = threading.current_thread() is threading.main_thread()  # no other may set a handler
+    if is_main and signal.getsignal(signal.SIGINT) in (signal.default_int_handler, end_at_interrupt):
         signal.signal(signal.SIGINT, _interrupt)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..base.deferred import Deferred
 from ..base.errors import OrchestraceError
+from ..base.start import STOPPED as STOPPED
 from ..base.text import plain
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 else:
     typer = Deferred("typer")
 
-FAILED, USAGE, QUARANTINED, STOPPED = 1, 2, 3, 130
+FAILED, USAGE, QUARANTINED = 1, 2, 3
 
 
 def print_error(error: Exception, flags: dict[str, str] | None = None) -> None:

@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Unpack
 
@@ -16,6 +16,7 @@ from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.locks import lock, open_folder
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
+from ..base.text import counted
 from ..base.verbs import verb
 from ..corpus.on_disk import MANIFEST as NAME
 from ..corpus.reading import ErrorBudget, OnError, ReadOptions, Source, checked_options, input_files
@@ -29,6 +30,8 @@ from .memory import bounded, memory_bytes, partitions_of
 from .shards import translate_write_errors
 from .work import IngestWork
 
+GONE: Final = pl.Schema({"input": pl.String(), "used": pl.Int64(), "traces": pl.Int64()})
+"""Columns and types of files that are gone."""
 _EXPANSION: Final = 8
 """Guess of how much compressed recordings grow."""
 
@@ -51,6 +54,25 @@ class IngestReport:
     """Files of folders that were not read, since their names are not those of recordings."""
     repaired: tuple[str, ...] = ()
     """Files of the corpus that were damaged, and whose rows were read again."""
+    gone: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=GONE))
+    """Files of earlier calls that are not there any more, and what the corpus keeps of them: ``input used
+    traces``, records and traces; ``traces`` is null where they are put together from several inputs."""
+
+    @property
+    def gone_line(self) -> str:
+        """What there is to say of the files that are gone, in one line; empty without any."""
+        if self.gone.is_empty():
+            return ""
+        files = counted(self.gone.height, "file")
+        traces = int(self.gone["traces"].sum())
+        parts = [counted(traces, "trace")] if traces or not self.gone["traces"].null_count() else []
+        if self.gone["traces"].null_count():
+            spread = int(self.gone.filter(pl.col("traces").is_null())["used"].sum())
+            parts.append(f"{counted(spread, 'record')} of traces that are put together")
+        verb_of = "is" if self.gone.height == 1 else "are"
+        return (
+            f"{files} of earlier calls {verb_of} gone, the corpus keeps what was in there: {', '.join(parts)}"
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count:,} {outcome}" for outcome, count in self.records.items())
@@ -58,7 +80,9 @@ class IngestReport:
         inputs = ", ".join(f"{count:,} {word}" for word, count in status)
         skipped = f"\n{self.skipped:,} other files of folders were skipped" if self.skipped else ""
         repaired = f"\ndamaged files, rebuilt: {', '.join(self.repaired)}" if self.repaired else ""
-        return f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}{skipped}{repaired}"
+        gone = f"\n{self.gone_line}" if self.gone_line else ""
+        read = f"Corpus in '{self.path}': records {counts}\ninputs of this call: {inputs}"
+        return f"{read}{skipped}{repaired}{gone}"
 
 
 @verb
@@ -148,11 +172,11 @@ def ingest(
     -----
     One pass over the bytes and one for their BLAKE3, and one over the files that the corpus has. Repeated
     exports, that is records with the same bytes and the same ``trace_id``, are counted as duplicates and
-    left out. Traces of formats that spread them over records and files (sessions, spans) are put together
-    from all inputs of the corpus: if one is new or has changed, all inputs of such formats are read again, so
-    all have to be there. Whatever stops the call, a full disk or a kill, what is published stays, and the
-    same call resumes from there and gives the same rows. The index takes some 70 bytes of the budget per
-    trace.
+    left out. What came of a file that is gone by now stays; the report counts it. Traces of formats that
+    spread them over records and files (sessions, spans) are put together from all inputs of the corpus: if
+    one is new or has changed, all inputs of such formats are read again, so all have to be there. Whatever
+    stops the call, a full disk or a kill, what is published stays, and the same call resumes from there and
+    gives the same rows. The index takes some 70 bytes of the budget per trace.
 
     Examples
     --------
@@ -196,6 +220,7 @@ def ingest(
         with reporting(progress, "ingesting", in_bytes=True) as callback:
             work = IngestWork(folder, manifest, room, threads, read_options, budget, callback, files, verify)
             status = work.run(names)
+        gone = work.gone(status)
     warn_of_skipped(work.skipped, stacklevel=3)
     numbers = list(status)
     rows = [manifest.inputs[number] for number in numbers]
@@ -214,7 +239,7 @@ def ingest(
         schema_overrides={"input": pl.String, "importer": pl.String, "status": pl.String},
     )
     return IngestReport(
-        folder if home is None else home.url, inputs, manifest.records(), skipped, tuple(work.repaired)
+        folder if home is None else home.url, inputs, manifest.records(), skipped, tuple(work.repaired), gone
     )
 
 

@@ -11,6 +11,7 @@ from .. import _core
 from ..base.errors import InputError
 from ..corpus.reading import ErrorBudget
 from ..corpus.skipped import lossy_counts
+from ..storage.addresses import is_address
 from .inputs import InputFiles
 from .integrity import find_damage
 from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
@@ -113,6 +114,35 @@ class IngestWork:
             with translate_write_errors(self._folder):
                 clear_leftovers(self._folder, manifest)
         return status
+
+    def gone(self, status: dict[int, str]) -> pl.DataFrame:
+        """Files of earlier calls that are not there any more, and what the corpus still has of them.
+
+        ``input`` (String), ``used`` (records, Int64), ``traces`` (Int64; null where traces are put together
+        from several inputs). Objects in storage are not looked for: each would be a request.
+        """
+        numbers = [
+            number
+            for number, entry in enumerate(self._manifest.inputs)
+            if number not in status and not is_address(entry.path) and not self._files.exists(entry.path)
+        ]
+        entries = [self._manifest.inputs[number] for number in numbers]
+        rows = pl.DataFrame(
+            {
+                "number": numbers,
+                "input": [entry.name for entry in entries],
+                "used": [entry.used for entry in entries],
+                "gathered": [entry.gathered for entry in entries],
+            },
+            schema={"number": pl.UInt32, "input": pl.String, "used": pl.Int64, "gathered": pl.Boolean},
+        )
+        if not numbers:
+            return rows.select("input", "used", traces=pl.lit(None, pl.Int64))
+        index = current_index(self._folder, self._manifest).filter(~pl.col("duplicate"))
+        counts = index.group_by(number="input").agg(n=pl.len().cast(pl.Int64)).collect(engine="streaming")
+        counted = rows.join(counts, on="number", how="left", maintain_order="left")
+        held = pl.when(~pl.col("gathered")).then(pl.col("n").fill_null(0))
+        return counted.select("input", "used", traces=held)
 
     def _is_settled(self, number: int) -> bool:
         """Whether an input keeps its format, whatever this call says: the call does not name the input, or

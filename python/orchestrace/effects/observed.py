@@ -461,10 +461,11 @@ def aggregation(
         effects = used["effect"].to_numpy()
         mean = mean_interval(effects, clusters, confidence=confidence)
         means = {name: used[name].mean() for name in ("outcome", "outcome_cf")}
-        found = {"effect": mean.estimate, **mean.around._asdict(), "tier": "observed"}
         if mean.estimate is None or not np.isfinite(effects).all():
-            found = {"reason": "result.range"}
-        table.append(row | means | found)
+            row |= {"reason": "result.range"}
+        else:
+            row |= {"effect": mean.estimate, **mean.around._asdict(), "tier": "observed"}
+        table.append(row | means)
     return in_range(pl.DataFrame(table, schema=schema), ["outcome", "outcome_cf"])
 
 

@@ -451,17 +451,14 @@ def _bounds(
         spelled = _spelled(options, setting, tau=tau, findings=findings)
         return {"reason": "range.unknown", "params": params_text(spelled)}
     errors: dict[str, object] = {}
-    known: dict[str, object] = {}
+    row: dict[str, object] = {}
     for name, side, end in zip(("lower", "upper"), bound, ends, strict=True):
+        errors[f"stderr_{name}"] = None
         if math.isfinite(end):
-            known[name] = end
+            row[name] = end
             with np.errstate(over="ignore"):
                 around = interval(0.0, (side - side.mean()) / len(side), log.cluster, confidence=0.5)
             errors[f"stderr_{name}"] = around.stderr
-        else:
-            errors[f"stderr_{name}"] = None
+    row |= {"tier": "observed" if row else None, "reason": None if len(row) == 2 else "result.range"}
     spelled = _spelled(options, setting, tau=tau, findings=findings, **errors)
-    known["reason"] = None if len(known) == len(ends) else "result.range"
-    return {**known, "tier": "observed" if "lower" in known or "upper" in known else None} | {
-        "params": params_text(spelled)
-    }
+    return row | {"params": params_text(spelled)}

@@ -44,8 +44,8 @@ def report_checklist(corpus: Corpus, *, by_trace: bool = False) -> pl.DataFrame:
     DataFrame
         A row per item, in the order of the checklist: ``area item`` (String), ``n_filled n_missing`` (UInt32,
         traces), ``share`` (Float64, 0..1 of the traces; null without traces), ``found`` (String: what the
-        trace carries that has it, the first by ``trace_id``), ``fix`` (what to record, where a trace lacks it). By trace: ``trace
-        trace_id area item filled`` (Boolean) ``found fix``.
+        first trace by ``trace_id`` carries that has it), ``fix`` (what to record, where a trace lacks it). By
+        trace: ``trace trace_id area item filled`` (Boolean) ``found fix``.
 
     Notes
     -----

@@ -67,7 +67,7 @@ class RunTree:
         )
 
     def children(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """A row per child of each node with two or more, in order of the first run through it by ``trace_id``.
+        """A row per child of each node with two or more, in order of the first run through it, by name.
 
         ``group node place child``; ``n_pass n_fail n_unjudged`` of the runs through it; ``trace seq owner
         role type tool`` of the step that the first of these took.

@@ -72,9 +72,9 @@ def task_differences(
         over all, averaged; ``alike``: the share of pairs that do not part. Where most pairs first part:
         ``label``, whose agent parts (role, else name); ``step_a step_b`` (String): what it does in each,
         ``(ends)`` where it does nothing more; ``share`` (Float64) of the pairs, and ``trace_a trace_b``
-        (UInt32) the first of them by ``trace_id``. ``reason``: ``siblings.absent`` where one side has no run of the task, or
-        as of `align` where no pair of it could be aligned; with ``budget.exceeded`` ``similarity`` alone is
-        null.
+        (UInt32) the first of them by ``trace_id``. ``reason``: ``siblings.absent`` where one side has no run
+        of the task, or as of `align` where no pair of it could be aligned; with ``budget.exceeded``
+        ``similarity`` alone is null.
 
     Raises
     ------
@@ -122,8 +122,10 @@ def task_differences(
     of_task = pairs.group_by("task_id", maintain_order=True).agg(
         similarity=ordered_mean(pl.col("similarity")), alike=(~pl.col("parts")).mean(), n_pairs=pl.len()
     )
-    lost = aligned.drop_nulls("reason").group_by("task_id").agg(
-        because=pl.col("reason").sort_by("name_a", "name_b", "label", "ordinal").first()
+    lost = (
+        aligned.drop_nulls("reason")
+        .group_by("task_id")
+        .agg(because=pl.col("reason").sort_by("name_a", "name_b", "label", "ordinal").first())
     )
     table = (
         tasks.join(of_task, on="task_id", how="left")
@@ -163,6 +165,10 @@ def _partings(aligned: pl.DataFrame, sides: dict[str, Corpus]) -> pl.DataFrame:
             steps.collect(), on=[f"trace_{at}", f"seq_{at}"], how="left", maintain_order="left"
         ).with_columns(pl.col(f"step_{at}").fill_null(_END))
     keys = ["task_id", "label", "step_a", "step_b"]
-    counts = first.sort("name_a", "name_b", *_PAIR).group_by(keys, maintain_order=True).agg(pl.col(_PAIR).first(), n_here=pl.len())
+    counts = (
+        first.sort("name_a", "name_b", *_PAIR)
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col(_PAIR).first(), n_here=pl.len())
+    )
     most = counts.sort(pl.col("n_here"), *keys, descending=[True, *[False] * 4], nulls_last=True)
     return most.unique("task_id", keep="first", maintain_order=True)

@@ -190,15 +190,16 @@ def evaluate(
     }
     same |= {"n_runs": len(runs), "n_tasks": runs.n_tasks}
     rows = []
-    base = held_out(runs, "fixed", regress) if len(runs) else None
-    for name in names:
-        if base is None:
-            rows.append({"method": name, "reason": "support.absent", **same})
-            continue
-        out = base if name == "fixed" else held_out(runs, name, regress)
-        row = _row(runs, out, base, confidence, n_boot, seed)
-        row["reason"] = row["reason"] or claim.reason
-        rows.append({"method": name, **same} | row)
+    with np.errstate(over="ignore", invalid="ignore"):  # what is beyond the floats has a reason
+        base = held_out(runs, "fixed", regress) if len(runs) else None
+        for name in names:
+            if base is None:
+                rows.append({"method": name, "reason": "support.absent", **same})
+                continue
+            out = base if name == "fixed" else held_out(runs, name, regress)
+            row = _row(runs, out, base, confidence, n_boot, seed)
+            row["reason"] = row["reason"] or claim.reason
+            rows.append({"method": name, **same} | row)
     return pl.DataFrame(rows, schema=VALUES)
 
 
@@ -290,8 +291,7 @@ def _mean_if_complete(values: Floats | Ints | Bools, times: Floats) -> float | N
     numbers = values.astype(np.float64)
     if np.isnan(numbers).any() or not times.any():
         return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean = float(np.average(numbers, weights=times))
+    mean = float(np.average(numbers, weights=times))
     return mean if np.isfinite(mean) else np.inf
 
 

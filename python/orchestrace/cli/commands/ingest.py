@@ -74,13 +74,22 @@ def run(
         raise typer.Exit(STOPPED) from None
     if as_json:
         typer.echo(
-            json.dumps({"records": done.records, "inputs": done.inputs.to_dicts(), "repaired": done.repaired})
+            json.dumps(
+                {
+                    "records": done.records,
+                    "inputs": done.inputs.to_dicts(),
+                    "repaired": done.repaired,
+                    "gone": done.gone.to_dicts(),
+                }
+            )
         )
     else:
         show(done.inputs, f"inputs of {done.path}", COLUMNS)
         typer.echo(", ".join(f"{count:,} {status}" for status, count in done.records.items()))
         if done.repaired:
             typer.echo(plain(f"damaged files, rebuilt: {', '.join(done.repaired)}"))
+        if done.gone_line:
+            typer.echo(done.gone_line)
     corpus = read_corpus(out)
     refuse_unused(corpus)
     report_quarantined(corpus, RecordingOptions([out]), strict)
