@@ -100,11 +100,11 @@ def divergence(
         A row per branch, groups in the order of their first runs (on disk piece by piece), branches in the
         order of the first run on each, by ``trace_id``: ``group_id task_id`` (String), ``depth`` (UInt32:
         steps before it), ``type label tool`` (String: the step that begins it and who takes it, role else
-        name; null where the runs end there), ``n_pass n_fail n_unjudged`` (UInt32: runs on it), ``p
-        p_siblings`` (Float64: share of failures on it and on the other branches of the node, shrunk to that
-        of the node as by two runs more), ``effect``: the former less the latter; ``log_odds lower upper``: of
-        failing on it against the others, 1/2 added to each count, with a normal interval; ``trace seq``
-        (UInt32): the first run on it, and the step there.
+        name; null where the runs end there), ``n_pass n_fail n_unjudged`` (UInt32: runs on it),
+        ``p p_siblings`` (Float64: share of failures on it and on the other branches of the node, shrunk to
+        that of the node as by two runs more), ``effect``: the former less the latter; ``log_odds lower
+        upper``: of failing on it against the others, 1/2 added to each count, with a normal interval;
+        ``trace seq`` (UInt32): the first run on it, and the step there.
 
         ``tier`` is ``observed`` where keys are exact and each run has one agent, who then had seen the same,
         else ``surrogate``. A group that is not compared has one row with a ``reason``: ``reward.absent``, no
