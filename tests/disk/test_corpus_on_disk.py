@@ -1,6 +1,8 @@
 """A corpus on disk among changing inputs, other folders and results that are gone on with."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import polars as pl
@@ -75,6 +77,35 @@ def test_a_sink_goes_on_only_with_the_same_call(folder: Path, tmp_path: Path) ->
     ot.ingest(write(tmp_path / "more.jsonl", trace("new")), folder)
     with pytest.raises(ot.ParameterError, match="another call"):
         ot.credit(ot.read_corpus(folder), method="discounted", unit="agent", sink=sink, resume=True)
+
+
+@pytest.mark.parametrize("published", [0, 1, 2])
+def test_a_sink_goes_on_whichever_of_its_files_was_the_last(
+    published: int, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the description of the call and the parts, in order, some have their names when the disk is full."""
+    corpus, sink, renamed = ot.read_corpus(folder), tmp_path / "credits", os.replace
+
+    def replace(old: Path, new: Path) -> None:
+        if len([path for path in sink.iterdir() if path.suffix != ".tmp"]) == published:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        renamed(old, new)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(os, "replace", replace)
+        ot.credit(corpus, unit="agent", sink=sink)
+    made = ot.credit(corpus, unit="agent", sink=sink)
+    assert_frame_equal(made.collect(), ot.credit(corpus, unit="agent"))
+
+
+@pytest.mark.parametrize("left", [0, 8, 200])
+def test_a_sink_computes_a_part_again_that_lost_its_end(left: int, folder: Path, tmp_path: Path) -> None:
+    corpus, sink = ot.read_corpus(folder), tmp_path / "credits"
+    ot.credit(corpus, unit="agent", sink=sink)
+    whole = {path.name: path.read_bytes() for path in sink.iterdir()}
+    os.truncate(max(sink.glob("*.parquet")), left)
+    ot.credit(corpus, unit="agent", sink=sink)
+    assert {path.name: path.read_bytes() for path in sink.iterdir()} == whole
 
 
 def test_a_sink_of_what_cannot_be_told_apart_is_not_gone_on_with(folder: Path, tmp_path: Path) -> None:

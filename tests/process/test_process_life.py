@@ -161,6 +161,34 @@ def test_a_process_that_forks_before_polars_has_threads_has_children_that_work()
     assert parent == "True"
 
 
+def test_what_a_killed_child_left_is_in_no_way_of_another(tmp_path: Path) -> None:
+    said = run(
+        """
+        import signal
+        from pathlib import Path
+        import orchestrace as ot
+        folder = Path(sys.argv[1])
+        (folder / "runs.jsonl").write_text("noise")
+        ingest = ot.ingest  # loaded before any process forks
+
+        def ingested():
+            return ingest(folder / "runs.jsonl", folder / "corpus").records["read"]
+
+        def killed():
+            os.replace = lambda old, new: os.kill(os.getpid(), signal.SIGKILL)
+            ingested()
+
+        if (pid := os.fork()) == 0:
+            killed()
+        os.waitpid(pid, 0)
+        print(len(list((folder / "corpus").iterdir())))
+        print(child(ingested))
+        """,
+        str(tmp_path),
+    )
+    assert said.splitlines() == ["1", "works 1"]
+
+
 POOL = """
 import multiprocessing
 import sys

@@ -8,11 +8,28 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
-_PROCESS_KEY: Final = os.urandom(8).hex()
 _LONGEST: Final = 230  # bytes of a name, which systems hold to 255 with what is added here
 
 
-def temporary(path: Path, key: str = _PROCESS_KEY) -> Path:
+def new_key() -> str:
+    """A key of `temporary` that nobody else has."""
+    return os.urandom(8).hex()
+
+
+_process_key = new_key()
+
+
+def _renew_key() -> None:
+    """A forked process is another one: names of what its killed siblings left must be free for it."""
+    global _process_key
+    _process_key = new_key()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_key)
+
+
+def temporary(path: Path, key: str | None = None) -> Path:
     """Where this process writes a file before it is published; no listing takes it for a published one.
 
     Nobody can guess the name and put a link there. It has to be opened with the mode ``xb``: not even then is
@@ -20,12 +37,7 @@ def temporary(path: Path, key: str = _PROCESS_KEY) -> Path:
     from `new_key`, keeps calls apart that write to one name at once.
     """
     name = path.name if len(os.fsencode(path.name)) <= _LONGEST else path.name[:40]
-    return path.with_name(f".{key}.{name}.tmp")
-
-
-def new_key() -> str:
-    """A key of `temporary` that nobody else has."""
-    return os.urandom(8).hex()
+    return path.with_name(f".{key or _process_key}.{name}.tmp")
 
 
 def clear_temporary(folder: Path) -> None:

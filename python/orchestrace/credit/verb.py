@@ -369,20 +369,30 @@ def _sunk(
         for number, (name, load) in enumerate(corpus.pieces()):
             path = folder / f"{name}.parquet"
             paths.append(path)
-            if not path.exists():
+            if not _is_whole(path):
                 yield Absent(number, path.name, load)
 
     for name, frame in computed(absent()):
         with staging(folder) as files:
             files.write(frame, name)
-            files.publish()
-            if call is not None:
+            if call is not None:  # before the first part has its name: nobody could say whose part it is
                 replace(folder / _CALL, _writing(call))
                 call = None
+            files.publish()
     clear_temporary(folder)  # all parts are written: what killed calls began is not needed
     return (
         pl.scan_parquet(paths, glob=False, hive_partitioning=False) if paths else pl.LazyFrame(schema=CREDITS)
     )
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a part is there to its end, which a disk may have lost that had said that it was written."""
+    try:
+        with open(path, "rb") as file:
+            pl.read_parquet_schema(file)
+    except (FileNotFoundError, pl.exceptions.ComputeError):
+        return False
+    return True
 
 
 def _strangers(folder: Path) -> list[str]:
