@@ -192,6 +192,13 @@ def test_arbitrary_bytes(folder: Path, raw: bytes) -> None:
     assert judged(raw, folder) is None
 
 
+@pytest.mark.parametrize("left", [0, 1, 100, -1, -40])
+def test_a_manifest_that_lost_its_end_says_what_to_do(folder: Path, genuine: str, left: int) -> None:
+    (folder / MANIFEST).write_text(genuine.rstrip()[:left])
+    with pytest.raises(ot.SchemaError, match="restore it, or ingest the recordings into another folder"):
+        manifest.load(folder)
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "null", "[]", "{}", "0", "NaN", "[" * 100_000, '{"a":' * 5_000, "1" * 10_000, "\ufeff{}", "\0"],

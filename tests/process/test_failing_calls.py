@@ -1,4 +1,4 @@
-"""Whichever call of the system fails, one reads what was there before or after, and the same command mends it.
+"""Whichever call of the system fails, one reads what was there before or after, and the same call mends it.
 
 `failing/loop.py` does it, in a process of its own: some calls with every change, each call in `make nightly`.
 """

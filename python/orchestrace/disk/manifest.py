@@ -34,6 +34,7 @@ _FILE: Final = re.compile(
 SIDE: Final = ("index", "quarantine", "record_counts", "labels")
 """Tables with files of no partition. Labels lie there if their trace was not read with them."""
 
+_RESTORE: Final = "restore it, or ingest the recordings into another folder"
 _SEAL: Final = re.compile(rb',"blake2b":"([0-9a-f]{64})"\}\n?\Z')
 """How the text of a manifest ends: the hash of all that is before. Manifests of before have none."""
 
@@ -382,10 +383,7 @@ def _sealed(raw: bytes, place: str) -> Manifest:
     manifest = parse(raw.decode("utf-8", errors="surrogateescape"), place)
     seal = _SEAL.search(raw)
     if seal is not None and _digest(raw[: seal.start()]) != seal[1].decode():
-        raise SchemaError(
-            f"{place} is damaged: its text is not what its checksum says; restore it, or ingest the "
-            "recordings into another folder"
-        )
+        raise SchemaError(f"{place} is damaged: its text is not what its checksum says; {_RESTORE}")
     return manifest
 
 
@@ -400,7 +398,7 @@ def parse(text: str, place: str) -> Manifest:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"{place} is not JSON: {error}") from None
+        raise SchemaError(f"{place} is not JSON ({error}): {_RESTORE}") from None
     version = value.get("schema_version") if isinstance(value, dict) else None
     if not isinstance(version, str):
         raise SchemaError(f"{place} is not the manifest of a corpus: it has no 'schema_version'")
