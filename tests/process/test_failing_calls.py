@@ -33,11 +33,10 @@ def looped(*words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.every_nth(1)
-@pytest.mark.parametrize(("scenario", "nth"), [("ingest", 23), ("credit", 31)])
-def test_some_calls_fail(scenario: str, nth: int) -> None:
-    printed = looped(scenario, "--variants", "none", "--nth", str(nth), "--first", "3")
-    assert int(printed.splitlines()[-1].split()[0]) >= 10, printed
+def test_some_calls_fail() -> None:
+    kinds = "change,write,sync,rename,open,read"
+    printed = looped("ingest", "--variants", "none", "--kinds", kinds, "--first", "4", "--nth", "29")
+    assert int(printed.splitlines()[-1].split()[0]) >= 8, printed
 
 
 @pytest.mark.nightly

@@ -82,6 +82,8 @@ class Trial:
     fault: Fault
     number: int
     where: str
+    is_of_worker: bool
+    """Whether it was a process that the command had started."""
     command: str
     """How it ended."""
     found: str
@@ -114,6 +116,8 @@ class Loop:
         os.replace(self._work, self._begin)
         self.before = self._undisturbed(is_run=False)
         self.after = self._undisturbed(is_run=True)
+        self.counts = self._counted()
+        """How many calls of each kind the command makes."""
 
     def _restore(self) -> None:
         shutil.rmtree(self._work, ignore_errors=True)
@@ -137,8 +141,7 @@ class Loop:
         gc.collect()
         gc.freeze()
 
-    def counted(self) -> dict[str, int]:
-        """How many calls of each kind the command makes."""
+    def _counted(self) -> dict[str, int]:
         self._restore()
         self._control.arm(self._work, FAULTS[0], 0, self._least)
         self._in_child(self._command)
@@ -146,9 +149,13 @@ class Loop:
         return self._control.counts
 
     def trials(self, fault: Fault, first: int, step: int) -> Iterator[Trial]:
-        """The command again and again, until it makes fewer calls than the one that is to fail."""
+        """The command again and again, until it makes fewer calls than the one that is to fail; of a sample
+        until it made fewer before."""
         number = first
-        while (trial := self.tried(fault, number)) is not None:
+        while step == 1 or number <= self.counts[fault.kind]:
+            trial = self.tried(fault, number)
+            if trial is None:
+                break
             yield trial
             number += step
 
@@ -162,7 +169,9 @@ class Loop:
             return None
         if fault.action in ("kill", "drop"):
             self._cut_power()
-        trial = Trial(fault, number, self._control.where.replace(str(self._work), ""), described(ended), "")
+        where = self._control.where.replace(str(self._work), "")
+        is_of_worker = self._control.pid != ended["pid"]
+        trial = Trial(fault, number, where, is_of_worker, described(ended), "")
         trial.faults += misbehaviour(ended, fault)
         left = self._left()
         if left not in self._judgements:
@@ -281,7 +290,7 @@ class Loop:
         status = waited(child)
         text = said.read_text(errors="replace") if said.exists() else ""
         result = json.loads(answer.read_text()) if answer.exists() else {"exit": status}
-        return {**result, "text": text}
+        return {**result, "text": text, "pid": child}
 
 
 def waited(child: int) -> int:
@@ -383,9 +392,9 @@ def run(options: argparse.Namespace) -> None:
     total = wrong = 0
     for name in options.scenarios or SCENARIOS:
         loop = Loop(SCENARIOS[name], control, options.folder / name, options.least)
-        counts = loop.counted()
         print(
-            f"{name}: {', '.join(f'{count} {kind}' for kind, count in counts.items() if count)}", flush=True
+            f"{name}: {', '.join(f'{count} {kind}' for kind, count in loop.counts.items() if count)}",
+            flush=True,
         )
         for fault in faults:
             if options.kinds and fault.kind not in options.kinds.split(","):
@@ -394,7 +403,9 @@ def run(options: argparse.Namespace) -> None:
             if trials:
                 tally = collections.Counter(f"{trial.command}, {trial.found}" for trial in trials)
                 outcomes = "; ".join(f"{count} {outcome}" for outcome, count in tally.items())
-                print(f"  {fault}: {len(trials)} of {counts[fault.kind]}: {outcomes}", flush=True)
+                workers = sum(trial.is_of_worker for trial in trials)
+                of = f"{loop.counts[fault.kind]}{f', {workers} in workers' * bool(workers)}"
+                print(f"  {fault}: {len(trials)} of {of}: {outcomes}", flush=True)
             for trial in trials:
                 if trial.faults:
                     print(f"    WRONG {trial}", flush=True)
