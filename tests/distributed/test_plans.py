@@ -1,6 +1,8 @@
 """Plans, tasks and reductions: the table of one machine, whatever happens to tasks."""
 
+import errno
 import json
+import os
 import pickle
 import random
 import threading
@@ -175,6 +177,29 @@ def test_tasks_survive_pickle_and_plans_survive_files(folder: Path, tmp_path: Pa
     (tmp_path / "full" / "notes.txt").write_text("mine")
     with pytest.raises(ot.ParameterError, match="not empty"):
         planned(folder, "taint", tmp_path / "full")
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+def test_a_plan_that_could_not_be_written_is_made_by_the_same_call(
+    folder: Path, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch, pytest.raises(ot.InputError, match="No space left on device"):
+        patch.setattr(os, call, refused)
+        ot.distributed.plan(folder, "taint", folder=tmp_path / "plan")
+    half_written = tmp_path / "plan" / ".0123456789abcdef.plan.json.tmp"  # what a kill leaves
+    half_written.write_text("{")
+    plan = ot.distributed.plan(folder, "taint", folder=tmp_path / "plan")
+    assert ot.distributed.status(plan)["state"].to_list() == ["missing"] * len(plan.tasks)
+
+
+def test_a_plan_does_not_take_a_folder_with_parts_for_its_own(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan" / "parts").mkdir(parents=True)
+    (tmp_path / "plan" / "parts" / "000000.json").write_text("{}")
+    with pytest.raises(ot.ParameterError, match="is not empty and has no plan"):
+        ot.distributed.plan(folder, "taint", folder=tmp_path / "plan")
 
 
 def test_what_is_done_is_not_done_again(folder: Path, tmp_path: Path) -> None:

@@ -40,10 +40,15 @@ def temporary(path: Path, key: str | None = None) -> Path:
     return path.with_name(f".{key or _process_key}.{name}.tmp")
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a file has such a name."""
+    return re.fullmatch(r"\.[0-9a-f]{16}\..+\.tmp", path.name) is not None
+
+
 def clear_temporary(folder: Path) -> None:
     """Remove what killed processes wrote into a folder and never published, as far as that is possible."""
     for path in folder.glob(".*.tmp"):
-        if re.fullmatch(r"\.[0-9a-f]{16}\..+\.tmp", path.name):
+        if is_temporary(path):
             with suppress(OSError):
                 path.unlink()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from .. import _core
-from ..base.durable import clear_temporary
+from ..base.durable import clear_temporary, is_temporary
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.paths import expanded, path_of
 from ..base.publication import published_file, refusal
@@ -99,11 +99,16 @@ def save_plan(plan: Plan) -> None:
                 " results are not needed"
             )
         return
-    if folder.is_dir() and any(folder.iterdir()):
+    if folder.is_dir() and not all(map(_is_of_unsaved_plan, folder.iterdir())):
         raise ParameterError(f"folder '{folder}' is not empty and has no plan: choose another")
     (folder / PARTS).mkdir(parents=True, exist_ok=True)
     with published_file(path) as file:
         file.write(plan.text().encode())
+
+
+def _is_of_unsaved_plan(path: Path) -> bool:
+    """Whether a call that made a plan and could not write it left this, as on a full disk."""
+    return is_temporary(path) or (path.name == PARTS and path.is_dir() and not any(path.iterdir()))
 
 
 def load_plan(folder: str | os.PathLike[str]) -> Plan:
@@ -123,7 +128,9 @@ def load_plan(folder: str | os.PathLike[str]) -> Plan:
     except FileNotFoundError:
         raise InputError(f"no plan in '{place}': it has no {PLAN}; make one with plan") from None
     except UnicodeDecodeError:
-        raise SchemaError(f"{path} is damaged: it is not UTF-8; restore it, or plan again") from None
+        raise SchemaError(
+            f"{path} is damaged: it is not UTF-8; restore it, or plan again into another folder"
+        ) from None
     except OSError as error:
         raise InputError(refusal(path, error)) from error
     return parsed_plan(text, str(path), str(place))

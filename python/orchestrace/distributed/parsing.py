@@ -34,7 +34,9 @@ def parsed_plan(text: str, place: str, folder: str) -> Plan:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SchemaError(f"{plain(place)} is not JSON ({error}): restore it, or plan again") from None
+        raise SchemaError(
+            f"{plain(place)} is not JSON ({error}): restore it, or plan again into another folder"
+        ) from None
     if not isinstance(value, dict):
         raise no_plan(place, "it is not a JSON object")
     version = value.get("version")
@@ -52,7 +54,8 @@ def parsed_plan(text: str, place: str, folder: str) -> Plan:
     plan = planned(file.call, file.tasks, folder)
     if plan.id != file.id:
         raise SchemaError(
-            f"{plain(place)} is damaged: its content is not what its id says; restore it, or plan again"
+            f"{plain(place)} is damaged: its content is not what its id says; restore it, or plan again into"
+            " another folder"
         )
     return plan
 
