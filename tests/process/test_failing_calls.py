@@ -18,9 +18,9 @@ TESTS = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(hindrance() is not None, reason=str(hindrance()))
 
 
-def looped(*words: str) -> str:
-    """What the loop prints; it fails if something is wrong."""
-    paths = os.pathsep.join(filter(None, sys.path))
+def looped(*words: str, code: int = 0, before: Path | None = None) -> str:
+    """What the loop prints; it ends with 1 if something is wrong. A folder may stand before those of imports."""
+    paths = os.pathsep.join(map(str, filter(None, [before, *sys.path])))
     done = subprocess.run(
         [sys.executable, "-m", "process.failing.loop", *words],
         cwd=TESTS,
@@ -29,7 +29,7 @@ def looped(*words: str) -> str:
         text=True,
     )
     print(done.stdout)
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]
+    assert done.returncode == code, done.stdout[-6000:] + done.stderr[-6000:]
     return done.stdout
 
 
@@ -37,6 +37,13 @@ def test_some_calls_fail() -> None:
     kinds = "change,write,sync,rename,open,read"
     printed = looped("ingest", "--variants", "none", "--kinds", kinds, "--first", "4", "--nth", "29")
     assert int(printed.splitlines()[-1].split()[0]) >= 8, printed
+
+
+@pytest.mark.nightly
+def test_an_engine_that_syncs_nothing_is_found_out(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os\nos.fsync = lambda handle: None\n")
+    printed = looped("ingest", "--kinds", "change", "--nth", "9", code=1, before=tmp_path)
+    assert "it is damaged: " in printed
 
 
 @pytest.mark.nightly

@@ -207,6 +207,8 @@ class Loop:
         if isinstance(state, str):
             if "\n" in state:
                 faults.append(f"not one line: {state}")
+            if fault.action != "drop" and not isinstance(self.before, str):
+                faults.append(f"it is damaged: {state}")
             return "one line"
         if fault.action == "drop" and self._scenario.reconcile is None:
             return "damaged"  # a file by itself says nothing of its bytes; the same call makes it anew
