@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(hindrance() is not None, reason=str(hindrance())
 
 
 def looped(*words: str, code: int = 0, before: Path | None = None) -> str:
-    """What the loop prints; it ends with 1 if something is wrong. A folder may stand before those of imports."""
+    """What the loop prints, which ends with 1 if something is wrong; `before` stands before its imports."""
     paths = os.pathsep.join(map(str, filter(None, [before, *sys.path])))
     done = subprocess.run(
         [sys.executable, "-m", "process.failing.loop", *words],
