@@ -23,7 +23,7 @@ import pytest
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import manifest
+from orchestrace.disk import integrity, manifest
 from orchestrace.disk.ingesting import IngestReport
 from samples import on_disk
 
@@ -429,6 +429,41 @@ def test_what_no_input_can_give_again_is_told(sound: Sound, tmp_path: Path, tabl
         fresh = tmp_path / "fresh"
         ot.ingest(inputs, fresh, partitions=2, fields=on_disk.FIELDS)
         on_disk.assert_content(ot.read_corpus(folder), ot.read_corpus(fresh))
+
+
+@pytest.mark.parametrize(("table", "times"), [("index", 1), ("index", 9), ("events", 9)])
+def test_a_read_that_fails_gives_no_trace_another_number(
+    table: str, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name in "ab":
+        (source / f"{name}.jsonl").write_bytes(
+            on_disk.lines(*(on_disk.document(f"{name}{n}") for n in range(4)))
+        )
+    ot.ingest(source, out, partitions=1)
+    on_disk.touch(source / "a.jsonl", on_disk.lines(on_disk.document("a3"), on_disk.document("a4")))
+    ot.ingest(source, out)
+    expected, left, original = on_disk.rows(ot.read_corpus(out)), [times], integrity.fingerprint
+
+    def fingerprint(path: Path) -> manifest.Fingerprint:
+        if table in path.parts and left[0]:
+            left[0] -= 1
+            raise ot.InputError(f"{path}: Input/output error (os error 5)")
+        return original(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(integrity, "fingerprint", fingerprint)
+        if (table, times) == ("index", 9):
+            with pytest.raises(
+                ot.InputError, match=r"cannot be read: .*run the same call again.*nothing was"
+            ):
+                ot.ingest(source, out)
+        else:
+            ot.ingest(source, out)
+    on_disk.assert_rows(ot.read_corpus(out), expected)
+    ot.ingest(source, out)
+    on_disk.assert_rows(ot.read_corpus(out), expected)
 
 
 def test_a_merge_does_not_pass_damage_on(sound: Sound, tmp_path: Path) -> None:

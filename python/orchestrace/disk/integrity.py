@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import polars as pl
 
@@ -18,6 +18,12 @@ from ..base.errors import InputError, OrchestraceError, SchemaError
 from ..storage.stores import Unlike
 from .home import Wanted
 from .manifest import Fingerprint, Manifest, StoredFile
+
+_UNREAD: Final = "it cannot be read"
+_STAYS: Final = (
+    "run the same call again; if it says the same, remove the file, so that all inputs are read again and"
+    " traces get new numbers"
+)
 
 
 class Damage(NamedTuple):
@@ -144,6 +150,11 @@ def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> li
 
     Without `content`, files with a checksum are compared by size only. A file without a checksum has to be
     readable, every page of it, with as many rows as are listed.
+
+    Raises
+    ------
+    InputError
+        The index cannot be read, which need not be damage. Without it, traces would get new numbers.
     """
     if manifest.home is not None:
         return _find_in_storage(folder, manifest, content)
@@ -151,6 +162,14 @@ def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> li
     unhashed = [file for file in manifest.stored() if file.expected is None]
     states = {file.name: _state(folder / file.name) for file in hashed}
     damages = _compared(folder, hashed, content=content)
+    if doubtful := [damage.file for damage in damages if damage.fault.startswith(_UNREAD)]:
+        # One read that fails says little of a file: the system may have had no descriptor left.
+        again = {damage.file.name: damage for damage in _compared(folder, doubtful, content=content)}
+        sound = {file.name for file in doubtful} - again.keys()
+        damages = [again.get(one.file.name, one) for one in damages if one.file.name not in sound]
+    for damage in damages:
+        if damage.file.table == "index" and damage.fault.startswith(_UNREAD):
+            raise damaged(folder, manifest, damage, _STAYS)
     if content:
         gone = {damage.file.name for damage in damages}
         manifest.verified |= {
@@ -246,7 +265,7 @@ def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | 
     except FileNotFoundError:
         return "it is gone" + ("" if expected is None else f", expected {expected.size:,} bytes")
     except OSError as error:
-        return f"it cannot be read: {error.strerror or error}"
+        return f"{_UNREAD}: {error.strerror or error}"
     return None
 
 
