@@ -56,10 +56,11 @@ def corpus(folder: Path) -> State:
 
 def files(folder: Path) -> State:
     """All files of a folder that are no temporary ones; how long tasks took is left out."""
+    named = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {
-        path.relative_to(folder).as_posix(): frozenset({digest(content(path))})
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.name.startswith(".")
+        name.as_posix(): frozenset({digest(content(path))})
+        for name, path in named.items()
+        if not any(part.startswith(".") for part in name.parts)
     }
 
 
