@@ -172,7 +172,8 @@ class Loop:
         where = self._control.where.replace(str(self._work), "")
         is_of_worker = self._control.pid != ended["pid"]
         trial = Trial(fault, number, where, is_of_worker, described(ended), "")
-        trial.faults += misbehaviour(ended, fault)
+        if not (is_of_worker and fault.action == "kill"):  # the task of a worker that died is begun again
+            trial.faults += misbehaviour(ended, fault)
         left = self._left()
         if left not in self._judgements:
             self._judgements[left] = self._in_child(self._aftermath)

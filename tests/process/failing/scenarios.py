@@ -55,12 +55,15 @@ def corpus(folder: Path) -> State:
 
 
 def files(folder: Path) -> State:
-    """All files of a folder that are no temporary ones; how long tasks took is left out."""
+    """All files of a folder, but temporary ones and parts of an engine, which lie beside the corpus.
+
+    How long tasks took is left out.
+    """
     named = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
     return {
         name.as_posix(): frozenset({digest(content(path))})
         for name, path in named.items()
-        if not any(part.startswith(".") for part in name.parts)
+        if not any(part.startswith((".", "corpus.")) for part in name.parts)
     }
 
 
