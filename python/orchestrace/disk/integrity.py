@@ -166,7 +166,7 @@ def find_damage(folder: Path, manifest: Manifest, *, content: bool = True) -> li
         # One read that fails says little of a file: the system may have had no descriptor left.
         again = {damage.file.name: damage for damage in _compared(folder, doubtful, content=content)}
         sound = {file.name for file in doubtful} - again.keys()
-        damages = [again.get(one.file.name, one) for one in damages if one.file.name not in sound]
+        damages = [again.get(damage.file.name, damage) for damage in damages if damage.file.name not in sound]
     for damage in damages:
         if damage.file.table == "index" and damage.fault.startswith(_UNREAD):
             raise damaged(folder, manifest, damage, _STAYS)
