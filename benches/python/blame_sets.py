@@ -34,7 +34,7 @@ import polars as pl
 import orchestrace as ot
 from orchestrace.evaluation.blame import FEATURES, BlameRule, one_run_per_task
 from orchestrace.evaluation.blame_model import fit_blame
-from orchestrace.evaluation.blame_units import blame_units, features
+from orchestrace.evaluation.blame_units import blame_candidates, features
 from orchestrace.evaluation.localization import label_places
 from orchestrace.statistics.folds import folds_over
 from orchestrace.statistics.influence import mean_interval
@@ -191,7 +191,7 @@ def transfer(folders: list[Path], coverage: float, draws: int, seed: int) -> lis
     """Rows of steps for every pair of labelled sets: the subsets of each folder."""
     sets: dict[str, pl.DataFrame] = {}
     for folder in folders:
-        units = blame_units(ot.read_traces(str(folder)), "step").with_columns(stratum=pl.lit(""))
+        units = blame_candidates(ot.read_traces(str(folder)), level="step").with_columns(stratum=pl.lit(""))
         units = units.filter(pl.col("n_labels") > 0)
         units = units.with_columns(subset=subset_of(units))
         for subset in sorted(set(units["subset"])):
@@ -250,7 +250,7 @@ def between(options: argparse.Namespace) -> list[dict[str, Any]]:
         tables = []
         for corpus in corpora:
             credits = credits_of(corpus, level)
-            units = blame_units(corpus, level).with_columns(stratum=pl.lit(""))
+            units = blame_candidates(corpus, level=level).with_columns(stratum=pl.lit(""))
             units = units.filter(pl.col("n_labels") > 0)
             units = units.join(credits, on=["trace_id", "unit_id"], how="left", maintain_order="left")
             if options.permuted:

@@ -17,7 +17,7 @@ from scipy.stats import binom
 import orchestrace as ot
 from orchestrace.evaluation.blame import BlameRule
 from orchestrace.evaluation.blame_model import fit_blame
-from orchestrace.evaluation.blame_units import blame_units
+from orchestrace.evaluation.blame_units import blame_candidates
 from orchestrace.evaluation.conformal import of_labels, ranking, threshold
 from orchestrace.evaluation.localization import label_places
 from samples import hand_runs
@@ -325,7 +325,7 @@ def test_results_of_tools_are_of_the_turn_of_their_caller() -> None:
         {"t": 3, "type": "message", "agent": "A", "turn": 2},
     ]
     corpus = hand({"r": events}, [label("r", event_id="e2", turn=1)])
-    units = blame_units(corpus, "step")
+    units = blame_candidates(corpus, level="step")
     assert units.select("unit_id", "failed", "after_failure", "labeled", "n_placed").rows() == [
         ("A/0", 0.0, 0.0, False, 1),
         ("A/1", 1.0, 0.0, True, 1),
@@ -336,14 +336,16 @@ def test_results_of_tools_are_of_the_turn_of_their_caller() -> None:
 def test_steps_stand_in_the_order_of_time() -> None:
     events = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(6)]
     turned = [one | {"id": f"e{n}"} for n, one in list(enumerate(events))[::-1]]
-    names = [blame_units(hand({"r": rows}), "step")["unit_id"].to_list() for rows in (events, turned)]
+    names = [
+        blame_candidates(hand({"r": rows}), level="step")["unit_id"].to_list() for rows in (events, turned)
+    ]
     assert names[0] == names[1] == ["A/0", "B/1", "A/2", "B/3", "A/4", "B/5"]
 
 
 def test_labels_of_somebody_else_are_placed_on_nobody() -> None:
     events = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(4)]
     for blamed, placed in (("Zed", 0), ("B", 1)):
-        units = blame_units(hand({"r": events}, [label("r", turn=1, agent=blamed)]), "step")
+        units = blame_candidates(hand({"r": events}, [label("r", turn=1, agent=blamed)]), level="step")
         assert units["n_placed"].to_list() == [placed] * 4
         assert units["labeled"].sum() == placed
 
@@ -381,8 +383,26 @@ def test_on_disk_the_candidates_are_the_same(tmp_path: Path) -> None:
     corpus, disk = ot.read_traces(source), ot.read_corpus(tmp_path / "disk")
     assert sum(1 for _ in disk.pieces()) > 1
     for level in ("step", "agent"):
-        one, other = (
-            blame_units(of, level).drop("trace").sort("trace_id", "seq", "unit_id") for of in (corpus, disk)
+        tables = [
+            blame_candidates(of, level=level, engine=engine).drop("trace").sort("trace_id", "seq", "unit_id")
+            for of, engine in ((corpus, None), (disk, None), (disk, ot.distributed.processes(workers=1)))
+        ]
+        assert tables[0]["labeled"].any()
+        assert_frame_equal(tables[0], tables[1])
+        assert tables[2].equals(tables[1])
+
+
+def test_an_engine_gives_the_same_sets(tmp_path: Path) -> None:
+    ot.generate(tmp_path / "runs.jsonl", traces=12, preset="mixed", seed=5)
+    ot.ingest(tmp_path / "runs.jsonl", tmp_path / "disk", partitions=3)
+    disk = ot.read_corpus(tmp_path / "disk")
+    acting = [{"t": n, "type": "message", "agent": "AB"[n % 2], "turn": n} for n in range(4)]
+    names = [f"r{n:02}" for n in range(40)]
+    past = hand(dict.fromkeys(names, acting), [label(name, event_id="e1", turn=1) for name in names])
+    for level in ("step", "agent"):
+        here, there = (
+            ot.evaluation.blame(disk, calibration=past, level=level, by="length", engine=engine)
+            for engine in (None, ot.distributed.processes(workers=1))
         )
-        assert one["labeled"].any()
-        assert_frame_equal(one, other)
+        assert here["in_set"].any()
+        assert there.equals(here)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # the only list of names: type checkers and `load_lazily` rea
     from .attribution import failure_attribution as failure_attribution
     from .benchmark import benchmark_counts as benchmark_counts, benchmark_verdict as benchmark_verdict
     from .blame import blame as blame
+    from .blame_units import blame_candidates as blame_candidates
     from .branch_tests import branch_tests as branch_tests
     from .checklist import report_checklist as report_checklist
     from .continued_runs import continued_runs as continued_runs

@@ -9,13 +9,14 @@ import polars as pl
 
 from ..base.arguments import ColumnName, Confidence, Seed
 from ..base.arrays import Floats
+from ..base.engines import RunBy
 from ..base.errors import ParameterError
 from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.frames import collected
 from ..statistics.folds import keyed_hash
 from .blame_model import fit_blame
-from .blame_units import POSITION, STRUCTURE, Level, blame_units, features
+from .blame_units import POSITION, STRUCTURE, Level, blame_candidates, features
 from .conformal import Nonconformity, Ranking, of_labels, ranking, threshold
 
 Score = Literal["position", "structure", "combined"]
@@ -42,6 +43,7 @@ def blame(
     ties: Literal["count", "random"] = "count",
     by: ColumnName | None = None,
     seed: Seed = 0,
+    engine: RunBy = None,
 ) -> pl.DataFrame:
     """Find a set of steps of each run that holds the blamed step in a stated share of runs.
 
@@ -78,6 +80,8 @@ def blame(
         scores, too, half makes the cuts. None: one threshold.
     seed
         Of the draws.
+    engine
+        What lists the candidates of `corpus`, if that is on disk, as in `credit`.
 
     Returns
     -------
@@ -125,8 +129,10 @@ def blame(
     ['B/1']
     """
     judge, past = (
-        blame_units(side, level).join(_strata(side, by), on="trace", how="left", maintain_order="left")
-        for side in (corpus, calibration)
+        blame_candidates(side, level=level, engine=by_engine).join(
+            _strata(side, by), on="trace", how="left", maintain_order="left"
+        )
+        for side, by_engine in ((corpus, engine), (calibration, None))
     )
     past = one_run_per_task(past.filter(pl.col("n_labels") > 0), seed)
     if past.is_empty():

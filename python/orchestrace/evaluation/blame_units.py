@@ -8,6 +8,9 @@ import polars as pl
 
 from .. import _core
 from ..base.arrays import Floats
+from ..base.division import Division
+from ..base.engines import RunBy
+from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.owners import owners
 from ..corpus.parts import store_of
@@ -21,19 +24,43 @@ STRUCTURE: Final = (
 )
 
 
-def blame_units(corpus: Corpus, level: Level) -> pl.DataFrame:
-    """Every candidate of every run, once.
+@verb(rows="a candidate", division=Division())
+def blame_candidates(corpus: Corpus, *, level: Level = "step", engine: RunBy = None) -> pl.DataFrame:
+    """List the steps or agents of every run that may be blamed, with what the recording says of each.
+
+    Parameters
+    ----------
+    corpus
+        The runs, with labels or without (`Corpus.labels`).
+    level
+        Candidates are the turns in which an agent acts (``"step"``), so none that only holds results of
+        tools, or the agents, of which the features are means over their turns.
+    engine
+        What computes a corpus on disk, as in `credit`.
 
     Returns
     -------
     DataFrame
-        ``trace trace_id task_id unit_id agent seq``, the features of `POSITION` and `STRUCTURE`, Float64, and
-        ``labeled``; by trace and ``seq``. ``n_labels n_placed`` count the labels of the run and those
-        that are candidates.
+        A row per candidate, by trace and ``seq``: ``trace`` UInt32, ``trace_id task_id unit_id agent``
+        String, ``seq`` Int64 (its first event). Float64, 0 where the recording says nothing: ``place`` (0
+        first, 1 last), ``left`` (candidates after it), ``first last middle log_index early`` are of its
+        position; ``events tokens calls spawns returns decisions messages failed repeated new_tool share
+        new_speaker same_speaker speakers sent received after_failure`` of what was done in it. ``labeled``
+        Boolean: a label is of it; ``n_labels n_placed`` UInt32: labels of the run, and those of candidates. A
+        run in which no agent acts has one row, with ``unit_id agent seq`` null.
 
     Notes
     -----
-    O(events log events), in Polars; events of one piece of a corpus on disk are in memory at a time.
+    Of counts (``left log_index events tokens speakers sent received``) it has log(1 + n). `blame` makes sets
+    of these rows; here they are for a score of your own. O(events log events); events of one piece of a
+    corpus on disk are in memory at a time.
+
+    Examples
+    --------
+    >>> import orchestrace as ot
+    >>> candidates = ot.evaluation.blame_candidates(ot.generate(traces=8, seed=0), level="agent")
+    >>> candidates["trace"].n_unique(), candidates["labeled"].any()
+    (8, False)
     """
     ids = corpus.traces.select("trace", "trace_id", "task_id").collect(engine="streaming")
     labels = _labels(corpus, ids)
