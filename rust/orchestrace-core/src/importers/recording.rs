@@ -454,6 +454,10 @@ pub struct Recording {
     texts: String,
     agents: Vec<AgentInfo>,
     entries: Vec<Described>,
+    /// The responses among the entries, each with the place here of the one before by the same agent, and of each agent
+    /// the last: what one agent took is summed without a look at what all the others did.
+    responses: Vec<(Entry, u32)>,
+    last_responses: Vec<u32>,
     /// The item that is being read.
     item: u32,
     edges: Vec<(Entry, Entry, EdgeType)>,
@@ -476,10 +480,13 @@ impl Recording {
         self.texts.clear();
         self.agents.clear();
         self.entries.clear();
+        self.responses.clear();
+        self.last_responses.clear();
         self.item = 0;
         self.edges.clear();
         self.unrecorded.clear();
         self.measures.clear();
+        self.outcome_column = None;
         self.labels.clear();
         self.findings.clear();
         self.wall_clock_s = None;
@@ -605,7 +612,14 @@ impl Recording {
     /// An answer of a model. Its calls and its text follow as entries of their own, at any time before anything else of
     /// the same stream.
     pub fn response(&mut self, agent: Agent, response: Response) -> Entry {
-        self.push(agent, Act::Response(response))
+        let entry = self.push(agent, Act::Response(response));
+        let at = agent.0 as usize;
+        if self.last_responses.len() <= at {
+            self.last_responses.resize(at + 1, u32::MAX);
+        }
+        let before = std::mem::replace(&mut self.last_responses[at], self.responses.len() as u32);
+        self.responses.push((entry, before));
+        entry
     }
 
     /// The response, to correct what a later record knows better.

@@ -426,7 +426,7 @@ impl<'r> Run<'r> {
         }
         // A replay calls nobody, and says 0.
         if let Some(calls) = number("api_calls").filter(|calls| *calls > 0.0) {
-            let held = self.out.usages(None).count();
+            let held = self.out.usages(0).count();
             // A step in which nobody answered ends some runs: there may be more steps than calls.
             if calls as usize > held {
                 self.out.claims("info.model_stats.api_calls", (calls as i64, held), "answers");
@@ -439,7 +439,7 @@ impl<'r> Run<'r> {
             }
         }
         if let Some(cost) = number("instance_cost").filter(|cost| *cost > 0.0 || !self.counted) {
-            let parts = self.out.usages(None).filter_map(|usage| usage.cost_usd).sum();
+            let parts = self.out.usages(0).filter_map(|usage| usage.cost_usd).sum();
             self.out.price_of_run("instance_cost", cost, ("cost_usd", parts));
         }
         if self.ended {

@@ -63,7 +63,7 @@ impl Teller<'_> {
                 let stream = &self.streams.list[at];
                 (stream.id, stream.call, stream.run != 0 || stream.is_member)
             };
-            let meta = self.records.metas.iter().find(|meta| id != 0 && meta.agent == id);
+            let meta = self.records.meta_of(id);
             let recorded_type = self.streams.list[at].lines.iter().find_map(|line| {
                 let LineContent::Assistant(assistant) = &self.records.lines[*line as usize].content else {
                     return None;

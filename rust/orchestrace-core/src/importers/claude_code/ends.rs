@@ -2,16 +2,23 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::super::recording::{Agent, Entry};
 use super::record::Journal;
-use super::session::{By, Returned, Teller};
+use super::session::{By, Returned, Spent, Teller};
 use crate::error::FindingCode;
+
+/// How many responses the finding about each of them lists.
+const LISTED: usize = 20;
 
 impl Teller<'_> {
     /// Agents that have answered although their own records end before: the answer is what their call gave back.
     pub(super) fn answers(&mut self) {
+        // The last answer of each agent in the journals of workflows.
+        let answers = self.records.journal.iter().filter(|entry| entry.result.is_some());
+        let journal: HashMap<Agent, &Journal> =
+            answers.filter_map(|entry| Some((*self.by_id.get(&entry.agent)?, entry))).collect();
         for agent in std::mem::take(&mut self.unanswered) {
             if agent == self.agents[0] {
                 continue;
@@ -21,7 +28,9 @@ impl Teller<'_> {
             if back.is_some_and(|back| back.by != By::Result && self.heard.get(&agent) == Some(&back.wakes)) {
                 continue;
             }
-            if let Some(back) = back.filter(|back| back.wakes == wakes).or_else(|| self.journaled(agent)) {
+            if let Some(back) =
+                back.filter(|back| back.wakes == wakes).or_else(|| self.journaled(agent, &journal))
+            {
                 self.answer(agent, &back, ":return", true);
                 self.recording.agent_info(agent).open = false;
             }
@@ -48,13 +57,18 @@ impl Teller<'_> {
     /// says of which responses no record has the last state.
     pub(super) fn totals(&mut self) {
         let mut missing: Vec<(Agent, Entry, i64, i64)> = Vec::new();
+        let mut is_missing: HashSet<Entry> = HashSet::new();
+        // Of each agent, and of each of its responses, the earliest time from there on.
+        let mut earliest: HashMap<Agent, Vec<Option<i64>>> = HashMap::new();
         for (agent, time, told) in std::mem::take(&mut self.reported) {
             let spent = self.spent.get(&agent).map_or(&[][..], Vec::as_slice);
-            let last = spent.iter().rfind(|spent| spent.time <= time).or(spent.last()).copied();
+            let earliest = earliest.entry(agent).or_insert_with(|| earliest_from(spent));
+            let until = earliest.partition_point(|from| *from <= time);
+            let last = until.checked_sub(1).and_then(|at| spent.get(at)).or(spent.last()).copied();
             let Some(last) = last.filter(|last| last.tokens != told) else { continue };
             if last.tokens < told {
-                let again = missing.iter().any(|known| known.1 == last.entry);
-                missing.extend((!again).then_some((agent, last.entry, told, last.tokens)));
+                let is_new = is_missing.insert(last.entry);
+                missing.extend(is_new.then_some((agent, last.entry, told, last.tokens)));
             } else {
                 let recorded = last.tokens;
                 let message =
@@ -62,8 +76,9 @@ impl Teller<'_> {
                 self.recording.finding(FindingCode::UsageRepeated, Some(last.entry), message);
             }
         }
-        let parts: Vec<String> = missing
+        let mut parts: Vec<String> = missing
             .iter()
+            .take(LISTED)
             .map(|(agent, _, told, last)| {
                 let info = *self.recording.agent_info(*agent);
                 let name = if info.source_id.is_none() { info.name } else { info.source_id };
@@ -74,6 +89,9 @@ impl Teller<'_> {
                 )
             })
             .collect();
+        if let Some(more) = missing.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            parts.push(format!("and {more} more"));
+        }
         for (_, entry, ..) in &missing {
             let message = format!("recorded tokens are too low; {}", parts.join("; "));
             self.recording.finding(FindingCode::UsageIncomplete, Some(*entry), message);
@@ -84,7 +102,7 @@ impl Teller<'_> {
             responses += spent.len();
             open.extend(spent.iter().filter(|spent| spent.is_open).map(|spent| spent.entry));
         }
-        open.retain(|entry| missing.iter().all(|known| known.1 != *entry));
+        open.retain(|entry| !is_missing.contains(entry));
         open.sort_unstable();
         let n = open.len();
         for entry in open {
@@ -96,9 +114,8 @@ impl Teller<'_> {
     }
 
     /// What the journal of a workflow says that an agent answered.
-    fn journaled(&mut self, agent: Agent) -> Option<Returned> {
-        let of_agent = |entry: &&Journal| self.by_id.get(&entry.agent) == Some(&agent);
-        let entry = self.records.journal.iter().filter(of_agent).rfind(|entry| entry.result.is_some())?;
+    fn journaled(&mut self, agent: Agent, journal: &HashMap<Agent, &Journal>) -> Option<Returned> {
+        let entry = journal.get(&agent)?;
         self.answered_by_journal.insert(entry.item);
         let stem = self.recording.agent_info(agent).source_id;
         let (content, item) = (entry.result?, entry.item);
@@ -120,6 +137,15 @@ impl Teller<'_> {
             }
         }
     }
+}
+
+/// Of each response of an agent the earliest time from there on: the last that came by a time is found by halving.
+fn earliest_from(spent: &[Spent]) -> Vec<Option<i64>> {
+    let mut times: Vec<Option<i64>> = spent.iter().map(|spent| spent.time).collect();
+    for at in (1..times.len()).rev() {
+        times[at - 1] = times[at - 1].min(times[at]);
+    }
+    times
 }
 
 /// Answers, each once: what a second way says of work that was not asked for again is the same answer.

@@ -30,6 +30,8 @@ pub(super) struct Records {
     /// The record before each record, by the code of its `uuid`.
     pub parents: Vec<Code>,
     pub metas: Vec<Meta>,
+    /// The first file beside the stream of each agent: its place among all.
+    meta_of: HashMap<Code, u32>,
     pub journal: Vec<Journal>,
     /// What the program printed at the end.
     pub totals: Vec<Total>,
@@ -263,6 +265,12 @@ pub(super) struct Journal {
 }
 
 impl Records {
+    /// The first file beside the stream of an agent.
+    pub(super) fn meta_of(&self, agent: Code) -> Option<&Meta> {
+        let place = self.meta_of.get(&agent).filter(|_| agent != 0)?;
+        self.metas.get(*place as usize)
+    }
+
     pub(super) fn read(items: &TraceItems<'_>, recording: &mut Recording) -> Self {
         let mut records = Self::default();
         records.code("");
@@ -486,6 +494,7 @@ impl Reader<'_> {
                     about: records.code_of(root.get("description")),
                     call: records.code_of(root.get("toolUseId")),
                 };
+                records.meta_of.entry(meta.agent).or_insert(records.metas.len() as u32);
                 records.metas.push(meta);
             }
             "started" | "result" => {

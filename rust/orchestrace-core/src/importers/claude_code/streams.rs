@@ -60,8 +60,46 @@ struct Delegation {
     stream: usize,
 }
 
-/// Whether a stream may be what a call made work, given the file beside it.
-type Rule = fn(&Stream, &Delegation, Option<&Meta>) -> bool;
+/// What a stream and the call that made it work have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Clue {
+    Prompt(Hash),
+    /// The record that the stream hangs on holds the call.
+    Record(Code),
+    Description(Code),
+    Kind(Code),
+}
+
+/// Clues from the surest on; what is not recorded is none.
+type Clues = [Option<Clue>; 4];
+
+impl Clue {
+    fn of(code: Code, clue: fn(Code) -> Self) -> Option<Self> {
+        (code != 0).then(|| clue(code))
+    }
+}
+
+impl Stream {
+    fn clues(&self, meta: Option<&Meta>) -> Clues {
+        [
+            self.prompt.map(Clue::Prompt),
+            Clue::of(self.hangs_on, Clue::Record),
+            Clue::of(meta.map_or(0, |meta| meta.about), Clue::Description),
+            Clue::of(meta.map_or(0, |meta| meta.kind), Clue::Kind),
+        ]
+    }
+}
+
+impl Delegation {
+    fn clues(&self) -> Clues {
+        let record = Clue::of(self.record, Clue::Record);
+        let Act::Delegate { prompt, about, kind, .. } = self.call.act else {
+            return [None, record, None, None];
+        };
+        let (about, kind) = (Clue::of(about, Clue::Description), Clue::of(kind, Clue::Kind));
+        [prompt.map(Clue::Prompt), record, about, kind]
+    }
+}
 
 impl Streams {
     pub(super) fn of(items: &TraceItems<'_>, records: &Records) -> Self {
@@ -117,6 +155,8 @@ impl Streams {
             Some(Block::Outcome(outcome)) => Some(&**outcome),
             _ => None,
         };
+        let of_meta = firsts(records.metas.iter().map(|meta| (meta.call, meta.agent)));
+        let works_for = firsts(records.works_for.iter().copied());
         let mut left = Vec::new();
         for delegation in delegations {
             let call = delegation.call.id;
@@ -125,10 +165,8 @@ impl Streams {
                 Act::Delegate { resumes, .. } => resumes,
                 _ => 0,
             };
-            let meta =
-                records.metas.iter().find(|meta| call != 0 && meta.call == call).map(|meta| meta.agent);
-            let seen =
-                records.works_for.iter().find(|(of, _)| call != 0 && *of == call).map(|(_, agent)| *agent);
+            let meta = of_meta.get(&call).copied();
+            let seen = works_for.get(&call).copied();
             let named = result.map(|r| if r.agent == 0 { r.agent_said } else { r.agent });
             // Printed lines name an agent by its call.
             let by_call = by_id.contains_key(&call).then_some(call);
@@ -145,32 +183,28 @@ impl Streams {
                 None => left.push(delegation),
             }
         }
-        let rules: [Rule; 4] = [
-            |stream, delegation, _| {
-                let Act::Delegate { prompt: Some(prompt), .. } = delegation.call.act else { return false };
-                stream.prompt == Some(prompt)
-            },
-            |stream, delegation, _| stream.hangs_on != 0 && stream.hangs_on == delegation.record,
-            |_, delegation, meta| {
-                let described = meta.map_or(0, |meta| meta.about);
-                matches!(delegation.call.act, Act::Delegate { about, .. } if about != 0 && about == described)
-            },
-            |_, delegation, meta| {
-                let typed = meta.map_or(0, |meta| meta.kind);
-                matches!(delegation.call.act, Act::Delegate { kind, .. } if kind != 0 && kind == typed)
-            },
-        ];
-        for rule in rules {
+        self.link_by_clues(records, left);
+    }
+
+    /// Finds who works for the calls that are left, by one clue after the other; the first of several streams.
+    fn link_by_clues(&mut self, records: &Records, mut left: Vec<&Delegation>) {
+        for clue in 0..Clues::default().len() {
+            if left.is_empty() {
+                return;
+            }
+            let mut free: HashMap<Clue, Vec<usize>> = HashMap::new();
+            for (at, stream) in self.list.iter().enumerate().skip(1).rev() {
+                let is_free = stream.call.is_none() && stream.run == 0;
+                if let Some(clue) = stream.clues(records.meta_of(stream.id))[clue].filter(|_| is_free) {
+                    free.entry(clue).or_default().push(at);
+                }
+            }
             left.retain(|delegation| {
-                let free = (1..self.list.len()).find(|at| {
-                    let stream = &self.list[*at];
-                    let meta = records.metas.iter().find(|meta| meta.agent == stream.id && stream.id != 0);
-                    stream.call.is_none() && stream.run == 0 && rule(stream, delegation, meta)
-                });
-                if let Some(stream) = free {
+                let stream = delegation.clues()[clue].and_then(|clue| free.get_mut(&clue)?.pop());
+                if let Some(stream) = stream {
                     self.claim(delegation, stream);
                 }
-                free.is_none()
+                stream.is_none()
             });
         }
     }
@@ -182,6 +216,15 @@ impl Streams {
             self.list[stream].caller = delegation.stream;
         }
     }
+}
+
+/// The first value of each code that is not 0.
+fn firsts(pairs: impl Iterator<Item = (Code, Code)>) -> HashMap<Code, Code> {
+    let mut firsts = HashMap::new();
+    for (of, value) in pairs.filter(|(of, _)| *of != 0) {
+        firsts.entry(of).or_insert(value);
+    }
+    firsts
 }
 
 /// Lines by agent; sub-agents in order of their first times.

@@ -1,7 +1,7 @@
 //! Usage. A response states what it wrote; what was read is stated for the whole session, where a run of the program ends.
 
 use crate::error::FindingCode;
-use crate::importers::recording::{Recording, Usage, added};
+use crate::importers::recording::{Entry, Recording, Usage, added};
 use crate::importers::usage::{Part, part};
 use crate::json::Kind;
 use crate::json::tree::Value;
@@ -22,6 +22,9 @@ pub(super) struct Ledger {
     /// What responses state until the last end, and until the run began that is at work.
     at_end: Sums,
     at_start: Sums,
+    /// What the responses so far state, and the last of them: each is added once, unless it is corrected later.
+    so_far: Sums,
+    last: Option<Entry>,
 }
 
 /// What responses state.
@@ -35,13 +38,13 @@ struct Sums {
 }
 
 impl Sums {
-    fn of(recording: &Recording) -> Self {
-        recording.usages(None).fold(Self::default(), |sums, usage| Self {
-            usage: sums.usage.plus(Usage { tokens_out: usage.tokens_out.filter(|n| *n > 0), ..usage }),
-            tokens: sums.tokens.saturating_add(usage.total().unwrap_or(0).max(0)),
-            whole: sums.whole + usize::from(usage.tokens_in.is_some()),
-            all: sums.all + 1,
-        })
+    fn with(self, usage: Usage) -> Self {
+        Self {
+            usage: self.usage.plus(Usage { tokens_out: usage.tokens_out.filter(|n| *n > 0), ..usage }),
+            tokens: self.tokens.saturating_add(usage.total().unwrap_or(0).max(0)),
+            whole: self.whole + usize::from(usage.tokens_in.is_some()),
+            all: self.all + 1,
+        }
     }
 
     /// What was stated since.
@@ -77,15 +80,29 @@ fn fell<T: PartialOrd>(before: Option<T>, now: Option<T>) -> bool {
 }
 
 impl Ledger {
+    /// A response is corrected: if it was counted, all are counted anew.
+    pub(super) fn corrects(&mut self, response: Entry) {
+        if self.last.is_some_and(|last| response <= last) {
+            (self.so_far, self.last) = (Sums::default(), None);
+        }
+    }
+
+    /// What the responses so far state.
+    fn sums(&mut self, recording: &Recording) -> Sums {
+        self.so_far = recording.usages(self.so_far.all).fold(self.so_far, Sums::with);
+        self.last = recording.newest_response();
+        self.so_far
+    }
+
     /// The session goes on in another run of the program; the one before may have been killed before its end.
     pub(super) fn resumes(&mut self, recording: &Recording) {
-        self.at_start = Sums::of(recording);
+        self.at_start = self.sums(recording);
     }
 
     /// A run of the program ends.
     pub(super) fn ends(&mut self, data: Value<'_>, recording: &mut Recording) {
         let units = ["totalPremiumRequests", "totalNanoAiu"].map(|key| data.get(key).f64());
-        let now = Sums::of(recording);
+        let now = self.sums(recording);
         let (details, models) = (of_details(data, recording), of_models(data));
         if let (Some(one), Some(other)) = (details, models)
             && one.total() != other.total()
@@ -164,13 +181,13 @@ impl Ledger {
     }
 
     /// Costs of the session: what it states, and what its responses wrote after that.
-    pub(super) fn write_costs(&self, recording: &mut Recording) {
+    pub(super) fn write_costs(&mut self, recording: &mut Recording) {
         for (name, units) in ["premium_requests", "nano_ai_units"].into_iter().zip(self.units) {
             if let Some(units) = units {
                 recording.measure(MeasureKind::Metric, name, units);
             }
         }
-        let now = Sums::of(recording);
+        let now = self.sums(recording);
         let Some(stated) = self.stated else {
             if now.tokens > 0 && now.whole < now.all {
                 recording.finding(FindingCode::UsageIncomplete, None, UNREAD);

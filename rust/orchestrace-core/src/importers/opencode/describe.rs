@@ -310,7 +310,7 @@ impl<'v> Telling<'_, '_, 'v> {
         for name in &stated.misfits {
             self.misfit(name);
         }
-        let usages: Vec<Usage> = self.recording.usages(Some(self.agent)).collect();
+        let usages: Vec<Usage> = self.recording.usages_of(self.agent).collect();
         let sum = usages.iter().filter_map(Usage::total).fold(0_i64, i64::saturating_add);
         if let Some(total) = stated.usage.total().filter(|total| *total != sum) {
             self.recording.other_total(

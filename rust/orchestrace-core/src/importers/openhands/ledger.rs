@@ -139,7 +139,7 @@ impl<'v> Ledger<'v> {
                 format!("usage of responses that is stated in two ways: {n}; the first one is used");
             recording.finding(FindingCode::UsageConflict, None, message);
         }
-        let usages: Vec<Usage> = recording.usages(None).collect();
+        let usages: Vec<Usage> = recording.usages(0).collect();
         let counted = usages.iter().filter_map(Usage::total).fold(0_i64, i64::saturating_add);
         let silent = usages.iter().filter(|usage| usage.total().is_none()).count();
         match self.tokens {

@@ -132,8 +132,7 @@ impl Output<'_, '_> {
     /// What a sub-agent took in all counts where none of its responses states anything; else both are compared.
     fn compare_summaries(&mut self) {
         for (result, child, usage) in std::mem::take(&mut self.summaries) {
-            let parts: Vec<i64> =
-                self.recording.usages(Some(child)).filter_map(|usage| usage.total()).collect();
+            let parts: Vec<i64> = self.recording.usages_of(child).filter_map(|usage| usage.total()).collect();
             if parts.is_empty() {
                 self.recording.unrecorded(result, usage, Text::default());
                 continue;

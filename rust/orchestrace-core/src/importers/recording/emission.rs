@@ -19,7 +19,7 @@ use crate::columns::writer::{Event, Label, TraceWriter, Value};
 use crate::importers::hex::spell;
 use crate::json::tree::Tree;
 use crate::json::write_string;
-use crate::schema::{AgentKind, EdgeType, EventField, EventType, TimeBasis, Topology};
+use crate::schema::{AgentKind, EdgeType, EventField, EventType, TimeBasis};
 
 mod finish;
 mod waits;
@@ -43,10 +43,13 @@ struct State {
     last: Option<u32>,
     /// Whether an event of it says its id in the source.
     identified: bool,
-    /// Edges that lead to its next event.
+    /// Edges that lead to its next event, and those of them that led to what helped.
     waiting: Vec<(End, EdgeType)>,
-    /// Edges that lead to its next response.
+    waited: Vec<(End, EdgeType)>,
+    /// Edges that lead to its next response, and those of them that led to what helped. Of several that help in a row
+    /// each reads by way of the one before: edges from all to all would be as many as the square of their number.
     read: Vec<(u32, EdgeType)>,
+    helped: Vec<(u32, EdgeType)>,
     /// The last response that had untrusted text in its context.
     tainted: Option<u32>,
     /// Children whose answers it has and has not put together.
@@ -73,6 +76,8 @@ struct Emission<'r, 'w, 'b> {
     decided: HashMap<u32, u32>,
     /// Ids so far, by hash: equal hashes would cost an id a suffix that it does not need.
     ids: HashSet<u128>,
+    /// Of each id that several events have: how many have it or had a suffix for it.
+    copies: HashMap<u128, u32>,
     edges: Vec<(End, End, EdgeType)>,
     /// The response that is being written, and whether nothing of it is yet.
     response: Option<(u32, Response)>,
@@ -143,6 +148,7 @@ impl Recording {
             named: HashMap::from([(USER.to_owned(), 1)]),
             decided: HashMap::new(),
             ids: HashSet::new(),
+            copies: HashMap::new(),
             edges: Vec::new(),
             response: None,
             opening: false,
@@ -201,12 +207,7 @@ impl<'r> Emission<'r, '_, '_> {
         if !trace.system.is_none() {
             out.system(recording.read(trace.system));
         }
-        let deepest = (0..self.agents.len()).map(|a| self.plan.depth(a)).max().unwrap_or(0);
-        out.topology(trace.topology.unwrap_or(match deepest {
-            0 => Topology::Unknown,
-            1 => Topology::Centralized,
-            _ => Topology::Hierarchical,
-        }));
+        out.topology(trace.topology.unwrap_or_else(|| self.plan.topology()));
         let basis = if self.order.timed { TimeBasis::Seconds } else { TimeBasis::Ordinal };
         out.time_basis(trace.time_basis.unwrap_or(basis));
         // Times of which only the steps are known count from no date.
@@ -259,7 +260,9 @@ impl<'r> Emission<'r, '_, '_> {
                     // Neither from what was read, nor from what was about to be.
                     let state = &mut self.agents[agent as usize];
                     state.tainted = None;
-                    state.read.retain(|(_, edge_type)| *edge_type != EdgeType::SafetyFlow);
+                    for edges in [&mut state.read, &mut state.helped] {
+                        edges.retain(|(_, edge_type)| *edge_type != EdgeType::SafetyFlow);
+                    }
                 }
             }
         }
@@ -315,13 +318,18 @@ impl<'r> Emission<'r, '_, '_> {
             self.id.push_str(stem);
         }
         self.id.push_str(suffix);
-        let length = self.id.len();
-        let mut copy = 1;
-        while !self.ids.insert(xxh3_128(self.id.as_bytes())) {
-            self.id.truncate(length);
+        let (length, id) = (self.id.len(), xxh3_128(self.id.as_bytes()));
+        if !self.ids.insert(id) {
             self.repeated.get_or_insert_with(|| self.id.clone());
-            copy += 1;
-            let _ok = write!(self.id, "~{copy}");
+            let copy = self.copies.entry(id).or_insert(1);
+            loop {
+                *copy += 1;
+                self.id.truncate(length);
+                let _ok = write!(self.id, "~{copy}");
+                if self.ids.insert(xxh3_128(self.id.as_bytes())) {
+                    break;
+                }
+            }
         }
         self.extras.clear();
         self.described = false;
@@ -361,9 +369,14 @@ impl<'r> Emission<'r, '_, '_> {
             }
         }
         let helps = self.helps();
-        let waiting = &mut self.agents[at].waiting;
-        self.edges.extend(waiting.iter().map(|(src, edge_type)| (*src, End::Event(seq), *edge_type)));
-        if !helps {
+        let State { waiting, waited, .. } = &mut self.agents[at];
+        let before = if helps { &[][..] } else { waited.as_slice() };
+        let waits = before.iter().chain(&*waiting);
+        self.edges.extend(waits.map(|(src, edge_type)| (*src, End::Event(seq), *edge_type)));
+        if helps {
+            waited.append(waiting);
+        } else {
+            waited.clear();
             waiting.clear();
         }
         seq
@@ -501,17 +514,22 @@ impl<'r> Emission<'r, '_, '_> {
     fn reads(&mut self, agent: u32, seq: u32) {
         let at = agent as usize;
         let earlier = self.agents[at].tainted;
-        let read = std::mem::take(&mut self.agents[at].read);
-        for &(src, edge_type) in &read {
+        let helps = self.helps();
+        let State { read, helped, tainted, .. } = &mut self.agents[at];
+        let before = if helps { &[][..] } else { helped.as_slice() };
+        for &(src, edge_type) in before.iter().chain(&*read) {
             if edge_type == EdgeType::SafetyFlow {
-                self.agents[at].tainted = Some(seq);
+                *tainted = Some(seq);
                 self.conservative = true;
             }
             self.edges.push((End::Event(src), End::Event(seq), edge_type));
         }
-        if self.helps() {
-            self.agents[at].read = read;
-            self.agents[at].read.push((seq, EdgeType::Causal));
+        if helps {
+            helped.append(read);
+            read.push((seq, EdgeType::Causal));
+        } else {
+            helped.clear();
+            read.clear();
         }
         // Once read it stays in the context: each response passes it on to the next, whatever else that one reads.
         if let Some(earlier) = earlier {
@@ -791,7 +809,8 @@ impl<'r> Emission<'r, '_, '_> {
         let seq = self.act(event_type, agent, stem, "");
         if last && !self.opening {
             // What closes the run follows what came in since its response began, which no model read.
-            let came = self.agents[at].read.iter().filter(|(_, kind)| *kind == EdgeType::Causal);
+            let State { read, helped, .. } = &self.agents[at];
+            let came = helped.iter().chain(read).filter(|(_, kind)| *kind == EdgeType::Causal);
             self.edges.extend(came.map(|(src, kind)| (End::Event(*src), End::Event(seq), *kind)));
         }
         self.open(agent, seq);

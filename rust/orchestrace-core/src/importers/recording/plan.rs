@@ -5,7 +5,7 @@ use hashbrown::HashMap;
 use super::answers::Answers;
 use super::order::{Order, part_of};
 use super::{Act, Call, CallResult, Does, Incoming, Mark, Party, Recording};
-use crate::schema::EventType;
+use crate::schema::{EventType, Topology};
 
 /// No agent, no entry.
 pub(super) const NONE: u32 = u32::MAX;
@@ -193,13 +193,15 @@ impl Plan {
         }
     }
 
-    /// How many agents are above one.
-    pub(super) fn depth(&self, mut agent: usize) -> usize {
-        let mut depth = 0;
-        while let Some(&parent) = self.parent.get(agent).filter(|p| **p != NONE) {
-            agent = parent as usize;
-            depth += 1;
+    /// Who works for whom: nobody, all for agents that work for nobody, or in several levels.
+    pub(super) fn topology(&self) -> Topology {
+        let parents = || self.parent.iter().filter(|parent| **parent != NONE);
+        if parents().any(|parent| self.parent.get(*parent as usize).is_some_and(|above| *above != NONE)) {
+            Topology::Hierarchical
+        } else if parents().next().is_some() {
+            Topology::Centralized
+        } else {
+            Topology::Unknown
         }
-        depth
     }
 }

@@ -59,7 +59,7 @@ impl Recording {
             self.wall_clock_s(seconds);
         }
         let (mut sum, mut priced) = (0_i64, false);
-        for usage in self.usages(None) {
+        for usage in self.usages(0) {
             let parts = usage.tokens_in.unwrap_or(0).saturating_add(usage.tokens_out.unwrap_or(0));
             sum = sum.saturating_add(parts);
             priced |= usage.cost_usd.is_some();

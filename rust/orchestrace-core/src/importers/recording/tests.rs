@@ -236,6 +236,45 @@ fn results_find_their_calls_in_any_order() {
 }
 
 #[test]
+fn several_that_help_in_a_row_read_by_way_of_the_one_before() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    s.asks(agent, "q", 0);
+    for (at, id) in (1..).zip(["h1", "h2", "h3"]) {
+        let helping = s.answers(agent, id, at);
+        s.0.response_mut(helping).unwrap().helps = true;
+    }
+    let r = s.answers(agent, "r", 4);
+    s.says(r);
+    assert_eq!(
+        edges(&native(&s.0)),
+        set(&[
+            "q message h1",
+            "h1 temporal h2",
+            "h1 causal h2",
+            "h2 temporal h3",
+            "h2 causal h3",
+            "q message r",
+            "h1 causal r",
+            "h2 causal r",
+            "h3 temporal r",
+            "h3 causal r",
+        ])
+    );
+}
+
+#[test]
+fn events_with_one_id_are_numbered_in_their_order() {
+    let mut s = Sketch::new();
+    let agent = s.agent("solo", None);
+    for (at, id) in (0..).zip(["a", "a", "a~2", "a", "a~2"]) {
+        s.asks(agent, id, at);
+    }
+    let ids: Vec<String> = events(&native(&s.0)).iter().map(|e| e[..e.find(' ').unwrap()].into()).collect();
+    assert_eq!(ids, ["a", "a~2", "a~2~2", "a~3", "a~2~3"]);
+}
+
+#[test]
 fn untrusted_text_flows_from_response_to_response_until_compaction() {
     let mut s = Sketch::new();
     let agent = s.agent("solo", None);

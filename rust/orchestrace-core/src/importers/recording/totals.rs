@@ -12,14 +12,31 @@ impl Recording {
         self.entries.is_empty()
     }
 
-    /// Usage of the responses, of one agent or of all.
-    pub(crate) fn usages(&self, agent: Option<Agent>) -> impl Iterator<Item = Usage> {
-        self.entries.iter().filter(move |entry| agent.is_none_or(|agent| entry.agent == agent)).filter_map(
-            |entry| match &entry.act {
-                Act::Response(response) => Some(response.usage),
-                _ => None,
-            },
-        )
+    /// Usage of all responses but the first so many.
+    pub(crate) fn usages(&self, from: usize) -> impl Iterator<Item = Usage> {
+        let responses = self.responses.get(from..).unwrap_or_default();
+        responses.iter().filter_map(|(entry, _)| self.usage_of(*entry))
+    }
+
+    /// Usage of the responses of an agent, in their order.
+    pub(crate) fn usages_of(&self, agent: Agent) -> impl Iterator<Item = Usage> + use<> {
+        let response = |at: u32| self.responses.get(at as usize).copied();
+        let last = self.last_responses.get(agent.0 as usize).and_then(|at| response(*at));
+        let responses = std::iter::successors(last, |(_, before)| response(*before));
+        let usages: Vec<Usage> = responses.filter_map(|(entry, _)| self.usage_of(entry)).collect();
+        usages.into_iter().rev()
+    }
+
+    /// The last response.
+    pub(crate) fn newest_response(&self) -> Option<Entry> {
+        self.responses.last().map(|(entry, _)| *entry)
+    }
+
+    fn usage_of(&self, response: Entry) -> Option<Usage> {
+        match &self.entries[response.0 as usize].act {
+            Act::Response(response) => Some(response.usage),
+            _ => None,
+        }
     }
 
     /// Says that a source states another total of an agent, or of all, than its responses sum to. Where it is more,
@@ -32,7 +49,11 @@ impl Recording {
         sum: i64,
         (whole, parts): (&str, &str),
     ) {
-        let silent = self.usages(agent).filter(|usage| usage.total().unwrap_or(0) <= 0).count();
+        let is_silent = |usage: &Usage| usage.total().unwrap_or(0) <= 0;
+        let silent = match agent {
+            Some(agent) => self.usages_of(agent).filter(is_silent).count(),
+            None => self.usages(0).filter(is_silent).count(),
+        };
         let difference = format!("{whole} {stated} tokens, but {parts} sum to {sum}");
         if stated > sum && silent > 0 {
             let verb = if silent == 1 { "states" } else { "state" };

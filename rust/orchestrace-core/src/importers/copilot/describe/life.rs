@@ -74,14 +74,14 @@ impl<'v> Session<'_, '_, 'v> {
     }
 
     fn says_nothing(&self, agent: Agent) -> bool {
-        self.recording.usages(Some(agent)).all(|usage| usage.total().unwrap_or(0) <= 0)
+        self.recording.usages_of(agent).all(|usage| usage.total().unwrap_or(0) <= 0)
     }
 
     /// Compares what sub-agents state with what their responses sum to.
     pub(super) fn compare_children(&mut self) {
         for child in &self.team.children {
             let Some(stated) = child.tokens else { continue };
-            let usages: Vec<Usage> = self.recording.usages(Some(child.agent)).collect();
+            let usages: Vec<Usage> = self.recording.usages_of(child.agent).collect();
             let sum = usages.iter().filter_map(Usage::total).fold(0_i64, i64::saturating_add);
             if sum == 0 || sum == stated {
                 continue;

@@ -173,6 +173,7 @@ impl<'v> Session<'_, '_, 'v> {
 
     /// Messages of one response may each state what it wrote, which counts once.
     fn states_again(&mut self, entry: Entry, written: Option<i64>) {
+        self.ledger.corrects(entry);
         let Some(response) = self.recording.response_mut(entry) else { return };
         let before = response.usage.tokens_out;
         response.usage.tokens_out = before.max(written);
@@ -343,6 +344,7 @@ impl<'v> Session<'_, '_, 'v> {
             return self.beside(agent, event, usage, (took, model));
         };
         self.stream(agent).unread = None;
+        self.ledger.corrects(entry);
         if let Some(response) = self.recording.response_mut(entry) {
             let written = usage.tokens_out.or(response.usage.tokens_out);
             response.usage = Usage { tokens_out: written, ..usage };

@@ -13,20 +13,25 @@ impl Emission<'_, '_, '_> {
     /// Leads the answers of which the source says that they have reached an agent to the result of the call that waited
     /// for them.
     pub(super) fn answers_waited_for(&mut self, agent: u32, seq: u32) {
-        let mut waiting = std::mem::take(&mut self.agents[agent as usize].waiting);
-        waiting.retain(|&(src, edge_type)| {
-            let arrived = match src {
-                End::Event(_) => false,
-                End::Entry(_) => true,
-                End::ReturnOf(child) => self.plan.told[child as usize],
-            };
-            // What is not written yet comes later than the result.
-            let answered = arrived && self.resolve(src).is_some_and(|src| src < seq);
-            if answered {
-                self.edges.push((src, End::Event(seq), edge_type));
-            }
-            !answered
+        let state = &mut self.agents[agent as usize];
+        let [waited, waiting] = [&mut state.waited, &mut state.waiting].map(std::mem::take);
+        let [waited, waiting] = [waited, waiting].map(|mut edges| {
+            edges.retain(|&(src, edge_type)| {
+                let arrived = match src {
+                    End::Event(_) => false,
+                    End::Entry(_) => true,
+                    End::ReturnOf(child) => self.plan.told[child as usize],
+                };
+                // What is not written yet comes later than the result.
+                let answered = arrived && self.resolve(src).is_some_and(|src| src < seq);
+                if answered {
+                    self.edges.push((src, End::Event(seq), edge_type));
+                }
+                !answered
+            });
+            edges
         });
-        self.agents[agent as usize].waiting = waiting;
+        let state = &mut self.agents[agent as usize];
+        (state.waited, state.waiting) = (waited, waiting);
     }
 }
