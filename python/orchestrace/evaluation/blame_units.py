@@ -66,9 +66,7 @@ def blame_candidates(corpus: Corpus, *, level: Level = "step", engine: RunBy = N
     labels = _labels(corpus, ids)
     turns, placed = map(pl.concat, zip(*_by_piece(corpus, labels), strict=True))
     if level == "agent":
-        aggregated = [pl.col(name).mean() for name in (*POSITION, *STRUCTURE)]
-        turns = turns.group_by("trace", "agent", maintain_order=True).agg(pl.col("seq").first(), *aggregated)
-        turns = turns.with_columns(unit_id="agent")
+        turns = _of_agents(turns)
         placed = placed.with_columns(unit_id=pl.col("named_agent"))
     candidates = turns.select("trace", "unit_id").with_columns(labeled=pl.lit(value=True))
     placed = placed.join(candidates, on=["trace", "unit_id"], how="left")
@@ -90,6 +88,20 @@ def blame_candidates(corpus: Corpus, *, level: Level = "step", engine: RunBy = N
             trace_id=pl.col("trace_id").cast(pl.String),
         )
     )
+
+
+def _of_agents(turns: pl.DataFrame) -> pl.DataFrame:
+    """The agents of turns, by their first, with the means of what their turns have."""
+    agents = turns.unique(["trace", "agent"], keep="first", maintain_order=True).with_row_index("code")
+    codes = agents.select("trace", "agent", "code")
+    code = turns.join(codes, on=["trace", "agent"], how="left", maintain_order="left")["code"].to_numpy()
+    n = np.bincount(code, minlength=agents.height)
+    # summed in the order of the turns: sums of a group_by follow how rows are spread over threads
+    means = (
+        pl.Series(name, np.bincount(code, turns[name].to_numpy(), agents.height) / n)
+        for name in (*POSITION, *STRUCTURE)
+    )
+    return agents.drop("code").with_columns(*means, unit_id="agent")
 
 
 def _by_piece(corpus: Corpus, labels: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, pl.DataFrame]]:
