@@ -124,7 +124,8 @@ def _spread(drawn: Floats, estimate: float, n_clusters: int, confidence: float) 
 def sums_of(values: "Floats | NDArray[np.bool_]", clusters: Ints, n_clusters: int) -> Floats:
     """The sum of the values (rows,) of each cluster, (clusters,) float64, in whatever order the rows are."""
     numbers = values.astype(np.float64)
-    in_order = np.lexsort((numbers, clusters))
+    # by magnitude, so that a column and its opposite have opposite sums
+    in_order = np.lexsort((numbers, np.abs(numbers), clusters))
     sums: Floats = np.bincount(clusters[in_order], numbers[in_order], n_clusters).astype(np.float64)
     return sums
 
@@ -166,7 +167,7 @@ def centered_correlation_of(a: Floats, b: Floats, clusters: Ints, n_clusters: in
     def statistic(times: Floats) -> Floats:
         both, first, second = (times @ product for product in products)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where((first > 0) & (second > 0), both / np.sqrt(first * second), np.nan)
+            return _as_correlation(both / np.sqrt(first * second), (first > 0) & (second > 0))
 
     return statistic
 
@@ -197,4 +198,9 @@ def _weighted_correlation(x: Floats, y: Floats, weights: Floats) -> Floats:
     # ranks are halves and their means rounded, so that what does not vary is not exactly 0
     varies = np.minimum(first, second) > 1e-9 * total[:, 0]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(varies, both / np.sqrt(first * second), np.nan)
+        return _as_correlation(both / np.sqrt(first * second), varies)
+
+
+def _as_correlation(values: Floats, varies: "NDArray[np.bool_]") -> Floats:
+    """Correlations within -1..1, which rounding leaves by a last digit; NaN where a side does not vary."""
+    return np.where(varies, np.clip(values, -1.0, 1.0), np.nan)
