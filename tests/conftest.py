@@ -11,9 +11,12 @@ from hypothesis import settings
 from orchestrace.credit import registry
 from samples.examples import NIGHTLY
 
-settings.register_profile("every change", derandomize=True, database=None)
-if not NIGHTLY:
-    settings.load_profile("every change")  # before a test asks for settings of its own
+# how long an example takes hangs on what else the machine does
+settings.register_profile("every change", derandomize=True, database=None, deadline=None)
+settings.register_profile("every night", deadline=None)
+settings.load_profile(
+    "every night" if NIGHTLY else "every change"
+)  # before a test asks for settings of its own
 
 
 class ExamplesAlone:
