@@ -199,8 +199,9 @@ def _searched(
         inputs = input_files(corpus, opened).inputs
     paths = [file for file in inputs if isinstance(file, str)]
     once: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for path in paths:
-        once.setdefault(os.path.realpath(path), path)
+        once.setdefault(_real(path, folders), path)
     if len(paths) < len(inputs):
         other = next(file for file in inputs if not isinstance(file, str))
         name = getattr(other, "name", None) or getattr(other, "address", "")
@@ -238,3 +239,13 @@ def _warn_of_unsearched(parts: list[tuple[str, int, str]]) -> None:
         listed = counted(len(parts), "part")
         text = f"{listed} of the input could not be searched, the first at byte {offset:,} of {file}: {why}"
         warnings.warn(plain(text), UserWarning, stacklevel=4)
+
+
+def _real(path: str, folders: dict[str, str]) -> str:
+    """The path without links; each folder is looked at once, and not again for each file in it."""
+    folder, name = os.path.split(path)
+    if name in ("", os.curdir, os.pardir) or os.path.islink(path):
+        return os.path.realpath(path)
+    if folder not in folders:
+        folders[folder] = os.path.realpath(folder)
+    return os.path.join(folders[folder], name)
