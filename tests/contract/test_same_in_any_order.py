@@ -21,7 +21,7 @@ from polars.testing import assert_frame_equal
 import orchestrace as ot
 from contract.test_same_bits import CALLS, MEASURED, PLACES, answer_of
 from contract.verbs import METHODS, VERBS, answer, crediting, frames
-from orchestrace.statistics import influence, resampling
+from orchestrace.statistics import influence, resampling, sums
 from samples import divided
 from samples.cut_runs import documents_of
 from samples.examples import examples
@@ -124,7 +124,7 @@ def is_compared(name: str) -> bool:
     return name not in (*OF_ONE_RUN, *BY_ORDER) and not name.startswith("export")
 
 
-def said(name: str, corpus: ot.Corpus) -> Any:
+def result_of(name: str, corpus: ot.Corpus) -> Any:
     """The answer of a call, or its error."""
     if name.startswith("all credit"):
         return answer(calls()[name], corpus)
@@ -177,7 +177,7 @@ def test_any_order_says_the_same(orders: list[ot.Corpus], name: str) -> None:
     answers = []
     for corpus in orders[:-1] if name in OF_FILES else orders:
         ids = dict(corpus.traces.select("trace", pl.col("trace_id").cast(pl.String)).collect().rows())
-        found = said(name, corpus)
+        found = result_of(name, corpus)
         tables = [by_ids(x, ids, name) if isinstance(x, pl.DataFrame) else x for x in parts(found)]
         answers.append((isinstance(found, ot.OrchestraceError), tables))
     (is_error, expected), *others = answers
@@ -302,6 +302,6 @@ def test_estimates_do_not_follow_the_order_of_rows(rows: list[tuple[float, int]]
         )
         statistic = resampling.rank_correlation_of(values, values * (clusters - 2), clusters)
         times = np.vstack([np.ones(5), np.arange(1.0, 6.0)])
-        sums = resampling.sums_of(values / 3, clusters, 5)
-        estimates.append(repr((mean, spanning, sums.tolist(), statistic(times).tolist())))
+        by_cluster = sums.sums_of(values / 3, clusters, 5)
+        estimates.append(repr((mean, spanning, by_cluster.tolist(), statistic(times).tolist())))
     assert estimates[0] == estimates[1]

@@ -3,7 +3,8 @@
 import numpy as np
 from hypothesis import given, strategies as st
 
-from orchestrace.statistics.resampling import centered_correlation_of, sums_of
+from orchestrace.statistics.resampling import centered_correlation_of
+from orchestrace.statistics.sums import sums_of
 from samples.examples import examples
 
 ROWS = st.lists(st.tuples(st.floats(-1e6, 1e6), st.integers(0, 3)), min_size=1, max_size=40)

@@ -31,7 +31,8 @@ from ..statistics.folds import folds_over
 from ..statistics.influence import interval, mean_interval
 from ..statistics.learners import one_thread
 from ..statistics.regression import MOST_WORDS
-from ..statistics.resampling import resampled_ratios, sums_of
+from ..statistics.resampling import resampled_ratios
+from ..statistics.sums import sums_of
 from .action_tables import ActionTable, ByAction, check_number_of_actions, model_table, policy_table
 from .logged_decisions import Log, Unit, logged
 from .outcome_regression import buckets_of, fitted_returns, returns_where_followed

@@ -14,6 +14,7 @@ from ..base.verbs import verb
 from ..corpus.corpus import Corpus
 from ..corpus.owners import owners
 from ..corpus.parts import store_of
+from ..statistics.sums import sums_of
 from .annotation import place_labels
 
 Level = Literal["step", "agent"]
@@ -96,9 +97,9 @@ def _of_agents(turns: pl.DataFrame) -> pl.DataFrame:
     codes = agents.select("trace", "agent", "code")
     code = turns.join(codes, on=["trace", "agent"], how="left", maintain_order="left")["code"].to_numpy()
     n = np.bincount(code, minlength=agents.height)
-    # summed in the order of the turns: sums of a group_by follow how rows are spread over threads
+    # sums of a group_by follow how rows are spread over threads
     means = (
-        pl.Series(name, np.bincount(code, turns[name].to_numpy(), agents.height) / n)
+        pl.Series(name, sums_of(turns[name].to_numpy(), code, agents.height) / n)
         for name in (*POSITION, *STRUCTURE)
     )
     return agents.drop("code").with_columns(*means, unit_id="agent")

@@ -25,6 +25,7 @@ from ..corpus.reward import check_channels, weights_of
 from ..credit.verb import credit, list_methods as registered
 from ..statistics import rankings
 from ..statistics.influence import mean_interval
+from ..statistics.sums import mean_of
 from .attribution import Blame, failure_attribution
 
 Method = str | tuple[str, Mapping[str, Any]]
@@ -299,8 +300,7 @@ def _mean_rho(trace: "Ints", a: tuple["Floats", "Floats"], b: tuple["Floats", "F
             parts.append(compare(a[which][rows], b[which][rows], begins))
     rho = np.concatenate(parts) if parts else np.zeros(0)
     finite = rho[rho == rho]
-    # in ascending order: recordings come in any
-    return float(np.sort(finite).mean()) if finite.size else None
+    return mean_of(finite) if finite.size else None
 
 
 def _truth(truth: pl.DataFrame | pl.LazyFrame, unit: str) -> pl.DataFrame:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import polars as pl
 
 from ..base.deferred import Deferred
+from .sums import mean_of, sums_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -99,7 +100,7 @@ def mean_interval(
         return Mean(None, NO_INTERVAL, 0)
     _, codes = np.unique(clusters, return_inverse=True)
     with np.errstate(over="ignore"):
-        mean = float(np.sort(values).mean())  # rows come in any order, and sums hang on it
+        mean = mean_of(values)
         influence = (values - mean) / values.size
     if not (np.isfinite(mean) and np.isfinite(influence).all()):
         return Mean(mean if np.isfinite(mean) else None, OUT_OF_RANGE, int(codes.max()) + 1)
@@ -176,8 +177,7 @@ def _over_clusters(
     sizes = np.bincount(codes)
     if len(sizes) < 2:
         return NO_INTERVAL
-    in_order = np.lexsort((influence, codes))
-    sums: Floats = np.bincount(codes[in_order], weights=influence[in_order]).astype(np.float64)
+    sums = sums_of(influence, codes, len(sizes))
     if not np.isfinite(sums).all():
         return OUT_OF_RANGE
     share: Floats = sizes / sizes.sum()
@@ -339,9 +339,8 @@ def spanning_interval(
 
 def _squares(values: Floats, keys: Ints) -> float:
     """The sum of squares of the sums per key."""
-    _, codes = np.unique(keys, return_inverse=True)
-    in_order = np.lexsort((values, codes))
-    return float(np.sort(np.square(np.bincount(codes[in_order], weights=values[in_order]))).sum())
+    distinct, codes = np.unique(keys, return_inverse=True)
+    return float(np.sort(np.square(sums_of(values, codes, len(distinct)))).sum())
 
 
 def t_quantile(q: float, df: float) -> float:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from ..base.arrays import Floats, Ints
 from .influence import NO_SPREAD, Interval, t_quantile
+from .sums import sums_of
 
 FEWEST_CLUSTERS: Final = 5
 """With fewer, resampling says nothing of the spread between them: docs/intervals.md has the coverage."""
@@ -119,15 +120,6 @@ def _spread(drawn: Floats, estimate: float, n_clusters: int, confidence: float) 
     if not np.isfinite(estimate) or any(end is None or not np.isfinite(end) for end in ends):
         return Interval(None, None, None, "result.range")
     return Interval(stderr, lower, upper, None)
-
-
-def sums_of(values: "Floats | NDArray[np.bool_]", clusters: Ints, n_clusters: int) -> Floats:
-    """The sum of the values (rows,) of each cluster, (clusters,) float64, in whatever order the rows are."""
-    numbers = values.astype(np.float64)
-    # by magnitude, so that a column and its opposite have opposite sums
-    in_order = np.lexsort((numbers, np.abs(numbers), clusters))
-    sums: Floats = np.bincount(clusters[in_order], numbers[in_order], n_clusters).astype(np.float64)
-    return sums
 
 
 def ratio_of(numerator: Floats, denominator: Floats) -> Statistic:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..base.arrays import Floats, Ints, alike
-from .resampling import sums_of
+from .sums import sums_of
 
 
 def centered(values: Floats, groups: Ints, n_groups: int) -> Floats:

@@ -19,7 +19,8 @@ from ..base.verbs import verb
 from ..decisions.rows import TIER
 from ..statistics.influence import mean_interval
 from ..statistics.learners import in_one_order
-from ..statistics.resampling import Statistic, ratio_of, resampled, sums_of
+from ..statistics.resampling import Statistic, ratio_of, resampled
+from ..statistics.sums import sums_of
 from .answers import Answers, Price, Problem, answers
 from .censoring import Estimand, claimed, seen
 from .continuation import Regress, regressed_by

@@ -11,7 +11,7 @@ from ..corpus.corpus import Corpus
 from ..corpus.names import measure_of_traces
 from ..corpus.reward import Reward, amounts, label_of, reaches, weights_of
 from ..metrics.verb import metrics
-from ..statistics.resampling import sums_of
+from ..statistics.sums import sums_of
 from ..statistics.within_groups import centered
 from .staleness import lags
 from .strategies import diversity, strategies

@@ -17,7 +17,8 @@ from ...base.verbs import verb
 from ...corpus.corpus import Corpus
 from ...corpus.frames import collected
 from ...corpus.names import measure_of_traces
-from ...statistics.resampling import Statistic, rank_correlation_of, ratio_of, resampled, sums_of
+from ...statistics.resampling import Statistic, rank_correlation_of, ratio_of, resampled
+from ...statistics.sums import sums_of
 from ...statistics.within_groups import centered
 from ..mixing import weights_by_reward
 

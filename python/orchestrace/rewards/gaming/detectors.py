@@ -18,8 +18,8 @@ from ...statistics.resampling import (
     rank_correlation_of,
     ratio_of,
     resampled,
-    sums_of,
 )
+from ...statistics.sums import sums_of
 
 Within = Literal["task", "corpus"]
 

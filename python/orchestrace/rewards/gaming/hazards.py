@@ -19,7 +19,8 @@ from ...corpus.reward import Reward, amounts, reaches
 from ...credit.verb import credit
 from ...evaluation.accounts import free_ride
 from ...metrics.verb import metrics
-from ...statistics.resampling import ratio_of, sums_of
+from ...statistics.resampling import ratio_of
+from ...statistics.sums import sums_of
 from ...statistics.within_groups import centered
 from .detectors import (
     HAZARDS,

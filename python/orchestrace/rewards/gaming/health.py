@@ -16,7 +16,8 @@ from ...corpus.corpus import Corpus
 from ...corpus.names import measure_of_traces
 from ...corpus.reward import Reward, amounts, check_channels, reaches
 from ...statistics.rankings import midranks
-from ...statistics.resampling import Statistic, ratio_of, resampled, sums_of
+from ...statistics.resampling import Statistic, ratio_of, resampled
+from ...statistics.sums import sums_of
 
 FEWEST_WINDOWS: Final = 3
 BINS: Final = 10

@@ -6,7 +6,8 @@ import numpy as np
 import polars as pl
 
 from ...base.arrays import Floats, Ints
-from ...statistics.resampling import draws, percentiles, sums_of
+from ...statistics.resampling import draws, percentiles
+from ...statistics.sums import sums_of
 from .detectors import FEWEST_TASKS, FEWEST_TRACES, Resampling
 
 FEWEST_STEPS: Final = 5
