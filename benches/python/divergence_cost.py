@@ -1,4 +1,4 @@
-"""What it costs to find where runs part, beside reading them: groups of 16 runs that begin alike.
+"""What divergence and blame cost, beside reading: groups of 16 runs that begin alike.
 
     python benches/python/divergence_cost.py [--groups 1250] [--rounds 5]
 
@@ -66,6 +66,8 @@ def main() -> None:
             "lucky_passes": lambda: ot.evaluation.lucky_passes(corpus),
             "align": lambda: ot.evaluation.align(corpus),
             "branch_tests": lambda: ot.evaluation.branch_tests(corpus),
+            "blame_candidates, step": lambda: ot.evaluation.blame_candidates(corpus),
+            "blame_candidates, agent": lambda: ot.evaluation.blame_candidates(corpus, level="agent"),
         }
         times: dict[str, list[float]] = {name: [] for name in verbs}
         for _ in range(arguments.rounds):
@@ -77,7 +79,7 @@ def main() -> None:
         n_events = sum(corpus.traces.select("n_events").collect()["n_events"])
         print(f"{n_events:,} events, {corpus.traces.collect().height:,} runs")
         for name, seconds in times.items():
-            print(f"{name:14} {median(seconds):7.3f} s  {median(seconds) / parsed:6.2f} of reading")
+            print(f"{name:23} {median(seconds):7.3f} s  {median(seconds) / parsed:6.2f} of reading")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ __all__ = [
     "TraceReader",
     "align_lanes",
     "attack_vectors",
+    "blame_candidates",
     "check_process",
     "codes",
     "contexts",
@@ -371,6 +372,7 @@ def lane_steps(
     threads: int | None = None,
     progress: _Progress = None,
 ) -> Stream: ...
+def blame_candidates(store: Store, *, threads: int | None = None, progress: _Progress = None) -> Stream: ...
 
 @final
 class OutcomeGates:

@@ -17,10 +17,12 @@ from scipy.stats import binom
 import orchestrace as ot
 from orchestrace.evaluation.blame import BlameRule
 from orchestrace.evaluation.blame_model import fit_blame
-from orchestrace.evaluation.blame_units import blame_candidates
+from orchestrace.evaluation.blame_units import POSITION, STRUCTURE, blame_candidates
 from orchestrace.evaluation.conformal import of_labels, ranking, threshold
 from orchestrace.evaluation.localization import label_places
-from samples import hand_runs
+from reference.acts import acts_of
+from samples import hand_runs, random_runs
+from samples.examples import examples
 
 SCORES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 2.0, -1.0, float("nan")]), min_size=1, max_size=9)
 
@@ -331,6 +333,21 @@ def test_results_of_tools_are_of_the_turn_of_their_caller() -> None:
         ("A/1", 1.0, 0.0, True, 1),
         ("A/2", 0.0, 1.0, False, 1),
     ]
+
+
+@examples(60)
+@given(random_runs.corpora(max_traces=4, max_events=14), st.randoms(use_true_random=False))
+def test_what_is_said_of_candidates_is_plain_counting(documents, random) -> None:
+    for document in documents:
+        for one in document["events"]:
+            if random.random() < 0.5:
+                one["ok"] = random.random() < 0.6
+    corpus = hand_runs.read(documents)
+    units = blame_candidates(corpus, level="step").drop_nulls("unit_id")
+    names = ("trace", "unit_id", "agent", "seq", *POSITION, *STRUCTURE)
+    rows = [[row[name] for name in names] for row in acts_of(corpus)]
+    expected = pl.DataFrame(rows, schema=units.select(names).schema, orient="row", strict=False)
+    assert_frame_equal(units.select(names), expected, rel_tol=1e-15, abs_tol=0.0)
 
 
 def test_steps_stand_in_the_order_of_time() -> None:

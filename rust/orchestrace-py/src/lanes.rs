@@ -32,6 +32,19 @@ pub(crate) fn lane_steps(
     rows_of(py, threads, progress.as_ref(), |run| lanes::lane_steps(store, key, root_only, run))
 }
 
+/// The turns of every trace in which agents act, a row each with what the record says of it.
+#[pyfunction]
+#[pyo3(signature = (store, *, threads = None, progress = None))]
+pub(crate) fn blame_candidates(
+    py: Python<'_>,
+    store: &PyStore,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Stream> {
+    let store = &store.0;
+    rows_of(py, threads, progress.as_ref(), |run| lanes::blame_candidates(store, run))
+}
+
 /// What an alignment may cost, and what it lists: the matches of each pair in place of a row.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]

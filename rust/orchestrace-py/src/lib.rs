@@ -63,7 +63,7 @@ mod _core {
     #[pymodule_export]
     use super::generate::generate;
     #[pymodule_export]
-    use super::lanes::{align_lanes, lane_steps};
+    use super::lanes::{align_lanes, blame_candidates, lane_steps};
     #[pymodule_export]
     use super::metrics::{dominators, drag, lifetimes, member_metrics, metric_definitions, trace_metrics};
     #[pymodule_export]

@@ -4,9 +4,14 @@
 //! runs belong together if their labels are equal, the agent's role or else its name, and their places among lanes of the
 //! label by the first step of each: how an agent is called within its role changes nothing. Which of two agents came first
 //! is scheduling and is in no key (docs/reference/definitions.md, D35).
+//!
+//! - [`steps`], [`align`]: the steps with their keys, and the alignment of two sequences of them
+//! - [`turns`]: the turns in which agents act, with what the record says of each
+//! - [`table`]: both as tables
 
 pub mod align;
 pub mod steps;
-mod table;
+pub mod table;
+pub mod turns;
 
-pub use table::lane_steps;
+pub use table::{blame_candidates, lane_steps};

@@ -1,11 +1,13 @@
-//! Steps as a table.
+//! Steps, and turns in which agents act, as tables.
 
-use arrow_array::{BooleanArray, UInt32Array, UInt64Array};
+use arrow_array::builder::StringViewBuilder;
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, UInt32Array, UInt64Array};
 use std::sync::Arc;
 
 use super::steps::{Finder, Key, Step, Words};
+use super::turns::{Act, Actor, FEATURES};
 use crate::error::Result;
-use crate::graph::{NOBODY, TraceGraph};
+use crate::graph::{NOBODY, TraceGraph, UnitName};
 use crate::run::Run;
 use crate::schema::{Column, Dict, EVENT_TYPES, Kind};
 use crate::store::view::TraceView;
@@ -100,5 +102,68 @@ impl Rows {
             .set("tool", code_array(tools, store.names().array(Dict::Tool))?)
             .set("key", Arc::new(keys))
             .set("prefix", Arc::new(prefixes)))
+    }
+}
+
+/// The turns of every trace in which agents act, in canonical order: `trace`, its place among the trace's turns, `unit_id
+/// agent seq` and [`FEATURES`]. O(events log events + edges).
+pub fn blame_candidates(store: &Store, run: &Run) -> Result<Batches> {
+    let mut columns = vec![
+        column("trace", Kind::U32),
+        column("turn", Kind::U32),
+        column("unit_id", Kind::Text),
+        column("agent", Kind::Name(Dict::Agent)),
+        column("seq", Kind::U32),
+    ];
+    columns.extend(FEATURES.map(|name| column(name, Kind::F64)));
+    let schema = schema_of(&columns);
+    let begin = || (TraceGraph::default(), Actor::default(), String::new());
+    let batches = of_chunks(store, run, begin, |(graph, actor, id), part| {
+        let mut acts = Acts::default();
+        for i in 0..part.view.len() {
+            let view = part.trace(i);
+            graph.begin();
+            actor.each(&view, graph, |act| acts.push(&view, act, store, id));
+        }
+        acts.finish(Columns::new(&schema), store)?.finish()
+    })?;
+    Ok((batches, schema))
+}
+
+#[derive(Default)]
+struct Acts {
+    traces: Vec<u32>,
+    turns: Vec<u32>,
+    ids: StringViewBuilder,
+    agents: Vec<u32>,
+    firsts: Vec<u32>,
+    features: [Vec<f64>; FEATURES.len()],
+}
+
+impl Acts {
+    fn push(&mut self, view: &TraceView<'_>, act: Act, store: &Store, id: &mut String) {
+        id.clear();
+        let of = |dict: Dict| move |code: u32| store.names().dict(dict).name(code);
+        UnitName::Turn(act.agent, act.label).write_id(view, of(Dict::Agent), of(Dict::Role), id);
+        self.traces.push(view.trace);
+        self.turns.push(act.turn);
+        self.ids.append_value(&id);
+        self.agents.push(act.agent);
+        self.firsts.push(act.first);
+        self.features.iter_mut().zip(act.features).for_each(|(column, value)| column.push(value));
+    }
+
+    fn finish(mut self, columns: Columns, store: &Store) -> Result<Columns> {
+        let columns = columns
+            .set("trace", Arc::new(UInt32Array::from(self.traces)))
+            .set("turn", Arc::new(UInt32Array::from(self.turns)))
+            .set("unit_id", Arc::new(self.ids.finish()))
+            .set("agent", code_array(self.agents, store.names().array(Dict::Agent))?)
+            .set("seq", Arc::new(UInt32Array::from(self.firsts)));
+        let features = FEATURES.into_iter().zip(self.features);
+        Ok(features.fold(columns, |columns, (name, values)| {
+            let values: ArrayRef = Arc::new(Float64Array::from(values));
+            columns.set(name, values)
+        }))
     }
 }
