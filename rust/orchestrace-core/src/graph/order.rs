@@ -90,6 +90,16 @@ impl Topological {
         self.breadth_first(graph).map(Order::Listed)
     }
 
+    /// The order that [`Self::any`] has found of this graph.
+    #[must_use]
+    pub fn latest(&self, graph: &CsrGraph) -> Option<Order<'_>> {
+        let n = graph.len();
+        if graph.is_ascending() {
+            return Some(Order::Document(n));
+        }
+        (self.rows.len() == n).then_some(Order::Listed(&self.rows))
+    }
+
     /// The topological order that takes events in the order in which they become ready, the lowest row first of those that
     /// do at once; `None` if the edges close a cycle. O(|V| + |E|).
     pub fn breadth_first(&mut self, graph: &mut CsrGraph) -> Option<&[u32]> {

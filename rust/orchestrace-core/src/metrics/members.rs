@@ -145,7 +145,7 @@ impl Members {
         for (at, _) in names.enumerate().filter(|(_, name)| name.is_agent()) {
             self.sums[self.of_name[at] as usize].agents += 1;
         }
-        for turn in subject.turns.list() {
+        for turn in subject.turns().list() {
             let of = self.of_name.get(turn.owner as usize).map_or(nobody, |&of| of as usize);
             self.sums[of].turns += 1;
         }
@@ -223,7 +223,7 @@ impl Members {
             sums.live += u32::from(live);
             if let Some(timing) = scheduled {
                 sums.work += timing.duration[v];
-                sums.slack = sums.slack.min(subject.slack.slack[v]);
+                sums.slack = sums.slack.min(subject.slack().slack[v]);
             }
             if crate::graph::units::is_message(view, subject.owners, v) {
                 sums.sent += 1;
@@ -239,7 +239,7 @@ impl Members {
             }
         }
         if let Some(timing) = scheduled {
-            for &v in &subject.slack.path {
+            for &v in &subject.slack().path {
                 let of =
                     self.of_name.get(subject.owner(v as usize) as usize).map_or(nobody, |&of| of as usize);
                 self.sums[of].critical += timing.duration[v as usize];
@@ -279,7 +279,7 @@ impl Members {
         } else {
             out.set(16, sums.work);
             out.set(17, sums.critical);
-            out.ratio(18, sums.critical, subject.earliest.makespan);
+            out.ratio(18, sums.critical, subject.earliest().makespan);
             if sums.events > 0 {
                 out.set(19, sums.slack);
             } else {

@@ -1,4 +1,6 @@
-//! The subject of metrics: data that all metrics of a trace share, computed once.
+//! The subject of metrics: what all metrics of a trace share, computed when the first of them reads it.
+
+use std::cell::{OnceCell, RefCell};
 
 use super::options::Options;
 use super::stages::StageTable;
@@ -7,6 +9,7 @@ use crate::graph::owner::Name;
 use crate::graph::program::ProgramOrder;
 use crate::graph::units;
 use crate::graph::{CsrGraph, NOBODY, Order, Outcome, Owners, Topological, Turns, outcome};
+use crate::replay::schedule::Lengths;
 use crate::replay::schedule::durations::{Release, Timing};
 use crate::replay::schedule::span::{Earliest, Slack};
 use crate::replay::schedule::work::{Subject as Scheduled, Work};
@@ -18,33 +21,121 @@ use crate::store::view::TraceView;
 pub struct Subject<'a> {
     /// Its columns.
     pub view: &'a TraceView<'a>,
-    /// Its graph, all eight edge types (D3), successors known.
-    pub graph: &'a CsrGraph,
-    /// A topological order of it, unless it has a cycle.
-    pub order: Option<Order<'a>>,
     /// Its owners, roles and root.
     pub owners: &'a Owners,
-    /// Its turns.
-    pub turns: &'a Turns,
-    /// The event that the team is paid for; the reason where that is not known.
-    pub outcome: Result<Outcome, Reason>,
-    /// Of each event whether a path leads from it to the outcome; empty without a real outcome or with a cycle.
-    pub live: &'a [bool],
-    /// Durations; the reason where a trace has none.
-    pub timing: Result<&'a Timing, Reason>,
-    /// Earliest finishes and the span; as good as `timing`, and only with an order.
-    pub earliest: &'a Earliest,
-    /// The critical path, likewise.
-    pub slack: &'a Slack,
-    /// Stages of the root agent (D9).
-    pub stages: &'a StageTable,
-    /// Messages between two agents (D18): events of type message that are a `message` unit.
-    pub messages: &'a [u32],
-    /// Tokens of the team's work, if any event has some.
-    pub all_tokens: Option<i64>,
+    shared: &'a Shared,
+    lengths: Lengths,
+    program_order: bool,
 }
 
-impl Subject<'_> {
+impl<'a> Subject<'a> {
+    fn connected(&self) -> &'a Connected {
+        self.shared.connected.get(|Connected { program, graph, topological }| {
+            let none = &[][..];
+            let program = if self.program_order { program.compute(self.view, self.owners) } else { none };
+            graph.build(self.view, program, None);
+            graph.build_successors();
+            topological.any(graph);
+        })
+    }
+
+    /// Its graph, all eight edge types (D3), successors known.
+    #[must_use]
+    pub fn graph(&self) -> &'a CsrGraph {
+        &self.connected().graph
+    }
+
+    /// A topological order of it, unless it has a cycle.
+    #[must_use]
+    pub fn order(&self) -> Option<Order<'a>> {
+        let Connected { graph, topological, .. } = self.connected();
+        topological.latest(graph)
+    }
+
+    /// Its turns.
+    #[must_use]
+    pub fn turns(&self) -> &'a Turns {
+        self.shared.turns.get(|turns| turns.compute(self.view, self.owners))
+    }
+
+    /// The event that the team is paid for; the reason where that is not known.
+    pub fn outcome(&self) -> Result<Outcome, Reason> {
+        *self.shared.outcome.get_or_init(|| outcome::outcome(self.view, self.owners))
+    }
+
+    /// Of each event whether a path leads from it to the outcome; empty without a real outcome or with a cycle.
+    #[must_use]
+    pub fn live(&self) -> &'a [bool] {
+        let live = self.shared.live.get(|Live { flags, stack }| {
+            flags.clear();
+            if let (Some(_), Ok(Outcome::Event(y))) = (self.order(), self.outcome()) {
+                self.graph().mark_ancestors(y, flags, stack);
+            }
+        });
+        &live.flags
+    }
+
+    /// Durations; the reason where a trace has none.
+    pub fn timing(&self) -> Result<&'a Timing, Reason> {
+        let Timed { timing, reason } = self.shared.timing.get(|Timed { timing, reason }| {
+            let computed = timing.compute(self.view, self.owners, self.graph(), self.lengths, Release::None);
+            *reason = computed.err();
+        });
+        reason.map_or(Ok(timing), Err)
+    }
+
+    fn busy(&self) -> &'a Busy {
+        self.shared.busy.get(|Busy { work, earliest }| {
+            let Ok((order, timing)) = self.scheduled() else { return };
+            let scheduled = Scheduled { view: self.view, owners: self.owners, graph: self.graph(), order };
+            work.compute(scheduled, timing, &[]);
+            earliest.compute(self.graph(), order, timing, work);
+        })
+    }
+
+    /// Earliest finishes and the span; as good as [`Self::timing`], and only with an order.
+    #[must_use]
+    pub fn earliest(&self) -> &'a Earliest {
+        &self.busy().earliest
+    }
+
+    /// The critical path, likewise.
+    #[must_use]
+    pub fn slack(&self) -> &'a Slack {
+        self.shared.slack.get(|slack| {
+            let Ok((order, _)) = self.scheduled() else { return };
+            let Busy { work, earliest } = self.busy();
+            slack.compute(self.view.t, self.graph(), order, &work.duration, earliest);
+        })
+    }
+
+    /// Stages of the root agent (D9).
+    #[must_use]
+    pub fn stages(&self) -> &'a StageTable {
+        self.shared.stages.get(|stages| stages.compute(self.view, self.owners))
+    }
+
+    /// Messages between two agents (D18): events of type message that are a `message` unit.
+    #[must_use]
+    pub fn messages(&self) -> &'a [u32] {
+        self.shared.messages.get(|messages| {
+            let is_message = |&v: &usize| {
+                self.is(v, &[EventType::Message]) && units::is_message(self.view, self.owners, v)
+            };
+            messages.clear();
+            messages.extend((0..self.view.len()).filter(is_message).map(|v| v as u32));
+        })
+    }
+
+    /// Tokens of the team's work, if any event has some.
+    #[must_use]
+    pub fn all_tokens(&self) -> Option<i64> {
+        *self.shared.all_tokens.get_or_init(|| {
+            let recorded = !self.view.tokens.is_absent();
+            recorded.then(|| sum_of_tokens(self.owners, self.view, 0..self.view.len())).flatten()
+        })
+    }
+
     /// Position of the owner of an event among the names, or [`NOBODY`].
     #[must_use]
     #[inline]
@@ -72,7 +163,7 @@ impl Subject<'_> {
 
     /// Tokens of some events, of those of all.
     pub fn token_share(&self, events: impl Iterator<Item = usize>) -> Result<f64, Reason> {
-        match self.all_tokens {
+        match self.all_tokens() {
             None => Err(Reason::FieldAbsent),
             Some(0) => Err(Reason::RatioEmpty),
             Some(all) => Ok(sum_of_tokens(self.owners, self.view, events).unwrap_or(0) as f64 / all as f64),
@@ -80,18 +171,18 @@ impl Subject<'_> {
     }
 
     /// The graph's order and the durations, or the reason why there is no schedule.
-    pub fn scheduled(&self) -> Result<(Order<'_>, &Timing), Reason> {
-        let order = self.order.ok_or(Reason::GraphCycle)?;
-        Ok((order, self.timing?))
+    pub fn scheduled(&self) -> Result<(Order<'a>, &'a Timing), Reason> {
+        let order = self.order().ok_or(Reason::GraphCycle)?;
+        Ok((order, self.timing()?))
     }
 
     /// The flags of [`Self::live`], or the reason why there are none.
-    pub fn lives(&self) -> Result<&[bool], Reason> {
-        if self.order.is_none() {
+    pub fn lives(&self) -> Result<&'a [bool], Reason> {
+        if self.order().is_none() {
             Err(Reason::GraphCycle)
         } else {
-            match self.outcome {
-                Ok(Outcome::Event(_)) => Ok(self.live),
+            match self.outcome() {
+                Ok(Outcome::Event(_)) => Ok(self.live()),
                 Ok(Outcome::VirtualSink) => Err(Reason::OutcomeAbsent),
                 Err(reason) => Err(reason),
             }
@@ -111,69 +202,105 @@ fn sum_of_tokens(owners: &Owners, view: &TraceView<'_>, events: impl Iterator<It
     events.filter_map(|v| owners.tokens(view, v)).reduce(i64::saturating_add)
 }
 
+/// A value that is computed when it is first read, in a buffer that is kept from trace to trace.
+#[derive(Debug, Default)]
+struct OnDemand<T> {
+    value: OnceCell<T>,
+    buffer: RefCell<T>,
+}
+
+impl<T: Default> OnDemand<T> {
+    /// Forgets the value, and keeps its buffer.
+    fn begin(&mut self) {
+        if let Some(value) = self.value.take() {
+            *self.buffer.get_mut() = value;
+        }
+    }
+
+    /// The value; `compute` replaces what the buffer holds, of another trace.
+    fn get(&self, compute: impl FnOnce(&mut T)) -> &T {
+        self.value.get_or_init(|| {
+            let mut value = self.buffer.take();
+            compute(&mut value);
+            value
+        })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Connected {
+    program: ProgramOrder,
+    graph: CsrGraph,
+    topological: Topological,
+}
+
+#[derive(Debug, Default)]
+struct Live {
+    flags: Vec<bool>,
+    stack: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Busy {
+    work: Work,
+    earliest: Earliest,
+}
+
+#[derive(Debug, Default)]
+struct Timed {
+    timing: Timing,
+    reason: Option<Reason>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    connected: OnDemand<Connected>,
+    turns: OnDemand<Turns>,
+    outcome: OnceCell<Result<Outcome, Reason>>,
+    live: OnDemand<Live>,
+    timing: OnDemand<Timed>,
+    busy: OnDemand<Busy>,
+    slack: OnDemand<Slack>,
+    stages: OnDemand<StageTable>,
+    messages: OnDemand<Vec<u32>>,
+    all_tokens: OnceCell<Option<i64>>,
+}
+
+impl Shared {
+    fn begin(&mut self) {
+        let Self { connected, turns, outcome, live, timing, busy, slack, stages, messages, all_tokens } =
+            self;
+        connected.begin();
+        turns.begin();
+        outcome.take();
+        live.begin();
+        timing.begin();
+        busy.begin();
+        slack.begin();
+        stages.begin();
+        messages.begin();
+        all_tokens.take();
+    }
+}
+
 /// A worker's buffers for the trace at hand.
 #[derive(Debug, Default)]
 pub struct Preparation {
     owners: Owners,
-    turns: Turns,
-    program: ProgramOrder,
-    graph: CsrGraph,
-    topological: Topological,
-    live: Vec<bool>,
-    stack: Vec<u32>,
-    timing: Timing,
-    work: Work,
-    earliest: Earliest,
-    slack: Slack,
-    stages: StageTable,
-    messages: Vec<u32>,
+    shared: Shared,
 }
 
 impl Preparation {
     /// Replaces everything by what `view` says.
     pub fn prepare<'a>(&'a mut self, view: &'a TraceView<'a>, options: &Options) -> Subject<'a> {
         self.owners.compute(view);
-        self.turns.compute(view, &self.owners);
-        let program = if options.program_order { self.program.compute(view, &self.owners) } else { &[][..] };
-        self.graph.build(view, program, None);
-        self.graph.build_successors();
-        let outcome = outcome::outcome(view, &self.owners);
-        let timing = self.timing.compute(view, &self.owners, &self.graph, options.lengths, Release::None);
-        let order = self.topological.any(&mut self.graph);
-        self.live.clear();
-        if let Some(order) = order {
-            if let Ok(Outcome::Event(y)) = outcome {
-                self.graph.mark_ancestors(y, &mut self.live, &mut self.stack);
-            }
-            if timing.is_ok() {
-                let scheduled = Scheduled { view, owners: &self.owners, graph: &self.graph, order };
-                self.work.compute(scheduled, &self.timing, &[]);
-                self.earliest.compute(&self.graph, order, &self.timing, &self.work);
-                self.slack.compute(view.t, &self.graph, order, &self.work.duration, &self.earliest);
-            }
-        }
-        self.stages.compute(view, &self.owners);
-        self.messages.clear();
-        let is_message = |v: &usize| {
-            view.types[*v] == EventType::Message as u8 && units::is_message(view, &self.owners, *v)
-        };
-        self.messages.extend((0..view.len()).filter(is_message).map(|v| v as u32));
-        let recorded = !view.tokens.is_absent();
-        let all_tokens = recorded.then(|| sum_of_tokens(&self.owners, view, 0..view.len())).flatten();
+        self.shared.begin();
         Subject {
             view,
-            graph: &self.graph,
-            order,
             owners: &self.owners,
-            turns: &self.turns,
-            outcome,
-            live: &self.live,
-            timing: timing.map(|()| &self.timing),
-            earliest: &self.earliest,
-            slack: &self.slack,
-            stages: &self.stages,
-            messages: &self.messages,
-            all_tokens,
+            shared: &self.shared,
+            lengths: options.lengths,
+            program_order: options.program_order,
         }
     }
 }

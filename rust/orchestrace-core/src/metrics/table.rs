@@ -55,8 +55,8 @@ impl Rows {
         self.trace.push(trace);
         self.member.push(member);
         let seconds = |steps: bool| (if steps { TimeUnitOf::Steps } else { TimeUnitOf::Seconds }) as u8;
-        self.unit.push(subject.timing.map_or(TOLD, |timing| seconds(timing.steps)));
-        self.rule.push(subject.timing.map_or(TOLD, |timing| timing.rule as u8));
+        self.unit.push(subject.timing().map_or(TOLD, |timing| seconds(timing.steps)));
+        self.rule.push(subject.timing().map_or(TOLD, |timing| timing.rule as u8));
         let in_seconds = matches!(subject.view.time_basis, Some(TimeBasis::Seconds | TimeBasis::Partial));
         self.clock.push(seconds(!in_seconds));
         let from = self.values.len();

@@ -228,7 +228,7 @@ impl Worker {
         }));
         let (level, is_computed, units) = &mut self.units[rule_request.rule.unit as usize];
         if *level != Unit::Team && !std::mem::replace(is_computed, true) {
-            units.compute_of(*level, view, subject.owners, subject.turns);
+            units.compute_of(*level, view, subject.owners, subject.turns());
         }
         let train_step = measured(view, MeasureKind::Metric, plan.train_step);
         self.left = train_step.and_then(|step| plan.request.windows.left(step));

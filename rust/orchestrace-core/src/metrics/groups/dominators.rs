@@ -111,7 +111,7 @@ impl Search {
 
 impl Measure for Search {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        let (live, order) = match (subject.lives(), subject.order) {
+        let (live, order) = match (subject.lives(), subject.order()) {
             (Ok(live), Some(order)) => (live, order),
             (Err(reason), _) => return out.all_absent(0..3, reason),
             (_, None) => return out.all_absent(0..3, Reason::GraphCycle),
@@ -119,7 +119,7 @@ impl Measure for Search {
         let mut seen = std::mem::take(&mut self.seen);
         seen.clear();
         seen.resize(subject.owners.names().len(), false);
-        let dominators = self.compute(subject.graph, order, live);
+        let dominators = self.compute(subject.graph(), order, live);
         let mut agents = 0;
         for &v in dominators {
             if let Some(seen) = seen.get_mut(subject.owner(v as usize) as usize) {
@@ -137,8 +137,8 @@ impl Measure for Search {
 /// outcome event, or with a cycle, have no row.
 pub fn dominators(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
     event_rows(store, options, run, [], |search: &mut Search, subject| {
-        let (Ok(live), Some(order)) = (subject.lives(), subject.order) else { return Vec::new() };
-        search.compute(subject.graph, order, live).iter().map(|&v| (v, [])).collect()
+        let (Ok(live), Some(order)) = (subject.lives(), subject.order()) else { return Vec::new() };
+        search.compute(subject.graph(), order, live).iter().map(|&v| (v, [])).collect()
     })
 }
 

@@ -66,7 +66,7 @@ impl Measure for Drags {
         match subject.scheduled() {
             Err(reason) => out.all_absent(0..2, reason),
             Ok((order, timing)) => {
-                let drags = self.compute(subject.graph, order, &timing.duration, &subject.slack.path);
+                let drags = self.compute(subject.graph(), order, &timing.duration, &subject.slack().path);
                 out.set(0, drags.iter().copied().fold(0.0, f64::max));
                 out.set(1, drags.iter().sum());
             }
@@ -156,8 +156,8 @@ impl Drags {
 pub fn drags(store: &Store, options: &Options, run: &Run) -> Result<(Vec<RecordBatch>, Arc<Schema>)> {
     event_rows(store, options, run, ["duration", "drag"], |drags: &mut Drags, subject| {
         let Ok((order, timing)) = subject.scheduled() else { return Vec::new() };
-        let path = &subject.slack.path;
-        let drags_of_path = drags.compute(subject.graph, order, &timing.duration, path);
+        let path = &subject.slack().path;
+        let drags_of_path = drags.compute(subject.graph(), order, &timing.duration, path);
         path.iter()
             .zip(drags_of_path)
             .rev()
@@ -223,11 +223,11 @@ mod tests {
             let (order, timing) = subject.scheduled().unwrap();
             let longest = |zeroed: usize| {
                 let weight = |v: usize| if v == zeroed { 0.0 } else { timing.duration[v] };
-                Weighted::default().longest(subject.graph, order, weight)
+                Weighted::default().longest(subject.graph(), order, weight)
             };
             let mut drags = Drags::default();
-            let path = &subject.slack.path;
-            let drags_of_path = drags.compute(subject.graph, order, &timing.duration, path);
+            let path = &subject.slack().path;
+            let drags_of_path = drags.compute(subject.graph(), order, &timing.duration, path);
             prop_assert_eq!(drags_of_path.len(), path.len());
             for (&v, &drag) in path.iter().zip(drags_of_path) {
                 prop_assert_eq!(drag, longest(usize::MAX) - longest(v as usize));

@@ -75,13 +75,13 @@ impl Measure for Worker {
         let is = |v: usize| corrupted.get(v) == Some(true);
         let all = (0..n).filter(|&v| is(v)).count();
         out.count(0, all);
-        let Some(order) = subject.order else { return out.all_absent(1..6, Reason::GraphCycle) };
+        let Some(order) = subject.order() else { return out.all_absent(1..6, Reason::GraphCycle) };
         self.hops.clear();
         self.hops.resize(n, NOBODY);
         let hops = &mut self.hops;
         let (mut seeds, mut behind, mut spread, mut sites, mut deepest) = (0_usize, 0, 0, 0, 0);
         let mut place = |v: usize| {
-            let inputs = subject.graph.predecessors_of(v);
+            let inputs = subject.graph().predecessors_of(v);
             // what is behind a seed has hops of at least 1; NOBODY is more than any
             let near = inputs.iter().map(|&u| hops[u as usize]).min().unwrap_or(NOBODY);
             let bad = is(v);

@@ -91,11 +91,11 @@ impl Measure for Worker {
         let view = subject.view;
         let of_protocol = (0..view.len()).filter(|&v| subject.is(v, &OF_PROTOCOL));
         out.put(0, subject.token_share(of_protocol));
-        out.ratio(1, subject.messages.len() as f64, subject.turns.list().len() as f64);
+        out.ratio(1, subject.messages().len() as f64, subject.turns().list().len() as f64);
         let content = |v: usize| view.content_hash.get(v).or_else(|| view.content_ref.get(v));
         self.keys.begin();
         let mut keyless = 0;
-        for v in subject.messages.iter().map(|&v| v as usize) {
+        for v in subject.messages().iter().map(|&v| v as usize) {
             match content(v) {
                 Some(content) => self.keys.add(key(0, content), subject.owner(v)),
                 None => keyless += 1,

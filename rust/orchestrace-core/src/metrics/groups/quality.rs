@@ -234,7 +234,7 @@ impl Worker {
         }));
         self.work.clear();
         self.work.resize(names.len(), 0.0);
-        if let Ok(timing) = subject.timing {
+        if let Ok(timing) = subject.timing() {
             for (v, &duration) in timing.duration.iter().enumerate() {
                 if let Some(work) = self.work.get_mut(subject.owner(v) as usize) {
                     *work += duration;
@@ -251,7 +251,7 @@ impl Worker {
             }
         }
         let fan_outs = || self.families.iter().filter(|of| of.members > 1);
-        if let (Err(reason), true) = (subject.timing, fan_outs().next().is_some()) {
+        if let (Err(reason), true) = (subject.timing(), fan_outs().next().is_some()) {
             out.absent(5, reason);
             return None;
         }
@@ -268,12 +268,12 @@ impl Worker {
         }
         let family = |owner: u32| self.family.get(owner as usize).copied().unwrap_or(NOBODY);
         let (mut inside, mut across) = (0_usize, 0_usize);
-        for v in 0..subject.graph.len() {
+        for v in 0..subject.graph().len() {
             let ours = family(subject.owner(v));
             if ours == NOBODY || self.families[ours as usize].members < 2 {
                 continue;
             }
-            for &u in subject.graph.predecessors_of(v) {
+            for &u in subject.graph().predecessors_of(v) {
                 if family(subject.owner(u as usize)) == ours {
                     inside += 1;
                     across += usize::from(subject.owner(u as usize) != subject.owner(v));
@@ -352,7 +352,7 @@ impl Worker {
 
     /// Whether the inputs of agents reached what they aggregated.
     fn coverage(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        let (view, graph, n) = (subject.view, subject.graph, subject.view.len());
+        let (view, graph, n) = (subject.view, subject.graph(), subject.view.len());
         self.aggregates.clear();
         self.aggregates.resize(subject.owners.names().len(), false);
         self.leads.clear();
@@ -369,7 +369,7 @@ impl Worker {
                 graph.predecessors_of(v).iter().for_each(|&u| leads[u as usize] = true);
             }
         };
-        match subject.order {
+        match subject.order() {
             None => return out.absent(12, Reason::GraphCycle),
             Some(Order::Document(n)) => (0..n).rev().for_each(&mut visit),
             Some(Order::Listed(rows)) => rows.iter().rev().for_each(|&v| visit(v as usize)),

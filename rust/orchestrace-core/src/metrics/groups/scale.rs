@@ -94,12 +94,12 @@ impl Measure for Worker {
         let mut by_type = [0_usize; EventType::ALL.len()];
         view.types.iter().for_each(|&kind| by_type[kind as usize] += 1);
         out.count(0, view.len());
-        out.count(1, subject.graph.n_edges());
+        out.count(1, subject.graph().n_edges());
         out.count(2, subject.agents().count());
         out.count(3, self.spawned(subject));
-        out.count(4, subject.turns.list().len());
+        out.count(4, subject.turns().list().len());
         out.count(5, by_type[EventType::OrchestratorDecision as usize]);
-        out.count(6, subject.messages.len());
+        out.count(6, subject.messages().len());
         out.count(7, by_type[EventType::ToolCall as usize]);
         let results = (0..view.len()).filter(|&v| subject.is(v, &[EventType::ToolResult]));
         let (n_judged, failed) = results
@@ -109,7 +109,7 @@ impl Measure for Worker {
             out.count(8, failed);
         }
         out.count(9, self.agent_depth(subject.owners));
-        match subject.order {
+        match subject.order() {
             None => out.all_absent(10..12, Reason::GraphCycle),
             Some(order) => {
                 let (depth, width) = self.layers(subject, order);
@@ -118,7 +118,7 @@ impl Measure for Worker {
             }
         }
         // What only the run states is of no event.
-        let tokens = subject.all_tokens.map(|sum| sum as f64).or_else(|| view.stated_tokens());
+        let tokens = subject.all_tokens().map(|sum| sum as f64).or_else(|| view.stated_tokens());
         out.put(12, tokens.ok_or(Reason::FieldAbsent));
         let events = if view.cost_usd.is_absent() { 0 } else { view.len() };
         let costs = (0..events).filter_map(|v| subject.owners.cost_usd(view, v));
@@ -170,7 +170,7 @@ impl Worker {
         self.layer.resize(n, 0);
         let layer = &mut self.layer;
         let mut place = |v: usize| {
-            let before = subject.graph.predecessors_of(v).iter().map(|&u| layer[u as usize] + 1).max();
+            let before = subject.graph().predecessors_of(v).iter().map(|&u| layer[u as usize] + 1).max();
             layer[v] = before.unwrap_or(0);
         };
         match order {

@@ -87,11 +87,11 @@ impl Measure for Worker {
             Err(reason) => out.all_absent(0..9, reason),
             Ok((_, timing)) => {
                 let work: f64 = timing.duration.iter().sum();
-                let span = subject.earliest.makespan;
+                let span = subject.earliest().makespan;
                 out.set(0, work);
                 out.set(1, span);
                 out.ratio(2, work, span);
-                out.ratio(3, subject.slack.slack.iter().sum(), view.len() as f64);
+                out.ratio(3, subject.slack().slack.iter().sum(), view.len() as f64);
                 self.path(subject, &timing.duration, out);
                 match timing.makespan {
                     Some(makespan) => out.ratio(8, work, makespan),
@@ -100,7 +100,7 @@ impl Measure for Worker {
             }
         }
         out.count(9, self.peak(subject));
-        match subject.timing {
+        match subject.timing() {
             Ok(timing) => out.set(10, timing.support()),
             Err(reason) => out.absent(10, reason),
         }
@@ -109,7 +109,7 @@ impl Measure for Worker {
 
 impl Worker {
     fn path(&mut self, subject: &Subject<'_>, duration: &[f64], out: &mut Row<'_>) {
-        let path = &subject.slack.path;
+        let path = &subject.slack().path;
         out.count(4, path.len());
         self.seen.clear();
         self.seen.resize(subject.owners.names().len(), false);
@@ -124,7 +124,7 @@ impl Worker {
         }
         out.count(5, owners);
         out.put(6, subject.token_share(path.iter().map(|&v| v as usize)));
-        out.ratio(7, of_root, subject.earliest.makespan);
+        out.ratio(7, of_root, subject.earliest().makespan);
     }
 
     fn peak(&mut self, subject: &Subject<'_>) -> usize {

@@ -85,7 +85,7 @@ struct Worker {
 
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        let stages = subject.stages;
+        let stages = subject.stages();
         let main: u64 = stages.main.iter().map(|&steps| u64::from(steps)).sum();
         let all: u64 = stages.shares.iter().map(|share| u64::from(share.steps)).sum();
         let most = stages.fan_outs().map(|of| of.iter().map(|s| u64::from(s.steps)).max().unwrap_or(0));
@@ -106,7 +106,7 @@ impl Measure for Worker {
                     Some(gap) => out.set(6, gap),
                     None => out.absent(6, Reason::RatioEmpty),
                 }
-                let span = subject.earliest.makespan;
+                let span = subject.earliest().makespan;
                 out.set(7, (span - self.evened(subject, order, &timing.duration)).max(0.0));
             }
             Ok(_) => out.all_absent(6..8, Reason::RatioEmpty),
@@ -140,7 +140,7 @@ impl Worker {
     /// Working times of the shares, the factor that makes the slowest of each stage as fast as the second slowest, and the
     /// largest gap.
     fn stragglers(&mut self, subject: &Subject<'_>, duration: &[f64]) -> Option<f64> {
-        let stages = subject.stages;
+        let stages = subject.stages();
         self.work.clear();
         self.work.resize(stages.shares.len(), 0.0);
         self.base.clear();
@@ -186,9 +186,9 @@ impl Worker {
 
     /// Place among the shares of a step of a sub-agent.
     fn share_of(&self, subject: &Subject<'_>, v: usize) -> u32 {
-        let stage = subject.stages.stage_of[v] as usize;
+        let stage = subject.stages().stage_of[v] as usize;
         let Some(&[from, to]) = self.base.get(stage..).and_then(<[u32]>::first_chunk) else { return NOBODY };
-        let of = &subject.stages.shares[from as usize..to as usize];
+        let of = &subject.stages().shares[from as usize..to as usize];
         let place = of.binary_search_by_key(&subject.owner(v), |share| share.agent);
         place.map_or(NOBODY, |at| from + at as u32)
     }
@@ -201,7 +201,7 @@ impl Worker {
         let mut last = 0.0_f64;
         let mut place = |v: usize| {
             let waited =
-                subject.graph.predecessors_of(v).iter().map(|&u| finish[u as usize]).fold(0.0, f64::max);
+                subject.graph().predecessors_of(v).iter().map(|&u| finish[u as usize]).fold(0.0, f64::max);
             let factor = self.factor.get(self.place[v] as usize).copied().unwrap_or(1.0);
             finish[v] = waited + duration[v] * factor;
             last = last.max(finish[v]);

@@ -87,10 +87,10 @@ struct Worker {
 
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        let Some(order) = subject.order else { return out.all_absent(0..5, Reason::GraphCycle) };
+        let Some(order) = subject.order() else { return out.all_absent(0..5, Reason::GraphCycle) };
         let n = subject.view.len();
         let passes = Visits::of(n.div_ceil(LANES));
-        if passes.times(Visits::of(n + subject.graph.n_edges())) > Visits::MOST_VISITS {
+        if passes.times(Visits::of(n + subject.graph().n_edges())) > Visits::MOST_VISITS {
             return out.all_absent(0..5, Reason::BudgetExceeded);
         }
         self.rows.clear();
@@ -130,7 +130,7 @@ impl Worker {
             let mut sources_done = 0_u64;
             for (at, &v) in self.rows.iter().enumerate().skip(from) {
                 let v = v as usize;
-                let inputs = subject.graph.predecessors_of(v).iter();
+                let inputs = subject.graph().predecessors_of(v).iter();
                 let mask = inputs.fold(0, |mask, &u| mask | self.masks[u as usize]);
                 all += u64::from(mask.count_ones());
                 both += if done(v) { u64::from((mask & sources_done).count_ones()) } else { 0 };
@@ -149,11 +149,11 @@ impl Worker {
     /// Events behind one.
     fn behind(&mut self, subject: &Subject<'_>, v: u32) -> usize {
         self.seen.clear();
-        self.seen.resize(subject.graph.len(), false);
+        self.seen.resize(subject.graph().len(), false);
         self.stack.push(v);
         let mut n_behind = 0;
         while let Some(u) = self.stack.pop() {
-            for &w in subject.graph.successors_of(u as usize) {
+            for &w in subject.graph().successors_of(u as usize) {
                 if !std::mem::replace(&mut self.seen[w as usize], true) {
                     n_behind += 1;
                     self.stack.push(w);
@@ -164,9 +164,9 @@ impl Worker {
     }
 
     fn point_of_no_return(&mut self, subject: &Subject<'_>) -> Result<u32, Reason> {
-        let outcome = subject.outcome?;
+        let outcome = subject.outcome()?;
         let leads = |v: u32| match outcome {
-            Outcome::Event(y) => v != y && subject.live.get(v as usize) == Some(&true),
+            Outcome::Event(y) => v != y && subject.live().get(v as usize) == Some(&true),
             Outcome::VirtualSink => true,
         };
         let latest_first = subject.owners.order().rows().iter().rev().copied().filter(|&v| leads(v));

@@ -117,8 +117,9 @@ impl Measure for Worker {
 
 /// A trace as taint sees it, unless it has a cycle.
 pub(super) fn scene<'a>(subject: &Subject<'a>) -> Option<Scene<'a>> {
-    let Subject { view, owners, graph, order, outcome, .. } = *subject;
-    order.map(|order| Scene { view, owners, graph, order, outcome })
+    let Subject { view, owners, .. } = *subject;
+    let order = subject.order()?;
+    Some(Scene { view, owners, graph: subject.graph(), order, outcome: subject.outcome() })
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ impl Sum {
 
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        let timing = match subject.timing {
+        let timing = match subject.timing() {
             Ok(timing) => timing,
             Err(reason) => return out.all_absent(0..INFO.metrics.len(), reason),
         };
@@ -289,7 +289,7 @@ impl Worker {
             if timing.aside[v] != Some(AgentKind::User) {
                 continue;
             }
-            let inputs = subject.graph.predecessors_of(v);
+            let inputs = subject.graph().predecessors_of(v);
             let calls = |u: &u32| subject.is(*u as usize, &[EventType::ToolCall]);
             let decides = subject.is(v, &[EventType::HumanIntervention]) && inputs.iter().any(calls);
             if decides || answers {
@@ -333,7 +333,7 @@ fn receiver(subject: &Subject<'_>, v: usize) -> Option<u32> {
     let brings =
         |w: &u32| subject.is(*w as usize, &[EventType::ToolResult]) && subject.owner(*w as usize) == to;
     let is_other = to != subject.owner(v) && subject.owners.names()[to as usize].is_agent();
-    (is_other && !subject.graph.successors_of(v).iter().any(brings)).then_some(to)
+    (is_other && !subject.graph().successors_of(v).iter().any(brings)).then_some(to)
 }
 
 /// Whether the last that an agent got is a human's word or an answer.

@@ -54,12 +54,12 @@ struct Worker {
 
 impl Measure for Worker {
     fn measure(&mut self, subject: &Subject<'_>, out: &mut Row<'_>) {
-        if subject.messages.is_empty() {
+        if subject.messages().is_empty() {
             return out.all_absent(0..2, Reason::RatioEmpty);
         }
         let size = |v: usize| subject.tokens(v).filter(|&tokens| tokens > 0);
         let (mut n, mut sum, mut least) = (0.0, 0.0, f64::INFINITY);
-        let sized = subject.messages.iter().copied().filter(|&v| size(v as usize).is_some());
+        let sized = subject.messages().iter().copied().filter(|&v| size(v as usize).is_some());
         let each = Visits::of(subject.view.len() + subject.view.src.len());
         let visits = Visits::of(sized.clone().count()).times(each);
         if visits > Visits::MOST_VISITS {

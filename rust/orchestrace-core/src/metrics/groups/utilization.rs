@@ -93,7 +93,7 @@ impl Measure for Worker {
         out.count(2, useless);
         out.ratio(3, dead as f64, lives.len() as f64);
         let is_dead = |v: &usize| !lives[*v];
-        match subject.timing {
+        match subject.timing() {
             Ok(timing) => {
                 let work: f64 = timing.duration.iter().sum();
                 let lost = (0..lives.len()).filter(is_dead).map(|v| timing.duration[v]).sum();
