@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! decide   parallel over chunks     own rows of every trace
-//! gather   in corpus order          rows of each group side by side
+//! gather   by id of the trace       rows of each group side by side
 //! compare  parallel over groups     a value for every row
 //! ```
 //!
@@ -277,7 +277,8 @@ fn leave_out(owners: &Owners, decisions: &mut Decisions, from: usize) {
     values.filter(|(_, is_trained)| !is_trained).for_each(|(value, _)| *value = f64::NAN);
 }
 
-/// Rollouts of each group in corpus order, groups in order of first appearance.
+/// Rollouts of each group by the ids of their traces, so that no sum over them follows the order of files; groups in order
+/// of first appearance.
 fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut of_id: HashMap<&str, usize> = HashMap::new();
@@ -298,6 +299,17 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
                 groups[group].outcomes.push(outcome);
             }
             from = end;
+        }
+    }
+    let views: Vec<_> = store.chunks().iter().map(|chunk| ChunkView::new(store, chunk)).collect();
+    let id = |(rollout, _): &(Rollout, f64)| views[rollout.chunk as usize].trace_id(rollout.trace as usize);
+    let mut pairs = Vec::new();
+    for Group { rollouts, outcomes } in &mut groups {
+        pairs.extend(rollouts.drain(..).zip(outcomes.drain(..)));
+        pairs.sort_by(|a, b| id(a).cmp(id(b)));
+        for (rollout, outcome) in pairs.drain(..) {
+            rollouts.push(rollout);
+            outcomes.push(outcome);
         }
     }
     groups

@@ -548,6 +548,12 @@ impl<'a> ChunkView<'a> {
         Texts::new(Some(self.events.id), self.first_event(i)).get(seq)
     }
 
+    /// External id of a trace by its place in the chunk.
+    #[must_use]
+    pub fn trace_id(&self, i: usize) -> &'a str {
+        self.trace_id.value(i)
+    }
+
     /// Rollout group of a trace by its place in the chunk.
     #[must_use]
     pub fn group_id(&self, i: usize) -> &'a str {
