@@ -7,12 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 import orchestrace as ot
 from reference.trace import Trace
 from reference.waste import Spent
 from samples import hand_runs
+from samples.examples import examples
 from samples.random_runs import Document, corpora, jsonl
 
 LOST: dict[str, Callable[[random.Random], Any]] = {
@@ -175,7 +176,7 @@ def test_what_follows_the_first_passing_draft_comes_after_the_answer() -> None:
     assert ot.costs.waste_events(read([hand(decision)]))["after_answer"].to_list() == [False, False]
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(runs())
 def test_classes_are_those_of_the_definition(documents: list[Document]) -> None:
     corpus = read(documents)
@@ -212,7 +213,7 @@ def _in_team(spent: Spent, v: int) -> bool:
     return event["type"] != "human_intervention" and event["agent"] not in spent.trace.outside
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(runs(), st.sampled_from(["class", "tool", "error", "shape"]))
 def test_sums_are_those_of_the_corpus(documents: list[Document], by: Any) -> None:
     corpus = read(documents)
@@ -227,7 +228,7 @@ def test_sums_are_those_of_the_corpus(documents: list[Document], by: Any) -> Non
     assert table["seconds"].sum() == pytest.approx(seconds["duration"].sum(), rel=1e-9, abs=1e-9)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(runs(), st.permutations(["lead", "ann", "bob"]))
 def test_names_of_agents_change_nothing(documents: list[Document], names: list[str]) -> None:
     renamed = [
@@ -247,7 +248,7 @@ def _renamed(document: Document, names: dict[str, str]) -> Document:
     return {**document, "events": events}
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(runs())
 def test_an_agent_apart_that_nobody_spawned_is_dead_weight(documents: list[Document]) -> None:
     apart = [

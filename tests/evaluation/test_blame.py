@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from polars.testing import assert_frame_equal
 from scipy.stats import binom
 
@@ -81,7 +81,6 @@ def test_the_golden_of_the_places() -> None:
     ]
 
 
-@settings(deadline=None)
 @given(st.lists(SCORES, min_size=1, max_size=4))
 def test_ranks_are_those_of_plain_counting(runs) -> None:
     run = np.concatenate([np.full(len(scores), at) for at, scores in enumerate(runs)])
@@ -101,7 +100,6 @@ def test_ranks_are_those_of_plain_counting(runs) -> None:
         assert mass[at] == pytest.approx(above / sum(weights))
 
 
-@settings(deadline=None)
 @given(SCORES, st.data())
 def test_places_are_those_of_all_orders_of_ties(scores, data) -> None:
     labeled = np.array(data.draw(st.lists(st.booleans(), min_size=len(scores), max_size=len(scores))))

@@ -108,7 +108,9 @@ class Spent:
     def lost_agent(self, agent: str | None) -> bool:
         named = {kind: {e["to"] for e in self.events if e["type"] == kind} for kind in ("spawn", "despawn")}
         returned = any(self.trace.owner[v] == agent for v in self.trace.owned("return"))
-        return agent in named["spawn"] and agent not in named["despawn"] and not returned
+        # a spawn that names nobody spawned nobody
+        is_spawned = agent is not None and agent in named["spawn"]
+        return is_spawned and agent not in named["despawn"] and not returned
 
     def class_of(self, v: int) -> tuple[str | None, str | None]:
         """The class of an event, or why it has none."""
