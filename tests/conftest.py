@@ -37,9 +37,29 @@ class ExamplesAlone:
                 registry._METHODS.update(before | loaded)
 
 
+class Index:
+    """What a night ran and how long each file took, at the end of what it prints."""
+
+    def __init__(self) -> None:
+        self.cases: dict[str, set[str]] = defaultdict(set)
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        file = report.nodeid.partition("::")[0]
+        self.cases[file].add(report.nodeid)
+        self.seconds[file] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("what was run, and how long")
+        for file, cases in sorted(self.cases.items()):
+            terminalreporter.write_line(f"{self.seconds[file]:8,.0f} s {len(cases):6,} cases  {file}")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Not as a hook of this file, which would see the tests of this folder alone.
     config.pluginmanager.register(ExamplesAlone())
+    if NIGHTLY:
+        config.pluginmanager.register(Index())
 
 
 # Looking for doctests would import the first a second time, under another name, and register its method
