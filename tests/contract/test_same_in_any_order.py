@@ -200,6 +200,12 @@ def more_runs() -> list[ot.Corpus]:
     return [read(runs), read(runs[::-1]), read(random.Random(4).sample(runs, len(runs)))]
 
 
+def of_group(corpus: ot.Corpus, method: str) -> pl.DataFrame:
+    """Credit of a method that compares runs; of the one that needs channels, by two of them."""
+    channels = {"weights": {"team": 1.0, "process": 0.5}} if method == "gdpo" else {}
+    return ot.credit(corpus, method=method, reward="team", **channels)
+
+
 FOLLOWED = {
     "summary": ot.summary,
     "report_checklist": ot.evaluation.report_checklist,
@@ -217,7 +223,7 @@ FOLLOWED = {
     "compare": lambda c: ot.compare(c, ["flow", "uniform", "discounted"], unit="agent"),
     "outcomes.fit": ot.outcomes.fit,
     **{
-        f"credit {method}": lambda c, method=method: ot.credit(c, method=method, reward="team")
+        f"credit {method}": lambda c, method=method: of_group(c, method)
         for method in (
             "grpo",
             "rloo",

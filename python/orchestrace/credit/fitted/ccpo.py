@@ -22,6 +22,7 @@ import polars as pl
 
 from ...base.arrays import Floats, Ints
 from ...base.schema import CREDITS
+from ...base.sums import ordered_mean
 from ...corpus.corpus import Corpus
 from ...statistics.within_groups import centered
 from ..parameters import Param
@@ -83,12 +84,15 @@ def differences(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
         maintain_order=True
     )
     task = pl.coalesce(pl.col("task_id").cast(pl.String), pl.col("trace_id").cast(pl.String))
-    runs = corpus.traces.select("trace", task=task, group=pl.col("group_id").rank("dense")).collect()
+    group = pl.col("group_id").rank("dense")
+    name = pl.col("trace_id").cast(pl.String)
+    runs = corpus.traces.select("trace", task=task, group=group, name=name).collect()
     paid = rewards.select("trace", "amount").drop_nulls("amount")
     team = agents.sort("trace", "owner").group_by("trace", maintain_order=True).agg(team=pl.col("owner"))
-    teams = paid.join(runs, on="trace").join(team, on="trace").sort("trace")
+    # sums go by names of runs, whatever the order of recordings
+    teams = paid.join(runs, on="trace").join(team, on="trace").sort("name")
     alone = teams.select("task", "amount", others=pl.col("team").list.join("\0"))
-    means = alone.group_by("task", "others", maintain_order=True).agg(without=pl.col("amount").mean())
+    means = alone.group_by("task", "others", maintain_order=True).agg(without=ordered_mean(pl.col("amount")))
     members = teams.with_columns(owner=pl.col("team")).explode("owner")
     rest = pl.col("team").list.set_difference(pl.concat_list("owner")).list.sort().list.join("\0")
     members = members.with_columns(others=rest)

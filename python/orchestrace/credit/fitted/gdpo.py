@@ -31,8 +31,11 @@ CHANNEL: Final = "channel "
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> pl.DataFrame:
     """``trace value why`` of every trace."""
     weights: Mapping[str, float] = params["weights"]
-    groups = corpus.traces.select("trace", pl.col("group_id").rank("dense").alias("group")).collect()
-    frame = groups.join(rewards, on="trace", how="left", maintain_order="left")
+    # sums go by names of runs, whatever the order of recordings
+    groups = corpus.traces.sort(pl.col("trace_id").cast(pl.String)).select(
+        "trace", pl.col("group_id").rank("dense").alias("group")
+    )
+    frame = groups.collect().join(rewards, on="trace", how="left", maintain_order="left")
     why = pl.lit(None, pl.String)
     batches = None
     if params["batch"] == "train_step":
