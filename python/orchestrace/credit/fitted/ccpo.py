@@ -89,8 +89,8 @@ def differences(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
     runs = corpus.traces.select("trace", task=task, group=group, name=name).collect()
     paid = rewards.select("trace", "amount").drop_nulls("amount")
     team = agents.sort("trace", "owner").group_by("trace", maintain_order=True).agg(team=pl.col("owner"))
-    # sums go by names of runs, whatever the order of recordings
-    teams = paid.join(runs, on="trace").join(team, on="trace").sort("name")
+    # sums go by outcomes and names of runs, whatever the order of recordings
+    teams = paid.join(runs, on="trace").join(team, on="trace").sort("amount", "name")
     alone = teams.select("task", "amount", others=pl.col("team").list.join("\0"))
     means = alone.group_by("task", "others", maintain_order=True).agg(without=ordered_mean(pl.col("amount")))
     members = teams.with_columns(owner=pl.col("team")).explode("owner")

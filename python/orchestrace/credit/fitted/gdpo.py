@@ -31,11 +31,12 @@ CHANNEL: Final = "channel "
 def _fit(corpus: Corpus, rewards: pl.DataFrame, params: dict[str, Any], _seed: int) -> pl.DataFrame:
     """``trace value why`` of every trace."""
     weights: Mapping[str, float] = params["weights"]
-    # sums go by names of runs, whatever the order of recordings
-    groups = corpus.traces.sort(pl.col("trace_id").cast(pl.String)).select(
-        "trace", pl.col("group_id").rank("dense").alias("group")
+    groups = corpus.traces.select(
+        "trace", name=pl.col("trace_id").cast(pl.String), group=pl.col("group_id").rank("dense")
     )
     frame = groups.collect().join(rewards, on="trace", how="left", maintain_order="left")
+    # sums go by rewards and names of runs, whatever the order of recordings
+    frame = frame.sort(*(CHANNEL + channel for channel in weights), "name")
     why = pl.lit(None, pl.String)
     batches = None
     if params["batch"] == "train_step":

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! decide   parallel over chunks     own rows of every trace
-//! gather   by id of the trace       rows of each group side by side
+//! gather   by outcome, then id      rows of each group side by side
 //! compare  parallel over groups     a value for every row
 //! ```
 //!
@@ -277,8 +277,8 @@ fn leave_out(owners: &Owners, decisions: &mut Decisions, from: usize) {
     values.filter(|(_, is_trained)| !is_trained).for_each(|(value, _)| *value = f64::NAN);
 }
 
-/// Rollouts of each group by the ids of their traces, so that no sum over them follows the order of files; groups in order
-/// of first appearance.
+/// Rollouts of each group by the magnitude of their outcomes, then by the ids of their traces, so that sums over them follow
+/// no order of files, and sums of outcomes no names; groups in order of first appearance.
 fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut of_id: HashMap<&str, usize> = HashMap::new();
@@ -306,7 +306,8 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
     let mut pairs = Vec::new();
     for Group { rollouts, outcomes } in &mut groups {
         pairs.extend(rollouts.drain(..).zip(outcomes.drain(..)));
-        pairs.sort_by(|a, b| id(a).cmp(id(b)));
+        let outcome = |a: f64, b: f64| a.abs().total_cmp(&b.abs()).then(a.total_cmp(&b));
+        pairs.sort_by(|a, b| outcome(a.1, b.1).then_with(|| id(a).cmp(id(b))));
         for (rollout, outcome) in pairs.drain(..) {
             rollouts.push(rollout);
             outcomes.push(outcome);
