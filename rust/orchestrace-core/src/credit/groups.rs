@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! decide   parallel over chunks     own rows of every trace
-//! gather   by outcome, then id      rows of each group side by side
+//! gather   by outcome, then id      rows of each group side by side; in corpus order for explanations
 //! compare  parallel over groups     a value for every row
 //! ```
 //!
@@ -105,7 +105,8 @@ pub(super) fn judge(
     run: &Run,
 ) -> Result<JudgedRows> {
     let mut chunks = decide(method, store, paid, params, corpus, run)?;
-    let groups = gather(store, &chunks, method.info().scope);
+    let mut groups = gather(store, &chunks, method.info().scope);
+    sort(&mut groups, store);
     let judged: Vec<_> = groups
         .par_chunks(AT_A_TIME)
         .map_init(Gathered::default, |buffers, groups| {
@@ -277,8 +278,7 @@ fn leave_out(owners: &Owners, decisions: &mut Decisions, from: usize) {
     values.filter(|(_, is_trained)| !is_trained).for_each(|(value, _)| *value = f64::NAN);
 }
 
-/// Rollouts of each group by the magnitude of their outcomes, then by the ids of their traces, so that sums over them follow
-/// no order of files, and sums of outcomes no names; groups in order of first appearance.
+/// Rollouts of each group in corpus order, groups in order of first appearance.
 fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut of_id: HashMap<&str, usize> = HashMap::new();
@@ -301,10 +301,16 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
             from = end;
         }
     }
+    groups
+}
+
+/// Puts the rollouts of each group in the order of the magnitude of their outcomes, then of the ids of their traces: sums over
+/// them follow no order of files, and sums of outcomes no names.
+fn sort(groups: &mut [Group], store: &Store) {
     let views: Vec<_> = store.chunks().iter().map(|chunk| ChunkView::new(store, chunk)).collect();
     let id = |(rollout, _): &(Rollout, f64)| views[rollout.chunk as usize].trace_id(rollout.trace as usize);
     let mut pairs = Vec::new();
-    for Group { rollouts, outcomes } in &mut groups {
+    for Group { rollouts, outcomes } in groups {
         pairs.extend(rollouts.drain(..).zip(outcomes.drain(..)));
         let outcome = |a: f64, b: f64| a.abs().total_cmp(&b.abs()).then(a.total_cmp(&b));
         pairs.sort_by(|a, b| outcome(a.1, b.1).then_with(|| id(a).cmp(id(b))));
@@ -313,7 +319,6 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
             outcomes.push(outcome);
         }
     }
-    groups
 }
 
 impl Gathered {
