@@ -9,12 +9,10 @@ import pytest
 from hypothesis import settings
 
 from orchestrace.credit import registry
-from samples.examples import EVERY_CHANGE, NIGHTLY
+from samples.examples import NIGHTLY
 
 # how long an example takes hangs on what else the machine does
-settings.register_profile(
-    "every change", derandomize=True, database=None, deadline=None, max_examples=EVERY_CHANGE
-)
+settings.register_profile("every change", derandomize=True, database=None, deadline=None)
 settings.register_profile("every night", deadline=None)
 settings.load_profile(
     "every night" if NIGHTLY else "every change"

@@ -21,7 +21,7 @@ DOCUMENTS = int(os.environ.get("ORCHESTRACE_DOCUMENTS", "100000"))
 TOGETHER, MANY = 48, 384
 
 
-@pytest.mark.every_nth(6)
+@pytest.mark.every_nth(3)
 @pytest.mark.parametrize("number", range(6))
 def test_damaged_documents(number: int) -> None:
     found = failures(SEED, number, TOGETHER)

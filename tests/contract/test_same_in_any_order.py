@@ -234,6 +234,8 @@ FOLLOWED = {
             "magrpo",
             "marshal",
             "c3",
+            "gdpo",
+            "ccpo",
         )
     },
 }

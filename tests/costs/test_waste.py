@@ -7,13 +7,12 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from reference.trace import Trace
 from reference.waste import Spent
 from samples import hand_runs
-from samples.examples import examples
 from samples.random_runs import Document, corpora, jsonl
 
 LOST: dict[str, Callable[[random.Random], Any]] = {
@@ -176,7 +175,17 @@ def test_what_follows_the_first_passing_draft_comes_after_the_answer() -> None:
     assert ot.costs.waste_events(read([hand(decision)]))["after_answer"].to_list() == [False, False]
 
 
-@examples(150)
+def test_a_spawn_that_names_nobody_makes_no_orphan_of_what_nobody_owns() -> None:
+    document = hand(
+        {"type": "spawn"}, {"type": "tool_result", "agent": "search", "tool": "search"}, edges="0>2"
+    )
+    events = ot.costs.waste_events(read([document]))
+    assert events["owner"].to_list() == ["lead", None, "lead"]
+    assert events["class"].to_list() == ["useful", "dead", "useful"]
+    assert [Spent(Trace(document), set()).class_of(v)[0] for v in range(3)] == ["useful", "dead", "useful"]
+
+
+@settings(deadline=None, max_examples=150)
 @given(runs())
 def test_classes_are_those_of_the_definition(documents: list[Document]) -> None:
     corpus = read(documents)
@@ -213,7 +222,7 @@ def _in_team(spent: Spent, v: int) -> bool:
     return event["type"] != "human_intervention" and event["agent"] not in spent.trace.outside
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(runs(), st.sampled_from(["class", "tool", "error", "shape"]))
 def test_sums_are_those_of_the_corpus(documents: list[Document], by: Any) -> None:
     corpus = read(documents)
@@ -228,7 +237,7 @@ def test_sums_are_those_of_the_corpus(documents: list[Document], by: Any) -> Non
     assert table["seconds"].sum() == pytest.approx(seconds["duration"].sum(), rel=1e-9, abs=1e-9)
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(runs(), st.permutations(["lead", "ann", "bob"]))
 def test_names_of_agents_change_nothing(documents: list[Document], names: list[str]) -> None:
     renamed = [
@@ -248,7 +257,7 @@ def _renamed(document: Document, names: dict[str, str]) -> Document:
     return {**document, "events": events}
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(runs())
 def test_an_agent_apart_that_nobody_spawned_is_dead_weight(documents: list[Document]) -> None:
     apart = [

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from orchestrace.corpus.reward import amounts
 from orchestrace.credit.fitted.ccpo import differences
-from samples.examples import examples
 from samples.hand_runs import credited, event, read, run
 from samples.random_runs import Document
 
@@ -53,7 +52,7 @@ def by_hand(runs: list[tuple[str, str, float]], form: str, scale: str) -> dict[t
     return dict(around(paid, groups))
 
 
-@examples(80)
+@settings(deadline=None, max_examples=80)
 @given(
     st.lists(
         st.tuples(st.sampled_from("pq"), st.sampled_from(TEAMS), st.integers(0, 4).map(lambda n: n / 4)),

@@ -7,10 +7,9 @@ from statistics import fmean
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
-from samples.examples import examples
 from samples.hand_runs import credited, event, read, run
 from samples.random_runs import Document
 
@@ -49,7 +48,7 @@ def published(group: dict[int, Paid], episode_agents: set[str]) -> dict[tuple[in
 REWARDS = st.integers(-3, 3).map(float)
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(REWARDS, st.lists(REWARDS, min_size=1, max_size=4)), min_size=1, max_size=5),
     st.sampled_from(["auto", "group", "rollout"]),

@@ -4,10 +4,9 @@ from statistics import fmean
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
-from samples.examples import examples
 from samples.hand_runs import credited, event, run
 from samples.random_runs import Document
 
@@ -51,7 +50,7 @@ def by_hand(rollouts: list[tuple[Scores, float]], gamma: float, center: str) -> 
 SCORES = st.lists(st.one_of(st.none(), st.integers(0, 8).map(lambda n: n / 8)), min_size=1, max_size=6)
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(SCORES, st.integers(0, 2).map(float)), min_size=1, max_size=5),
     st.sampled_from([0.0, 0.5, 1.0]),

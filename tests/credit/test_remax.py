@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 import orchestrace as ot
-from samples.examples import examples
 from samples.hand_runs import event, read, run
 
 METHOD = "remax"
@@ -36,7 +35,7 @@ def corpus_of(runs: Runs) -> ot.Corpus:
     return ot.Corpus.from_arrow(**tables, measures=measures)
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(
         st.tuples(st.sampled_from("pq"), st.one_of(st.none(), st.integers(-2, 3).map(float)), st.booleans()),

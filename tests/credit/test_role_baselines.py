@@ -8,10 +8,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
-from samples.examples import examples
 
 
 def games(
@@ -61,7 +60,7 @@ def test_the_example_of_the_definition() -> None:
     assert rae(corpus, "x") == pytest.approx([1.0, 0.95, -1.0975], abs=1e-15)
 
 
-@examples(30)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(
         st.tuples(st.integers(-4, 4), st.one_of(st.none(), st.integers(-4, 4))), min_size=1, max_size=30

@@ -7,13 +7,12 @@ from statistics import fmean
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
 import orchestrace as ot
 from orchestrace.credit.fitted.scored_turns import progress_of
 from orchestrace.credit.fitted.turn_credit import spread
-from samples.examples import examples
 from samples.hand_runs import credited, event, read, run
 from samples.random_runs import Document
 
@@ -55,7 +54,7 @@ ROLLOUTS = st.lists(
 )
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(ROLLOUTS, st.sampled_from([0.0, 0.5, 0.9, 1.0]), st.sampled_from([0.0, 1.0, 2.5]))
 def test_it_is_the_published_rule(
     rollouts: list[tuple[list[tuple[float | None, int]], int]], gamma: float, beta: float
@@ -81,7 +80,7 @@ def test_it_is_the_published_rule(
         assert np.average(values, weights=tokens) == pytest.approx(level, abs=1e-12)  # type: ignore[arg-type]
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(SCORES, min_size=1, max_size=30), st.floats(0.0, 1.0))
 def test_progress_telescopes_and_is_divided_once(scores: list[float | None], gamma: float) -> None:
     array = np.array([np.nan if score is None else score for score in scores])

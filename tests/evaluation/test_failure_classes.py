@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.evaluation.failure_classes import _difference
 from reference.trace import Trace
 from reference.waste import Spent
-from samples.examples import examples
 from samples.random_runs import Document, corpora, jsonl
 
 Event = dict[str, Any]
@@ -158,7 +157,7 @@ def runs(draw: st.DrawFn) -> list[Document]:
     return documents
 
 
-@examples(200)
+@settings(deadline=None, max_examples=200)
 @given(runs(), st.booleans())
 def test_classes_are_those_of_the_definition(documents: list[Document], verifies: bool) -> None:
     corpus = read(*documents)
@@ -173,7 +172,7 @@ def test_classes_are_those_of_the_definition(documents: list[Document], verifies
             assert (seq, n, reason) == expected[name], (name, json.dumps(document))
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(runs())
 def test_an_agent_apart_changes_nothing(documents: list[Document]) -> None:
     stranger = event("message", "stranger", to="stranger") | {"id": "apart", "t": 99.0}

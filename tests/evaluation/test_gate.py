@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy.stats import binom
 
 import orchestrace as ot
 from reference import gates
-from samples.examples import examples
 from samples.paired_runs import alike, corpus
 
 OUTCOMES = st.lists(
@@ -40,7 +39,7 @@ def mirrored(within: tuple[float, float] | None) -> tuple[float, float] | None:
     return None if within is None else (-within[1], -within[0])
 
 
-@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(OUTCOMES, st.sampled_from([0.0, 0.05, 0.3]))
 def test_numbers_are_those_of_the_definition(
     tmp_path: Path, outcomes: list[tuple[list[float], list[float]]], margin: float
@@ -211,7 +210,7 @@ def test_early_looks_are_strict(tmp_path: Path) -> None:
     assert widths == sorted(widths, reverse=True)
 
 
-@examples(20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(OUTCOMES, st.sampled_from([0.1, 0.4, 0.8]), st.integers(1, 3))
 def test_verdicts_are_those_of_the_printed_p_values(
     tmp_path: Path, outcomes: list[tuple[list[float], list[float]]], margin: float, look: int

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import rankdata, theilslopes
 
 import orchestrace as ot
 from orchestrace.rewards.gaming.failure_modes import FAILURES, MODES
 from orchestrace.rewards.gaming.trends import theil_sen
 from orchestrace.statistics.resampling import draws, percentiles
-from samples.examples import examples
 
 SLOPES = ("parallelism_slope", "spawn_slope", "steps_slope", "outcome_slope")
 #: The mode that each planted failure is of.
@@ -31,7 +30,7 @@ def found(corpus: ot.Corpus, **options: Any) -> dict[tuple[str, str], dict[str, 
     return {(row["family"], row["detector"]): row for row in table.iter_rows(named=True)}
 
 
-@examples(100)
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(-50, 50), st.floats(-9, 9)), min_size=2, unique_by=lambda pair: pair[0])
 )

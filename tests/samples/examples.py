@@ -8,9 +8,6 @@ from hypothesis import settings
 NIGHTLY = os.environ.get("ORCHESTRACE_NIGHTLY") == "1"
 """Whether this is `make nightly`, which draws examples anew; elsewhere the same tree has the same ones."""
 
-EVERY_CHANGE = 100 // 3
-"""Examples, with every change, of a property test that names no number: a third of Hypothesis's own 100."""
-
 
 def examples(number: int, **options: Any) -> settings:
     """Settings with `number` examples in `make nightly`, a third of them elsewhere, and without deadlines."""

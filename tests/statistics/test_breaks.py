@@ -2,13 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from numpy.testing import assert_allclose
 
 import orchestrace as ot
 from orchestrace.statistics import breaks as module
 from orchestrace.statistics.breaks import breaks
-from samples.examples import examples
 
 
 def noise(seed: int, steps: int = 60) -> np.ndarray:
@@ -81,7 +80,7 @@ def test_p_values_are_adjusted_by_holms_rule() -> None:
 # --- what may not change them -----------------------------------------------------------------------------
 
 
-@examples(30)
+@settings(deadline=None, max_examples=30)
 @given(
     st.integers(0, 10_000),
     st.floats(0.0, 12.0),

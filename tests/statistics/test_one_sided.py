@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from orchestrace.statistics.influence import mean_interval
@@ -25,6 +25,7 @@ def both(values: list[float], bound: float, within: tuple[float, float] | None) 
     return tuple(float(side[0]) for side in sides)  # type: ignore[return-value]
 
 
+@settings(deadline=None)
 @given(VALUES, st.floats(-0.9, 0.9), RANGES)
 def test_p_values_are_those_of_the_definition(
     values: list[float], bound: float, within: tuple[float, float] | None
@@ -37,6 +38,7 @@ def test_p_values_are_those_of_the_definition(
         assert math.isnan(got) if wanted is None else got == pytest.approx(wanted, rel=1e-6, abs=1e-12)
 
 
+@settings(deadline=None)
 @given(VALUES, st.floats(-0.9, 0.9), RANGES, st.sampled_from([0.01, 0.05, 0.2]))
 def test_a_p_value_is_small_where_the_interval_leaves_the_bound_out(
     values: list[float], bound: float, within: tuple[float, float] | None, level: float
@@ -64,6 +66,7 @@ def test_bounds_at_the_ends_of_the_range_are_certain() -> None:
     assert both([0.1, 0.2], 1.0, (-1.0, 1.0))[0] == 1.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 1) | st.none(), min_size=1, max_size=6), st.sampled_from([0.05, 0.2]))
 def test_holms_rule_is_that_of_the_definition(p_values: list[float | None], alpha: float) -> None:
     array = np.array([math.nan if p is None else p for p in p_values])
@@ -78,6 +81,7 @@ def test_holms_rule_is_that_of_the_definition(p_values: list[float | None], alph
         ).all()
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from([-1.0, -0.5, 0.0, 0.0, 0.0, 0.5, 1.0]), min_size=2, max_size=30))
 def test_rare_losses_have_the_variance_of_the_null(values: list[float]) -> None:
     got = float(p_rare_losses(np.array([values]), 0.1)[0])

@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
 from orchestrace.statistics.sequential import nominal_levels, repeated_p, spent
-from samples.examples import examples
 
 #: Lan & DeMets' spending close to O'Brien & Fleming's, one-sided 2.5 %: as gsDesign and East print them.
 PUBLISHED = {
@@ -39,7 +38,7 @@ def test_what_is_spent_by_each_look_is_the_probability_of_the_normal_distributio
         assert 1.0 - inside == pytest.approx(spent(alpha, float(shares[until - 1])), abs=2e-4)
 
 
-@examples(25)
+@settings(deadline=None, max_examples=25)
 @given(st.floats(1e-6, 0.9), st.integers(1, 5), st.data())
 def test_a_repeated_p_value_is_below_alpha_where_the_look_alarms(
     p: float, looks: int, data: st.DataObject

@@ -5,11 +5,10 @@ from typing import Any, get_args
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.synthetic.gaming import GAMES, PAID, Failure, Hazard
-from samples.examples import examples
 
 games = pytest.mark.parametrize("game", GAMES)
 SMALL: dict[str, Any] = {"tasks": 8, "runs_per_task": 4}
@@ -103,7 +102,7 @@ def test_what_is_planted_by_hand() -> None:
     assert spawns[0] > 150 and (spawns.diff().drop_nulls() <= 0).all() and spawns[-1] == 50
 
 
-@examples(20)
+@settings(max_examples=20, deadline=None)
 @given(
     game=st.sampled_from([None, *GAMES]),
     tasks=st.integers(1, 4),

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.trainers.faults import FAULTS
@@ -106,6 +106,7 @@ def steps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
     return rewards, groups
 
 
+@settings(deadline=None)
 @given(steps())
 @pytest.mark.parametrize("rule", RULES)
 def test_no_honest_dump_is_accused(rule: str, drawn: tuple[np.ndarray, np.ndarray]) -> None:
@@ -132,6 +133,7 @@ def test_the_rule_is_named(rule: str) -> None:
     assert row["largest_residual"] < 1e-5 and row["rows"] == []
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=24))
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 1e-4])
 def test_advantages_of_verdicts_are_not_accused(epsilon: float, drawn: list[tuple[int, bool]]) -> None:

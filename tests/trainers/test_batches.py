@@ -7,13 +7,12 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.trainers import batches as module
 from orchestrace.trainers.batch import Batch
 from orchestrace.trainers.batches import estimators, token_advantages
-from samples.examples import examples
 
 
 @st.composite
@@ -31,6 +30,7 @@ def batches(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str]]:
     return rewards, mask, groups
 
 
+@settings(deadline=None)
 @given(batches())
 @pytest.mark.parametrize("method", ["grpo", "dr_grpo", "rloo"])
 def test_a_row_gets_the_advantage_of_its_rollout(
@@ -214,7 +214,7 @@ def test_a_baseline_that_goes_on_is_refused() -> None:
         token_advantages(batch, "rae")
 
 
-@examples(80)
+@settings(deadline=None, max_examples=80)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(["grpo", "dr_grpo", "rloo", "opo", "maxrl", "pass_k", "reinforce_pp"]),

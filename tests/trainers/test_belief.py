@@ -5,10 +5,9 @@ from statistics import fmean, pstdev
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
-from samples.examples import examples
 from samples.hand_runs import event, read, run
 
 Runs = list[tuple[list[float | None], float]]
@@ -53,7 +52,7 @@ def by_hand(
 EVIDENCE = st.lists(st.one_of(st.none(), st.integers(-4, 4).map(float)), min_size=1, max_size=6)
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.tuples(EVIDENCE, st.sampled_from([0.0, 0.4, 1.0])), min_size=2, max_size=5),
     st.sampled_from([0.0, 0.95, 1.0]),

@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 import orchestrace as ot
 from orchestrace.trainers.conversations import conversation
 from orchestrace.trainers.families import families, split_of
 from orchestrace.trainers.preference_pairs import pairs_of
 from samples.chat_runs import chat, sums, write_chats
-from samples.examples import examples
 
 
 def read(folder: Path, chats: list[dict[str, Any]]) -> ot.Corpus:
@@ -162,6 +161,7 @@ def test_of_a_run_that_is_cut_the_recording_says_so(tmp_path: Path) -> None:
 NAMES = st.sampled_from("abcdef")
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(NAMES, st.one_of(st.none(), st.integers(0, 4))), min_size=1, max_size=20),
     st.integers(),
@@ -196,7 +196,7 @@ RUNS = st.lists(
 )
 
 
-@examples(60)
+@settings(deadline=None, max_examples=60)
 @given(RUNS, st.sampled_from([0.0, 1.5]))
 def test_pairs_are_the_most_and_the_most_alike(rows: list[tuple[int, int | None]], margin: float) -> None:
     """Against every matching there is."""

@@ -159,22 +159,13 @@ impl Contexts {
 #[must_use]
 pub fn act(view: &TraceView<'_>, corpus: &Vocabulary, v: usize) -> Option<u128> {
     let kind = view.event_type(v);
-    let key = match kind {
-        ToolCall => view.args_hash.get(v).or_else(|| view.content_ref.get(v)),
-        _ => content_key(view, v),
-    };
+    let key = view.content_key(v);
     if key.is_none() && carries_text(kind) {
         return None;
     }
     let [a, b] = halves(xxh3_128(key.unwrap_or_default().as_bytes()));
     let (to, tool) = (corpus.agent(view.to.get(v)), corpus.tool(view.tool.get(v)));
     Some(key_of(&[kind as u64, to, tool, u64::from(key.is_some()), a, b]))
-}
-
-/// The key that distinguishes texts.
-#[must_use]
-pub fn content_key<'a>(view: &TraceView<'a>, v: usize) -> Option<&'a str> {
-    view.content_hash.get(v).or_else(|| view.content_ref.get(v))
 }
 
 fn carries_text(kind: EventType) -> bool {

@@ -2,7 +2,6 @@
 //!
 //! For whoever shows where a number came from, so that nobody has to know again what methods compute.
 
-use super::context::content_key;
 use super::decisions::{Decisions, Vocabulary};
 use super::groups::GroupOf;
 use super::method::{Method, Values};
@@ -288,7 +287,7 @@ impl<'a> Names<'a> {
         match kind {
             RowKind::Event => view.id.get(row).unwrap_or_default().to_owned(),
             RowKind::Trace => view.trace_id.to_owned(),
-            RowKind::Text => content_key(view, row).unwrap_or_default().to_owned(),
+            RowKind::Text => view.text_key(row).unwrap_or_default().to_owned(),
             RowKind::Action => {
                 let kind = EVENT_TYPES[view.types[row] as usize];
                 let tool = view.tool.get(row).map(|code| names.dict(Dict::Tool).name(code));

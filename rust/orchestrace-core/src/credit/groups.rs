@@ -11,6 +11,7 @@
 use std::collections::HashMap;
 
 use rayon::prelude::*;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::assign::Judged;
 use super::columns::Place;
@@ -304,21 +305,26 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
     groups
 }
 
-/// Puts the rollouts of each group in the order of the magnitude of their outcomes, then of the ids of their traces: sums over
-/// them follow no order of files, and sums of outcomes no names.
+/// Puts the rollouts of each group in the order of the magnitude of their outcomes, equal ones by hashes of the ids of their
+/// traces: sums over them follow no order of files, and sums of outcomes no names.
 fn sort(groups: &mut [Group], store: &Store) {
     let views: Vec<_> = store.chunks().iter().map(|chunk| ChunkView::new(store, chunk)).collect();
-    let id = |(rollout, _): &(Rollout, f64)| views[rollout.chunk as usize].trace_id(rollout.trace as usize);
-    let mut pairs = Vec::new();
-    for Group { rollouts, outcomes } in groups {
-        pairs.extend(rollouts.drain(..).zip(outcomes.drain(..)));
-        let outcome = |a: f64, b: f64| a.abs().total_cmp(&b.abs()).then(a.total_cmp(&b));
-        pairs.sort_by(|a, b| outcome(a.1, b.1).then_with(|| id(a).cmp(id(b))));
-        for (rollout, outcome) in pairs.drain(..) {
-            rollouts.push(rollout);
-            outcomes.push(outcome);
+    let id = |rollout: &Rollout| views[rollout.chunk as usize].trace_id(rollout.trace as usize);
+    let mut keyed = Vec::new();
+    for Group { rollouts, outcomes } in groups.iter_mut().filter(|group| group.rollouts.len() > 1) {
+        keyed.extend(rollouts.iter().zip(outcomes.iter()).map(|(&rollout, &outcome)| {
+            (magnitude(outcome), xxh3_64(id(&rollout).as_bytes()), rollout, outcome)
+        }));
+        keyed.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| id(&a.2).cmp(id(&b.2))));
+        for (at, (_, _, rollout, outcome)) in keyed.drain(..).enumerate() {
+            (rollouts[at], outcomes[at]) = (rollout, outcome);
         }
     }
+}
+
+/// Ascends with the magnitude of a number, a negative one before its opposite.
+fn magnitude(number: f64) -> u64 {
+    number.abs().to_bits() << 1 | u64::from(number.is_sign_positive())
 }
 
 impl Gathered {

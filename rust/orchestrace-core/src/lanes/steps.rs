@@ -208,17 +208,13 @@ impl<'a> Finder<'a> {
 
 /// Hash of the text of an event, or of where it is.
 fn text(view: &TraceView<'_>, event: usize) -> Option<u64> {
-    let text = view.content_hash.get(event).or_else(|| view.content_ref.get(event))?;
-    Some(xxh3_64_with_seed(text.as_bytes(), 3))
+    Some(xxh3_64_with_seed(view.text_key(event)?.as_bytes(), 3))
 }
 
 /// Hash of what a step says; of a step that says nothing by its type, a constant.
 fn content(view: &TraceView<'_>, event: usize) -> Option<u64> {
     match view.event_type(event) {
-        EventType::ToolCall => {
-            let arguments = view.args_hash.get(event).or_else(|| view.content_ref.get(event))?;
-            Some(xxh3_64_with_seed(arguments.as_bytes(), 4))
-        }
+        EventType::ToolCall => Some(xxh3_64_with_seed(view.arguments_key(event)?.as_bytes(), 4)),
         EventType::Message | EventType::Return => text(view, event),
         _ => Some(text(view, event).unwrap_or(5)),
     }

@@ -3,9 +3,11 @@
 //! A turn (D6) that holds nothing but results of tools is no act: nobody is blamed for it. Turns stand in canonical order
 //! of their first events, and places are counted among those that are acts. O(|V| log |V| + |E|), O(|V| + |E|) where times never fall.
 
-use hashbrown::HashTable;
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use foldhash::fast::RandomState;
+use hashbrown::HashSet;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
+use crate::graph::slots::Slots;
 use crate::graph::{NOBODY, TraceGraph, TurnLabel};
 use crate::schema::EventType;
 use crate::store::view::TraceView;
@@ -83,9 +85,10 @@ pub struct Actor {
     sums: Vec<Sums>,
     sent: Vec<u32>,
     received: Vec<u32>,
-    /// Events that were the first to say what they say.
-    texts: HashTable<u32>,
-    tools: HashTable<u32>,
+    /// What was said so far: type, tool and text. Keyed, since all come from a recording, and never walked over.
+    contents: HashSet<u128, RandomState>,
+    /// Tools that were named so far.
+    tools: Slots,
     /// Of each name of the trace, its acts, and whether it has had one.
     n_acts: Vec<u32>,
     spoke: Vec<bool>,
@@ -160,17 +163,23 @@ impl Actor {
         let (owners, turns) = graph.turns(view);
         self.sums.clear();
         self.sums.resize(turns.list().len(), Sums::default());
-        clear(&mut self.texts, view.len());
-        clear(&mut self.tools, view.len());
+        // Clearing costs the capacity, which one huge trace would otherwise impose on all that follow.
+        if self.contents.capacity() > 1024 + 16 * view.len() {
+            self.contents = HashSet::default();
+        }
+        self.contents.clear();
+        self.tools.begin();
         for &v in owners.order().rows() {
             let (turn, event) = (turns.of_events()[v as usize], v as usize);
             if turn == NOBODY {
                 continue;
             }
-            let says = says(view, v);
-            let is_repeated = says.is_some() && !is_first(&mut self.texts, v, &says, |v| self::says(view, v));
             let tool = view.tool.get(event);
-            let is_new = tool.is_some() && is_first(&mut self.tools, v, &tool, |v| view.tool.get(v as usize));
+            let is_repeated = content(view, event).is_some_and(|content| !self.contents.insert(content));
+            let is_new = tool.is_some_and(|tool| self.tools.get(tool).is_none());
+            if let Some(tool) = tool {
+                self.tools.set(tool, v);
+            }
             let sums = &mut self.sums[turn as usize];
             sums.events += 1;
             sums.tokens = sums.tokens.saturating_add(view.tokens.get(event).unwrap_or(0));
@@ -188,51 +197,11 @@ fn flag(holds: bool) -> f64 {
     f64::from(u8::from(holds))
 }
 
-/// Type, tool and text of an event, or its arguments if it is a call; `None` where these have no hash.
-fn says<'a>(view: &TraceView<'a>, v: u32) -> Option<(u8, Option<u32>, &'a str)> {
-    let event = v as usize;
-    let hashes =
-        if view.event_type(event) == EventType::ToolCall { view.args_hash } else { view.content_hash };
-    let text = hashes.get(event).or_else(|| view.content_ref.get(event))?;
-    Some((view.types[event], view.tool.get(event), text))
-}
-
-/// What events are equal by; hashed by its bytes, since both names and texts come from a recording.
-trait Hashed: PartialEq {
-    fn hash(&self) -> u64;
-}
-
-impl Hashed for Option<(u8, Option<u32>, &str)> {
-    fn hash(&self) -> u64 {
-        self.map_or(0, |(kind, tool, text)| {
-            let seed = u64::from(kind) << 32 | u64::from(tool.unwrap_or(NOBODY));
-            xxh3_64_with_seed(text.as_bytes(), seed)
-        })
-    }
-}
-
-impl Hashed for Option<u32> {
-    fn hash(&self) -> u64 {
-        self.map_or(0, |code| xxh3_64_with_seed(&code.to_le_bytes(), 0))
-    }
-}
-
-/// Whether no event before said what this one says.
-fn is_first<T: Hashed>(before: &mut HashTable<u32>, v: u32, says: &T, of: impl Fn(u32) -> T) -> bool {
-    let hash = says.hash();
-    if before.find(hash, |&other| of(other) == *says).is_some() {
-        return false;
-    }
-    before.insert_unique(hash, v, |&other| of(other).hash());
-    true
-}
-
-/// Empties a table. Clearing costs the capacity, which one huge trace would otherwise impose on all that follow.
-fn clear(table: &mut HashTable<u32>, n_events: usize) {
-    if table.capacity() > 1024 + 16 * n_events {
-        *table = HashTable::new();
-    }
-    table.clear();
+/// Type, tool and text of an event, or its arguments if it is a call, as 128 bits; `None` where these have no key.
+fn content(view: &TraceView<'_>, event: usize) -> Option<u128> {
+    let text = view.content_key(event)?;
+    let seed = u64::from(view.types[event]) << 32 | u64::from(view.tool.get(event).unwrap_or(NOBODY));
+    Some(xxh3_128_with_seed(text.as_bytes(), seed))
 }
 
 #[cfg(test)]

@@ -221,7 +221,7 @@ pub struct TraceView<'a> {
     pub owned: Option<Owned<'a>>,
 }
 
-impl TraceView<'_> {
+impl<'a> TraceView<'a> {
     /// What the role of an event says of its bearer, where that is not of the team (D4). On spawns and despawns the
     /// role is that of whom they concern.
     #[must_use]
@@ -276,6 +276,27 @@ impl TraceView<'_> {
     #[inline]
     pub fn event_type(&self, i: usize) -> EventType {
         EventType::ALL[self.types[i] as usize]
+    }
+
+    /// What tells the texts of events apart: the hash of it, else where it is.
+    #[must_use]
+    #[inline]
+    pub fn text_key(&self, i: usize) -> Option<&'a str> {
+        self.content_hash.get(i).or_else(|| self.content_ref.get(i))
+    }
+
+    /// What tells the arguments of calls apart: the hash of them, else where they are.
+    #[must_use]
+    #[inline]
+    pub fn arguments_key(&self, i: usize) -> Option<&'a str> {
+        self.args_hash.get(i).or_else(|| self.content_ref.get(i))
+    }
+
+    /// What tells apart what events say: of a call its arguments, else the text.
+    #[must_use]
+    #[inline]
+    pub fn content_key(&self, i: usize) -> Option<&'a str> {
+        if self.event_type(i) == EventType::ToolCall { self.arguments_key(i) } else { self.text_key(i) }
     }
 }
 

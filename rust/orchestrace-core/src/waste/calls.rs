@@ -36,11 +36,6 @@ pub struct Calls {
     latest: Vec<u32>,
 }
 
-fn arguments<'a>(view: &TraceView<'a>, v: u32) -> Option<&'a str> {
-    let v = v as usize;
-    view.args_hash.get(v).or_else(|| view.content_ref.get(v))
-}
-
 fn is(view: &TraceView<'_>, v: u32, kinds: &[EventType]) -> bool {
     kinds.iter().any(|&kind| view.types[v as usize] == kind as u8)
 }
@@ -100,11 +95,11 @@ impl Calls {
         self.order.clear();
         self.order.extend((0..list.len() as u32).filter(|&at| {
             let event = list[at as usize].event;
-            arguments(view, event).is_some()
+            view.arguments_key(event as usize).is_some()
         }));
         let key = |at: u32, list: &[Call]| {
             let event = list[at as usize].event;
-            (view.tool.get(event as usize), arguments(view, event))
+            (view.tool.get(event as usize), view.arguments_key(event as usize))
         };
         self.order.sort_unstable_by(|&a, &b| key(a, list).cmp(&key(b, list)).then(a.cmp(&b)));
         let mut number = 0;

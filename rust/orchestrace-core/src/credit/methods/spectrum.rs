@@ -17,7 +17,6 @@ use std::borrow::Cow;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use crate::credit::context::content_key;
 use crate::credit::decisions::{Compared, Decisions, Rollouts, Vocabulary, halves, key_of};
 use crate::credit::method::{GroupMethod, Method, MethodInfo, Quantity, Scope};
 use crate::credit::params::{Param, ParamKind, Params, Value, WEIGHT};
@@ -101,7 +100,7 @@ impl GroupMethod for Spectrum {
                 Some("agent") => Some(key_of(&[corpus.agent(Some(owner))])),
                 Some("message") if !is_message(view, owners, v) => None,
                 Some("message") => {
-                    let Some(text) = content_key(view, v) else {
+                    let Some(text) = view.text_key(v) else {
                         // a message of unknown text is a row that cannot be compared
                         rows.row_of[v] = (rows.len() - first) as u32;
                         rows.push(0, 0, f64::NAN, 0.0);

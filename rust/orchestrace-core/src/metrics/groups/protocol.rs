@@ -92,11 +92,10 @@ impl Measure for Worker {
         let of_protocol = (0..view.len()).filter(|&v| subject.is(v, &OF_PROTOCOL));
         out.put(0, subject.token_share(of_protocol));
         out.ratio(1, subject.messages().len() as f64, subject.turns().list().len() as f64);
-        let content = |v: usize| view.content_hash.get(v).or_else(|| view.content_ref.get(v));
         self.keys.begin();
         let mut keyless = 0;
         for v in subject.messages().iter().map(|&v| v as usize) {
-            match content(v) {
+            match view.text_key(v) {
                 Some(content) => self.keys.add(key(0, content), subject.owner(v)),
                 None => keyless += 1,
             }
@@ -130,8 +129,7 @@ fn key(number: u64, text: &str) -> u128 {
 
 /// The key of tool and arguments of a call.
 fn key_of_call(view: &TraceView<'_>, v: usize) -> Option<u128> {
-    let arguments = view.args_hash.get(v).or_else(|| view.content_ref.get(v))?;
-    Some(key(u64::from(view.tool.get(v)?) + 1, arguments))
+    Some(key(u64::from(view.tool.get(v)?) + 1, view.arguments_key(v)?))
 }
 
 /// Keys, how often they occur, and whether more than one agent has them.

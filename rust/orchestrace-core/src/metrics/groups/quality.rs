@@ -296,10 +296,7 @@ impl Worker {
         }
         self.inputs.sort_unstable();
         self.inputs.dedup();
-        let content = |v: u32| {
-            let v = v as usize;
-            view.content_hash.get(v).or_else(|| view.content_ref.get(v))
-        };
+        let content = |v: u32| view.text_key(v as usize);
         let mut sums = [0.0; 3];
         let (mut scored, mut capture, mut captured) = (0.0, 0.0, 0.0);
         let (mut copied, mut tokens) = (0.0, None);
