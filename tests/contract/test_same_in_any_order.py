@@ -201,9 +201,8 @@ def more_runs() -> list[ot.Corpus]:
 
 
 def of_group(corpus: ot.Corpus, method: str) -> pl.DataFrame:
-    """Credit of a method that compares runs; of the one that needs channels, by two of them."""
-    channels = {"weights": {"team": 1.0, "process": 0.5}} if method == "gdpo" else {}
-    return ot.credit(corpus, method=method, reward="team", **channels)
+    """Credit of a method that compares runs; two channels, which one method takes one by one."""
+    return ot.credit(corpus, method=method, reward={"team": 1.0, "tool": 0.5})
 
 
 FOLLOWED = {
