@@ -106,8 +106,9 @@ pub(super) fn judge(
     run: &Run,
 ) -> Result<JudgedRows> {
     let mut chunks = decide(method, store, paid, params, corpus, run)?;
-    let mut groups = gather(store, &chunks, method.info().scope);
-    sort(&mut groups, store);
+    let views = views(store);
+    let mut groups = gather(&views, &chunks, method.info().scope);
+    sort(&mut groups, &views);
     let judged: Vec<_> = groups
         .par_chunks(AT_A_TIME)
         .map_init(Gathered::default, |buffers, groups| {
@@ -162,9 +163,10 @@ impl GroupOf {
         let corpus = Vocabulary::new(store, params.text("batch"));
         let chunks = decide(method, store, (reward_of, Over::All), params, &corpus, run)?;
         let is_own = |r: &Rollout| (r.chunk as usize, r.trace as usize) == place;
-        let group_and_place = gather(store, &chunks, method.info().scope).into_iter().find_map(|group| {
-            group.rollouts.iter().position(is_own).map(|own_rollout| (group, own_rollout as u32))
-        });
+        let group_and_place =
+            gather(&views(store), &chunks, method.info().scope).into_iter().find_map(|group| {
+                group.rollouts.iter().position(is_own).map(|own_rollout| (group, own_rollout as u32))
+            });
         let Some((group, own_rollout)) = group_and_place else { return Ok(None) };
         let mut gathered = Gathered::default();
         gathered.fill(&group, &chunks);
@@ -279,12 +281,15 @@ fn leave_out(owners: &Owners, decisions: &mut Decisions, from: usize) {
     values.filter(|(_, is_trained)| !is_trained).for_each(|(value, _)| *value = f64::NAN);
 }
 
+fn views(store: &Store) -> Vec<ChunkView<'_>> {
+    store.chunks().iter().map(|chunk| ChunkView::new(store, chunk)).collect()
+}
+
 /// Rollouts of each group in corpus order, groups in order of first appearance.
-fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
+fn gather(views: &[ChunkView<'_>], chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     let mut of_id: HashMap<&str, usize> = HashMap::new();
-    for (index, (chunk, rows)) in store.chunks().iter().zip(chunks).enumerate() {
-        let view = ChunkView::new(store, chunk);
+    for (index, (view, rows)) in views.iter().zip(chunks).enumerate() {
         let mut from = 0;
         for (i, &(end, _, outcome)) in rows.traces.iter().enumerate() {
             if !outcome.is_nan() {
@@ -307,18 +312,23 @@ fn gather(store: &Store, chunks: &[ChunkRows], scope: Scope) -> Vec<Group> {
 
 /// Puts the rollouts of each group in the order of the magnitude of their outcomes, equal ones by hashes of the ids of their
 /// traces: sums over them follow no order of files, and sums of outcomes no names.
-fn sort(groups: &mut [Group], store: &Store) {
-    let views: Vec<_> = store.chunks().iter().map(|chunk| ChunkView::new(store, chunk)).collect();
+fn sort(groups: &mut [Group], views: &[ChunkView<'_>]) {
     let id = |rollout: &Rollout| views[rollout.chunk as usize].trace_id(rollout.trace as usize);
-    let mut keyed = Vec::new();
+    // outcome, half of the hash, place in the group
+    let mut keys: Vec<u128> = Vec::new();
     for Group { rollouts, outcomes } in groups.iter_mut().filter(|group| group.rollouts.len() > 1) {
-        keyed.extend(rollouts.iter().zip(outcomes.iter()).map(|(&rollout, &outcome)| {
-            (magnitude(outcome), xxh3_64(id(&rollout).as_bytes()), rollout, outcome)
+        keys.clear();
+        keys.extend((0_u32..).zip(rollouts.iter()).zip(outcomes.iter()).map(|((at, rollout), &outcome)| {
+            let hash = xxh3_64(id(rollout).as_bytes()) >> 32;
+            u128::from(magnitude(outcome)) << 64 | u128::from(hash) << 32 | u128::from(at)
         }));
-        keyed.sort_unstable_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| id(&a.2).cmp(id(&b.2))));
-        for (at, (_, _, rollout, outcome)) in keyed.drain(..).enumerate() {
-            (rollouts[at], outcomes[at]) = (rollout, outcome);
+        keys.sort_unstable();
+        let place = |key: &u128| (key & u128::from(u32::MAX)) as usize;
+        for alike in keys.chunk_by_mut(|a, b| a >> 32 == b >> 32).filter(|alike| alike.len() > 1) {
+            alike.sort_unstable_by_key(|key| id(&rollouts[place(key)]));
         }
+        *rollouts = keys.iter().map(|key| rollouts[place(key)]).collect();
+        *outcomes = keys.iter().map(|key| outcomes[place(key)]).collect();
     }
 }
 
