@@ -144,6 +144,7 @@ class Store:
     def from_arrow(
         tables: Mapping[str, object],
         *,
+        names: object | None = None,
         threads: int | None = None,
         judged: bool = False,
         set_aside: bool = False,

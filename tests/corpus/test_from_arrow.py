@@ -143,3 +143,17 @@ def test_records_reconcile_after_a_filter():
     # Without them a record is a trace or a row of the quarantine.
     told = {"read": 3, "used": 2, "ignored": 0, "duplicate": 0, "quarantined": 1}
     assert again(some).records == told
+
+
+def test_names_go_to_the_core_by_code_however_many_others_this_process_holds():
+    corpus = ot.generate(traces=30, seed=2)
+    derived = ("traces", "edges", "agents", "measures")
+    want = {name: getattr(corpus, name).collect() for name in ("events", *derived)}
+    held = pl.Series([f"someone {i}" for i in range(50 * want["events"].height)], dtype=pl.Categorical())
+    new = want["events"].with_columns(pl.lit("someone new").cast(pl.Categorical()).alias("model"))
+    for events in (want["events"], new):  # the last name has a code behind those of all others
+        back = again(corpus, events=events)
+        assert back.events.collect().equals(events)
+        for name in derived:
+            assert getattr(back, name).collect().equals(want[name])
+    assert held.len() > 0

@@ -18,6 +18,7 @@ from ..base.verbs import verb
 from ..storage.addresses import is_address
 from .arrow_tables import arrow_table
 from .assemble import Table, frame_of, tables_of
+from .coded_frames import store_of_frames
 from .display import as_html, as_text
 from .joined_ids import with_joined_ids
 from .measures import Measures, measures_of
@@ -115,7 +116,7 @@ class Corpus:
         # Counts that are not given are made of the other tables; an empty table says that nothing was read.
         if record_counts is not None:
             tables["record_counts"] = record_counts
-        return cls(_core.Store.from_arrow(tables_of(tables), threads=threads))
+        return cls(store_of_frames(tables_of(tables), threads=threads))
 
     @property
     def traces(self) -> pl.LazyFrame:
@@ -619,7 +620,7 @@ class Corpus:
 
 def _of_tables(tables: dict[str, pl.DataFrame], options: dict[str, Any], mapping_counts: Any) -> Corpus:
     """A corpus of the tables of another."""
-    corpus = Corpus(_core.Store.from_arrow(tables), options)
+    corpus = Corpus(store_of_frames(tables), options)
     corpus._mapping_counts = mapping_counts
     return corpus
 

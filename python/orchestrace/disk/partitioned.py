@@ -23,6 +23,7 @@ from ..base.schema import MAPPING_COUNTS, SCHEMAS, dtype_of
 from ..base.text import plain
 from ..base.verbs import verb
 from ..corpus.assemble import Table, frame_of
+from ..corpus.coded_frames import store_of_frames
 from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
 from ..corpus.on_disk import MANIFEST as NAME
@@ -346,7 +347,7 @@ class PartitionedCorpus(Corpus):
         verify(self._folder, self._manifest, files)  # together, so that they are hashed side by side
         with reading(self._folder, self._manifest, files):
             tables = self._load_tables(parts, numbers)
-        store = _core.Store.from_arrow(tables, judged=True, set_aside=True)
+        store = store_of_frames(tables, judged=True, set_aside=True)
         if store.set_aside:
             self._warn_set_aside(store.set_aside)
         corpus = Corpus(store)
@@ -360,8 +361,10 @@ class PartitionedCorpus(Corpus):
         files = [stored(name, *pair) for pair in parts for name in tables if name in pair[1].rows]
         return files + [stored("labels", None, part) for part in self._manifest.labels]
 
-    def _load_tables(self, parts: list[tuple[str, Part]], numbers: pl.Series | None) -> dict[str, object]:
-        tables: dict[str, object] = {}
+    def _load_tables(
+        self, parts: list[tuple[str, Part]], numbers: pl.Series | None
+    ) -> dict[str, pl.DataFrame]:
+        tables: dict[str, pl.DataFrame] = {}
         trace_ids: pl.LazyFrame | None = None
         for name in PARTITIONED:
             if name == "agents":

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
-use orchestrace_core::assembly::{Tables, Taking};
+use orchestrace_core::assembly::{Codes, Tables, Taking};
 use orchestrace_core::columns::{LiftKind, Projection};
 use orchestrace_core::importers::Mapping;
 use orchestrace_core::importers::{TRACE_BY, TraceBy};
@@ -129,20 +129,31 @@ fn input(object: Bound<'_, PyAny>, exchange: &Exchange) -> Input {
 
 #[pymethods]
 impl PyStore {
-    /// Checks tables and takes them over. `judged`: their texts come from a reader that judged them; `set_aside`: what a
-    /// store cannot hold is left out and reported, rather than raised.
+    /// Checks tables and takes them over. `names`, by code: their columns of names and words may be
+    /// codes.
+    /// `judged`: their texts come from a reader that judged them; `set_aside`: what a store cannot hold is left out and
+    /// reported, rather than raised.
     #[staticmethod]
-    #[pyo3(signature = (tables, *, threads = None, judged = false, set_aside = false))]
+    #[pyo3(signature = (tables, *, names = None, threads = None, judged = false, set_aside = false))]
     fn from_arrow(
         py: Python<'_>,
         tables: &Bound<'_, PyDict>,
+        names: Option<&Bound<'_, PyAny>>,
         threads: Option<usize>,
         judged: bool,
         set_aside: bool,
     ) -> PyResult<Self> {
+        let fail = |error| to_python(py, &error);
+        let names = names.map(|names| import(py, "names", names)).transpose()?;
+        let codes = names.map(|names| Codes::new(&names)).transpose().map_err(fail)?;
         let optional = |name: &str| -> PyResult<Option<RecordBatch>> {
-            let table = tables.get_item(name)?.filter(|t| !t.is_none());
-            table.map(|t| import(py, name, &t)).transpose()
+            let Some(table) = tables.get_item(name)?.filter(|t| !t.is_none()) else { return Ok(None) };
+            let batch = import(py, name, &table)?;
+            codes
+                .as_ref()
+                .map_or(Ok(batch.clone()), |codes| codes.named(name, &batch))
+                .map(Some)
+                .map_err(fail)
         };
         let required = |name: &str| -> PyResult<RecordBatch> {
             optional(name)?.ok_or_else(|| bad_parameter(py, format!("table {name} is needed")))

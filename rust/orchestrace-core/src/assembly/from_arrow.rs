@@ -2,6 +2,7 @@
 //! It repeats all checks of reading.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, Int64Type, TimestampNanosecondType, UInt32Type};
@@ -32,9 +33,13 @@ use crate::schema::{
 use crate::store::arrays::text_at;
 use crate::store::{SetAside, Store};
 
+mod by_column;
+mod codes;
 mod side_tables;
 mod table_reader;
 
+use by_column::{Events, trimmed, words};
+pub use codes::Codes;
 use side_tables::{counted, files_of, side_tables};
 use table_reader::{TableReader, is_text};
 
@@ -106,16 +111,32 @@ impl Store {
         };
         let lifted =
             options.fields.iter().filter_map(|(name, _)| tables.events.column_by_name(name)).collect();
-        let builder =
-            Builder { traces, events, edges, measures, findings, spans, lifted, options: &options, numbers };
+        let edge_types = edges.column("type").and_then(|types| {
+            words(types, 0..edges.rows, |word| EdgeType::parse(word).map(|edge_type| edge_type as u8))
+        });
+        let builder = Builder {
+            traces,
+            events,
+            edges,
+            edge_types,
+            measures,
+            findings,
+            spans,
+            lifted,
+            options: &options,
+            numbers,
+        };
         let pieces = run.pool().install(|| {
             builder
                 .pieces()
                 .into_par_iter()
-                .map(|(index, from, to)| {
-                    run.check()?;
-                    builder.piece(index, from, to, taking)
-                })
+                .map_init(
+                    || BlockWriter::new(&options),
+                    |writer, (index, from, to)| {
+                        run.check()?;
+                        builder.piece(index, from..to, taking, writer)
+                    },
+                )
                 .collect::<Result<Vec<(RawChunk, Vec<SetAside>)>>>()
         })?;
         let (mut raw, aside): (Vec<RawChunk>, Vec<Vec<SetAside>>) = pieces.into_iter().unzip();
@@ -178,6 +199,8 @@ struct Builder<'a> {
     traces: TableReader<'a>,
     events: TableReader<'a>,
     edges: TableReader<'a>,
+    /// Absent where a row has no word for its type, or words are plain text.
+    edge_types: Option<Vec<u8>>,
     measures: Option<TableReader<'a>>,
     findings: Option<TableReader<'a>>,
     spans: Spans,
@@ -200,12 +223,39 @@ impl Builder<'_> {
         pieces
     }
 
-    fn piece(&self, index: u64, from: usize, to: usize, taking: Taking) -> Result<(RawChunk, Vec<SetAside>)> {
-        let mut writer = BlockWriter::new(self.options);
-        let mut files = Vec::with_capacity(to - from);
-        let mut numbers = Vec::with_capacity(to - from);
+    /// A run of traces as a block: column by column if that can be, else event by event.
+    fn piece(
+        &self,
+        index: u64,
+        traces: Range<usize>,
+        taking: Taking,
+        writer: &mut BlockWriter,
+    ) -> Result<(RawChunk, Vec<SetAside>)> {
+        let rows = self.spans.events[traces.start]..self.spans.events[traces.end];
+        // What no group is given for gets that of its events, which are then looked at one by one.
+        let groups = self.traces.column("group_id");
+        if groups.is_some_and(|groups| groups.slice(traces.start, traces.len()).logical_null_count() == 0)
+            && let Some(events) = self.events_by_column(rows, writer)
+            && let Ok(piece) = self.block(index, traces.clone(), Some(&events), Taking::default(), writer)
+        {
+            return Ok(piece);
+        }
+        *writer = BlockWriter::new(self.options); // nothing stays of what was tried
+        self.block(index, traces, None, taking, writer)
+    }
+
+    fn block(
+        &self,
+        index: u64,
+        traces: Range<usize>,
+        events: Option<&Events<'_>>,
+        taking: Taking,
+        writer: &mut BlockWriter,
+    ) -> Result<(RawChunk, Vec<SetAside>)> {
+        let mut files = Vec::with_capacity(traces.len());
+        let mut numbers = Vec::with_capacity(traces.len());
         let mut aside = Vec::new();
-        for trace in from..to {
+        for trace in traces {
             let position = Position {
                 line: self.traces.u64("line", trace).unwrap_or(0),
                 offset: self.traces.u64("offset", trace).unwrap_or(0),
@@ -216,7 +266,7 @@ impl Builder<'_> {
                 None => NO_CODE,
             };
             let mut out = writer.begin(self.options, position);
-            let outcome = self.trace(trace, &mut out).and_then(|()| {
+            let outcome = self.trace(trace, events, &mut out).and_then(|()| {
                 out.commit("arrow").map_err(|fault| {
                     let reject = fault.into_reject();
                     Error::Schema(format!(
@@ -240,13 +290,19 @@ impl Builder<'_> {
         let traces = numbers.len();
         let segment =
             Segment { index, absolute_lines: true, records: traces as u64, traces, ..Segment::default() };
+        if events.is_some() {
+            writer.events.id.truncate(0); // they come as they are
+        }
         let mut chunk = writer.finish(vec![segment])?;
+        if let Some(events) = events {
+            events.add_arrays(&mut chunk);
+        }
         chunk.numbers = Some(numbers);
         chunk.files = Some(files);
         Ok((chunk, aside))
     }
 
-    fn trace(&self, trace: usize, out: &mut TraceWriter<'_>) -> Result<()> {
+    fn trace(&self, trace: usize, events: Option<&Events<'_>>, out: &mut TraceWriter<'_>) -> Result<()> {
         let traces = &self.traces;
         let ids =
             ["trace_id", "task_id"].map(|column| (column, traces.text(column, trace).unwrap_or_default()));
@@ -269,21 +325,28 @@ impl Builder<'_> {
             out.facts.importer = Some(out.block.dicts[Dict::Importer as usize].code(importer));
         }
         out.group = traces.text("group_id", trace).map(str::to_owned);
-        let first = self.spans.events[trace];
-        for row in first..self.spans.events[trace + 1] {
-            self.event(trace, row, row - first, out)?;
+        let rows = self.spans.events[trace]..self.spans.events[trace + 1];
+        match events {
+            Some(events) => events
+                .write(rows.clone(), out)
+                .ok_or_else(|| self.fault(&EVENTS, "id", trace, rows.start, "is empty"))?,
+            None => rows.clone().try_for_each(|row| self.event(trace, row, row - rows.start, out))?,
         }
         let n = out.n_events() as u32;
+        let (sources, targets) = (self.edges.u32s("src")?, self.edges.u32s("dst")?);
         for row in self.spans.edges[trace]..self.spans.edges[trace + 1] {
-            let (src, dst) = (self.edges.u32s("src")?[row], self.edges.u32s("dst")?[row]);
+            let (src, dst) = (sources[row], targets[row]);
             if src.max(dst) >= n {
                 return Err(Error::Schema(format!(
                     "edge {src} -> {dst} of trace {} names an event that the trace, with {n} events, does not have",
                     self.numbers[trace]
                 )));
             }
-            let edge_type = self.edges.word("type", row, EdgeType::parse)?.unwrap_or(EdgeType::Temporal);
-            out.edge(src, dst, edge_type);
+            let edge_type = match &self.edge_types {
+                Some(types) => EdgeType::from_code(types[row]),
+                None => self.edges.word("type", row, EdgeType::parse)?,
+            };
+            out.edge(src, dst, edge_type.unwrap_or(EdgeType::Temporal));
         }
         self.measures(trace, out)?;
         self.findings(trace, out)
@@ -450,8 +513,7 @@ impl Builder<'_> {
                 // A dictionary may spell null as a value.
                 let Some(text) = text_at(array, row) else { return Ok(()) };
                 if field == EventField::Extras {
-                    // White space around it is not part of what the writer puts members behind.
-                    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+                    let text = trimmed(text);
                     match self.extras(row, text, &mut out.block.scratch)? {
                         None => out.set(field, Value::Text(text)),
                         Some(kept) if kept == "{}" => {}

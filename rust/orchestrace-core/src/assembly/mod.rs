@@ -7,4 +7,4 @@ mod derive;
 mod from_arrow;
 
 pub use assemble::assemble;
-pub use from_arrow::{Tables, Taking};
+pub use from_arrow::{Codes, Tables, Taking};

@@ -49,6 +49,15 @@ impl Validity {
         }
     }
 
+    /// Takes over which of the first rows have a value, where none is written yet.
+    fn take_over(&mut self, rows: usize, nulls: Option<&NullBuffer>) {
+        match nulls {
+            Some(nulls) => self.bits.extend_from_slice(&nulls.inner().sliced()),
+            None => self.bits.resize(rows.div_ceil(8), u8::MAX),
+        }
+        self.truncate(rows);
+    }
+
     #[inline]
     fn of_eight(&self, eight: usize) -> u8 {
         self.bits.get(eight).copied().unwrap_or(0)
@@ -96,6 +105,19 @@ impl<T: Copy + Default> Values<T> {
         }
         self.values[row] = value;
         self.valid.set(row);
+    }
+
+    /// Takes over the values of the first rows, where none is written yet.
+    pub fn take_over(&mut self, values: &[T], nulls: Option<&NullBuffer>) {
+        self.values.extend_from_slice(values);
+        self.valid.take_over(values.len(), nulls);
+        // what lies under a null is anybody's guess
+        for (values, valid) in self.values.chunks_mut(8).zip(&self.valid.bits).filter(|(_, v)| **v != u8::MAX)
+        {
+            for (_, value) in values.iter_mut().enumerate().filter(|(bit, _)| valid & (1 << bit) == 0) {
+                *value = T::default();
+            }
+        }
     }
 
     /// The value of `row`.
@@ -176,6 +198,14 @@ impl FlagColumn {
         } else {
             self.values.unset(row);
         }
+    }
+
+    /// Takes over the flags of the first rows, where none is written yet.
+    pub fn take_over(&mut self, flags: &BooleanBuffer, nulls: Option<&NullBuffer>) {
+        let set = nulls.map(|nulls| flags & nulls.inner());
+        self.values.take_over(flags.len(), Some(&NullBuffer::new(set.unwrap_or_else(|| flags.clone()))));
+        self.valid.take_over(flags.len(), nulls);
+        self.first = (0..flags.len()).find(|row| nulls.is_none_or(|nulls| nulls.is_valid(*row)));
     }
 
     /// Forgets the rows from `rows` on.

@@ -78,7 +78,7 @@ pub fn word_array(mut codes: Vec<u8>, words: &'static [&'static str]) -> Result<
 
 /// The words as an array, one for the whole process: arrays that share it are put together without merging
 /// their dictionaries, of which there is one a chunk.
-fn word_values(words: &'static [&'static str]) -> ArrayRef {
+pub(crate) fn word_values(words: &'static [&'static str]) -> ArrayRef {
     static VALUES: Mutex<Vec<(&[&str], ArrayRef)>> = Mutex::new(Vec::new());
     let mut values = VALUES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, array)) = values.iter().find(|(known, _)| *known == words) {

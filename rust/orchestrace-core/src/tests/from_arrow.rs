@@ -13,7 +13,7 @@ use arrow_array::{
     new_null_array,
 };
 use arrow_schema::{DataType, Field, Schema};
-use orchestrace_core::assembly::Tables;
+use orchestrace_core::assembly::{Codes, Tables};
 use orchestrace_core::columns::LiftKind;
 use orchestrace_core::columns::RecordOptions;
 use orchestrace_core::error::{Error, FINDING_CODES, Result};
@@ -22,6 +22,8 @@ use orchestrace_core::run::Run;
 use orchestrace_core::schema::MEASURE_KINDS;
 use orchestrace_core::store::{Store, write_jsonl};
 use serde_json::{Value, json};
+
+use super::invariants::tables::goes_alike_either_way;
 
 fn run() -> Run {
     Run::new(Some(2)).unwrap()
@@ -527,4 +529,103 @@ fn lifted_fields_of_the_wrong_type_stay_in_extras() {
     let before = read_lines(&lines, &options);
     let after = Store::from_arrow(&tables(&before), &run()).unwrap();
     assert_eq!(written(&after), [serde_json::from_str::<Value>(&lines[0]).unwrap()]);
+}
+
+/// The batch with codes in place of names and words, `names` being the list of all names.
+fn coded(batch: &RecordBatch, names: &mut Vec<String>) -> RecordBatch {
+    let columns: Vec<ArrayRef> = batch
+        .columns()
+        .iter()
+        .map(|column| match column.data_type() {
+            DataType::Dictionary(key, _) if **key == DataType::UInt8 => {
+                Arc::new(column.as_dictionary::<UInt8Type>().keys().clone()) as ArrayRef
+            }
+            DataType::Dictionary(..) => {
+                let column = column.as_dictionary::<UInt32Type>();
+                let first = names.len() as u32;
+                names.extend(column.values().as_string::<i32>().iter().flatten().map(str::to_owned));
+                Arc::new(column.keys().unary::<_, UInt32Type>(|code| code + first))
+            }
+            _ => Arc::clone(column),
+        })
+        .collect();
+    let schema = batch.schema();
+    let fields = schema.fields().iter().zip(&columns);
+    let fields: Vec<Field> =
+        fields.map(|(field, column)| Field::new(field.name(), column.data_type().clone(), true)).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
+}
+
+#[test]
+fn names_and_words_may_come_as_codes() {
+    let extension = json!({"to": "b", "tool": "t", "role": "r", "x_model": "m", "x_action": "go"});
+    let before = store(&[document("x", &extension, &json!({})), document("y", &json!({}), &extension)]);
+    let (plain, mut names) = (tables(&before), vec!["nobody".to_owned()]);
+    let all = [
+        ("traces", coded(&plain.traces, &mut names)),
+        ("events", coded(&plain.events, &mut names)),
+        ("edges", coded(&plain.edges, &mut names)),
+        ("measures", coded(plain.measures.as_ref().unwrap(), &mut names)),
+    ];
+    let codes = |names: &[String]| {
+        let name: ArrayRef = Arc::new(StringViewArray::from_iter_values(names));
+        let code: ArrayRef = Arc::new(UInt32Array::from_iter_values(0..names.len() as u32));
+        Codes::new(&RecordBatch::try_from_iter([("code", code), ("name", name)]).unwrap()).unwrap()
+    };
+    let all_names = codes(&names);
+    let [traces, events, edges, measures] =
+        all.each_ref().map(|(table, batch)| all_names.named(table, batch).unwrap());
+    let after =
+        Store::from_arrow(&Tables { traces, events, edges, measures: Some(measures), ..plain }, &run());
+    let after = after.unwrap();
+    for table in ["traces", "events", "edges", "agents", "measures", "findings"] {
+        assert_eq!(before.combined(table).unwrap(), after.combined(table).unwrap(), "{table}");
+    }
+    let message = match codes(&names[..1]).named("events", &all[1].1) {
+        Err(Error::Schema(message)) => message,
+        other => panic!("expected a schema error, found {other:?}"),
+    };
+    assert_eq!(message, "events.agent has a code that no name has");
+}
+
+#[test]
+fn events_go_alike_by_column_and_one_by_one() {
+    // Values that one way or the other refuses, in the second of two traces; and in the second of many pieces.
+    let cases: Vec<(&str, ArrayRef)> = vec![
+        ("score", floats(&[Some(0.5), None, None, Some(f64::NAN)])),
+        ("duration_s", floats(&[None, None, Some(2.0), Some(-1.0)])),
+        ("x_own", floats(&[Some(f64::INFINITY), None, None, None])),
+        ("tokens", ints(&[None, None, None, Some(-2)])),
+        ("own", ints(&[None, None, None, Some(-2)])),
+        ("p_actions", lists(&[None, None, Some(&[Some(0.5), None]), None])),
+        ("extras", texts(&[None, Some(" {\"mine\":1} "), Some("{}"), None])),
+        ("extras", texts(&[None, None, None, Some("[1]")])),
+        ("extras", texts(&[None, Some("{\"score\":1}"), None, None])),
+        ("id", texts(&[Some("a"), Some("b"), Some(""), Some("b")])),
+        ("id", texts(&[Some("a"), Some("b"), Some("b"), Some("b")])),
+        ("id", texts(&[Some("a"), Some("b"), Some("longer than twelve"), Some("another long one")])),
+        ("t", floats(&[Some(0.0), Some(-1.0), Some(0.0), Some(1.0)])),
+        ("seq", Arc::new(UInt32Array::from(vec![0, 1, 1, 0]))),
+    ];
+    for (column, values) in cases {
+        let tables = tables(&plain());
+        goes_alike_either_way(&Tables { events: with(&tables.events, column, values), ..tables });
+    }
+    let documents: Vec<Value> = (0..40_000)
+        .map(|i| {
+            let name = format!("agent {}", i % 7_001);
+            document(
+                &format!("t{i}"),
+                &json!({"to": name, "x_tokens_out": i}),
+                &json!({"score": 0.5, "ok": i % 3 == 0}),
+            )
+        })
+        .collect();
+    goes_alike_either_way(&tables(&store(&documents)));
+    // A group that no trace names is found among its events.
+    let tables = tables(&store(&[document("x", &json!({"x_trace": {"group_id": "g"}}), &json!({}))]));
+    let at = tables.traces.schema().index_of("group_id").unwrap();
+    let mut traces = tables.traces.clone();
+    traces.remove_column(at);
+    goes_alike_either_way(&Tables { traces, ..tables });
 }

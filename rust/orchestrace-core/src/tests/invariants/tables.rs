@@ -9,7 +9,7 @@ use arrow_array::{
     TimestampNanosecondArray, UInt32Array, UInt64Array, new_null_array,
 };
 use arrow_schema::{DataType, Field, Schema, TimeUnit};
-use orchestrace_core::assembly::Tables;
+use orchestrace_core::assembly::{Tables, Taking};
 use orchestrace_core::error::Error;
 use orchestrace_core::ingest::ReadOptions;
 use orchestrace_core::run::Run;
@@ -37,6 +37,7 @@ pub(crate) fn tables(store: &Store) -> Tables {
 /// All tables of a store are taken back, unchanged.
 pub(crate) fn comes_back_from_arrow(store: &Store) {
     let again = Store::from_arrow(&tables(store), &Run::new(Some(1)).unwrap()).unwrap();
+    goes_alike_either_way(&tables(store));
     for table in TABLES {
         let [a, b] = [store, &again].map(|store| store.combined(table.name).unwrap());
         assert_eq!(a, b, "{} from Arrow", table.name);
@@ -61,6 +62,7 @@ static BASE: LazyLock<Store> = LazyLock::new(|| {
 /// taken adds up and comes back.
 pub(crate) fn changed_tables_are_judged(program: &[u8]) {
     let tables = changed(&BASE, program);
+    goes_alike_either_way(&tables);
     match Store::from_arrow(&tables, &Run::new(Some(1)).unwrap()) {
         Ok(store) => {
             if tables.record_counts.is_none() {
@@ -73,6 +75,56 @@ pub(crate) fn changed_tables_are_judged(program: &[u8]) {
         }
         Err(other) => panic!("expected a schema error, found {other:?}"),
     }
+}
+
+/// Events whose agents are plain text are looked at one by one, others column by column. What comes of them is the same, a
+/// refusal to the word.
+pub(crate) fn goes_alike_either_way(tables: &Tables) {
+    let by_row = Tables { events: spelled(&tables.events, "agent"), ..copied(tables) };
+    for set_aside in [false, true] {
+        let taking = Taking { set_aside, ..Taking::default() };
+        let taken =
+            [tables, &by_row].map(|tables| Store::from_arrow_as(tables, taking, &Run::new(Some(2)).unwrap()));
+        match taken {
+            [Ok(by_column), Ok(by_row)] => {
+                for table in TABLES {
+                    let [a, b] = [&by_column, &by_row].map(|store| store.combined(table.name).unwrap());
+                    assert_eq!(a, b, "{}, one by one", table.name);
+                }
+                assert_eq!(by_column.set_aside(), by_row.set_aside());
+            }
+            [Err(by_column), Err(by_row)] => assert_eq!(by_column.to_string(), by_row.to_string()),
+            [by_column, by_row] => panic!("{by_column:?} by column, {by_row:?} one by one"),
+        }
+    }
+}
+
+fn copied(tables: &Tables) -> Tables {
+    Tables {
+        traces: tables.traces.clone(),
+        events: tables.events.clone(),
+        edges: tables.edges.clone(),
+        measures: tables.measures.clone(),
+        labels: tables.labels.clone(),
+        findings: tables.findings.clone(),
+        quarantine: tables.quarantine.clone(),
+        record_counts: tables.record_counts.clone(),
+    }
+}
+
+/// The batch with a column of names as plain text.
+fn spelled(batch: &RecordBatch, name: &str) -> RecordBatch {
+    let (Ok(at), mut columns) = (batch.schema().index_of(name), batch.columns().to_vec()) else {
+        return batch.clone();
+    };
+    let Some(coded) = columns[at].as_any_dictionary_opt() else { return batch.clone() };
+    let Some(values) = coded.values().as_string_opt::<i32>() else { return batch.clone() };
+    let keys = if values.is_empty() { vec![0; coded.len()] } else { coded.normalized_keys() };
+    let cells = (0..coded.len()).map(|row| coded.is_valid(row).then(|| values.value(keys[row])));
+    columns[at] = Arc::new(cells.collect::<StringArray>());
+    let mut fields: Vec<Arc<Field>> = batch.schema().fields().iter().cloned().collect();
+    fields[at] = Arc::new(Field::new(name, DataType::Utf8, true));
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).unwrap()
 }
 
 /// The bytes of a program, zeros behind its end.
