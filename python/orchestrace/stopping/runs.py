@@ -16,6 +16,7 @@ from .epochs import EPOCHS
 Cost = Literal["auto", "tokens", "seconds", "usd", "epochs"]
 
 _NEEDED: Final = ("trace", "trace_id", "task_id", "k")
+_OF_RUNS: Final = ("y", "trace_id", "task_id")
 
 
 def check_epochs(epochs: pl.DataFrame) -> pl.DataFrame:
@@ -38,26 +39,27 @@ def check_epochs(epochs: pl.DataFrame) -> pl.DataFrame:
         if name in epochs.columns
     )
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in EPOCHS.items() if name not in typed.columns]
-    rows = typed.with_columns(absent).sort("trace", "k")
+    rows = typed.with_columns(absent)
+    same = pl.col("trace") == pl.col("trace").shift(1)
+    in_order = (pl.col("trace") > pl.col("trace").shift(1)) | (same & (pl.col("k") > pl.col("k").shift(1)))
+    if not rows.select(in_order.slice(1).fill_null(False).all()).item():
+        rows = rows.sort("trace", "k")
     for name in _NEEDED:
         if rows[name].null_count():
             raise SchemaError(f"column '{name}' of epochs has nulls, expected a value in every row")
     for name in ("s", "y", "tokens", "seconds", "usd"):
         if not rows[name].is_finite().fill_null(True).all():
             raise SchemaError(f"column '{name}' of epochs has NaN or infinity, expected finite numbers")
-    alike = rows.group_by("trace", maintain_order=True).agg(
-        gap=(pl.col("k") != pl.int_range(1, pl.len() + 1)).any(),
-        differ=(pl.col("y").n_unique() > 1)
-        | (pl.col("trace_id").n_unique() > 1)
-        | (pl.col("task_id").n_unique() > 1),
-    )
-    for name, problem in (
-        ("gap", "does not have k = 1, 2, ... without a gap"),
-        ("differ", "has several values of y, trace_id or task_id"),
+    # each row beside the one before it: runs are in order
+    k = pl.col("k").cast(pl.Int64)
+    among = pl.any_horizontal(pl.col(name).ne_missing(pl.col(name).shift(1)) for name in _OF_RUNS)
+    for broken, problem in (
+        (k != pl.when(same).then(k.shift(1) + 1).otherwise(1), "does not have k = 1, 2, ... without a gap"),
+        (same & among, "has several values of y, trace_id or task_id"),
     ):
-        broken = alike.filter(pl.col(name))
-        if broken.height:
-            raise SchemaError(f"trace {broken['trace'][0]} of epochs {problem}")
+        at = rows.select(broken.fill_null(False).arg_true()).to_series()
+        if len(at):
+            raise SchemaError(f"trace {rows['trace'][at[0]]} of epochs {problem}")
     return rows
 
 
