@@ -13,6 +13,7 @@ from ..base.arguments import Confidence, Folds, Resamples, Seed
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError
 from ..base.schema import unknown_name
+from ..base.side_by_side import side_by_side
 from ..base.taxonomy import concerns
 from ..base.text import in_json
 from ..base.verbs import verb
@@ -23,7 +24,7 @@ from ..statistics.resampling import Statistic, ratio_of, resampled
 from ..statistics.sums import sums_of
 from .answers import Answers, Price, Problem, answers
 from .censoring import Estimand, claimed, seen
-from .continuation import Regress, regressed_by
+from .continuation import Regress, of_trees, regressed_by
 from .epochs import REASON
 from .stopping_rules import METHODS
 
@@ -219,26 +220,31 @@ def named(methods: Sequence[str] | None) -> list[str]:
 def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
     """A rule on every run, fitted without the tasks of its fold."""
     stop, weight = np.zeros(len(runs), np.int64), np.zeros(len(runs))
-    worth, expected = (np.zeros(len(runs.k)) if METHODS[name].learned else None for _ in range(2))
-    for fold in np.unique(runs.fold):
+    learned = METHODS[name].learned
+    worth, expected = (np.zeros(len(runs.k)) if learned else None for _ in range(2))
+    if learned:
+        _ = runs.layers  # made once, before the folds ask for it at the same time
+
+    def of_fold(fold: int) -> None:
         inside = np.flatnonzero(runs.fold == fold)
         others = np.flatnonzero(runs.fold != fold)
         if not len(others):  # one task: nothing could be held out
             others = inside
         fitted = METHODS[name].fit(runs, others, regress)
-        part = runs.take(inside)
-        offset = runs.start[inside] - part.start
-        rows = np.isin(runs.run, inside)
+        part, rows = runs.take(inside), runs.rows_of(inside)
         if worth is not None and fitted.worth is not None:
             worth[rows] = part_worth = fitted.worth(part)
             flags = part.g >= part_worth
+            if expected is not None and fitted.expect is not None:
+                expected[rows] = fitted.expect(part, part_worth)
         else:
             flags = fitted.stop(part)
         stops = part.stops(flags)
-        stop[inside] = stops + offset
+        stop[inside] = stops + runs.start[inside] - part.start
         weight[inside] = seen(part, flags, stops, METHODS[name].needs)
-        if expected is not None and fitted.expect is not None:
-            expected[rows] = fitted.expect(part)
+
+    # trees hold OpenMP while they are fitted, which is a thing of the process
+    side_by_side(of_fold, np.unique(runs.fold).tolist(), threads=1 if regress is of_trees else None)
     return HeldOut(stop, weight, worth, expected)
 
 
@@ -304,27 +310,31 @@ def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
     tested so among low, middle and high expectations. O(rows).
     """
     value = np.where(runs.final, runs.g, np.maximum(runs.g, worth))
-    step = np.zeros(len(runs.k))
-    inner = np.flatnonzero(runs.k > 1)
-    before = expected[inner - 1]
+    before = np.append(np.nan, expected[:-1])
+    before[runs.start] = np.nan
     # beyond the deepest epoch that was fitted the value of going on is unknown: no increment
-    step[inner] = np.where(np.isfinite(before), value[inner] - before, 0.0)
+    step = np.where(np.isfinite(before), value - before, 0.0)
     sums = np.cumsum(step)
     martingale = sums - np.repeat(sums[runs.start], runs.length)
     bound: Floats = np.maximum.reduceat(runs.g - martingale, runs.start)
-    tested = []
-    for k in np.unique(runs.k[inner]):
-        rows = inner[(runs.k[inner] == k) & np.isfinite(before)]
+    task = np.repeat(runs.task, runs.length)
+
+    def thirds(k: int) -> list[Ints]:
+        rows = runs.layers.of(k, k)[0]
+        rows = rows[np.isfinite(before[rows])]
         if len(rows) < FEWEST_ROWS:
-            continue
-        cuts = np.quantile(expected[rows - 1], [1 / 3, 2 / 3], method="inverted_cdf")
-        third = np.searchsorted(cuts, expected[rows - 1], side="left")
-        tested += [rows[third == part] for part in range(3) if (third == part).sum() >= FEWEST_ROWS]
-    suspect = False
-    for rows in tested:
-        level = 1.0 - 0.05 / len(tested)
-        _, tasks = np.unique(runs.task[runs.run[rows]], return_inverse=True)
-        mean = mean_interval(step[rows], tasks.astype(np.int64), confidence=level)
-        if mean.around.lower is not None and mean.around.upper is not None:
-            suspect |= not mean.around.lower <= 0.0 <= mean.around.upper
-    return bound, suspect
+            return []
+        low, high = np.quantile(before[rows], [1 / 3, 2 / 3], method="inverted_cdf")
+        third = (before[rows] > low) * 1 + (before[rows] > high)
+        return [rows[third == part] for part in range(3) if (third == part).sum() >= FEWEST_ROWS]
+
+    parts = side_by_side(thirds, range(2, int(runs.length.max(initial=1)) + 1))
+    tested = [rows for of_epoch in parts for rows in of_epoch]
+
+    def is_off(rows: Ints) -> bool:
+        around = mean_interval(step[rows], task[rows], confidence=1.0 - 0.05 / len(tested)).around
+        if around.lower is None or around.upper is None:
+            return False
+        return not around.lower <= 0.0 <= around.upper
+
+    return bound, any(side_by_side(is_off, tested))

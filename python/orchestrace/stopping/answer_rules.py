@@ -17,10 +17,11 @@ from ..base.text import in_json
 from ..base.verbs import verb
 from ..statistics.learners import in_one_order
 from .answer_evaluation import held_out, named
-from .answers import Answers, Price, Problem, answers
+from .answers import Answers, Layout, Price, Problem, answers, laid_out
 from .censoring import FOLDS, Estimand, claimed
 from .continuation import regressed_by
 from .epochs import REASON
+from .runs import check_epochs
 from .stopping_rules import METHODS, Fitted
 
 REGRETS: Final = pl.Schema(
@@ -108,9 +109,10 @@ class StoppingRule:
         SchemaError
             Epochs that contradict each other, or lack what the rule needs.
         """
-        runs = answers(epochs, folds=2, seed=0, **self._options)
+        rows = check_epochs(epochs)
+        runs = laid_out(rows, Layout(**self._options))
         worth = np.full(len(runs.k), np.nan) if self._fitted.worth is None else self._fitted.worth(runs)
-        return runs.rows.select("trace", "trace_id", "k").with_columns(
+        return rows.select("trace", "trace_id", "k").with_columns(
             payoff=pl.Series(runs.g),
             continuation=pl.Series(np.where(np.isfinite(worth), worth, np.nan)).fill_nan(None),
             stop=pl.Series(self._fitted.stop(runs)),
@@ -238,20 +240,21 @@ def regret(
     >>> table["regret"].min() >= 0
     True
     """
-    runs = answers(epochs, problem=problem, price=price, cost=cost, folds=2, seed=0, features=())
+    rows = check_epochs(epochs)
+    runs = laid_out(rows, Layout(problem, price, cost, features=()))
     if not len(runs):
         return pl.DataFrame(schema=REGRETS)
     most = np.maximum.reduceat(runs.g, runs.start)
     best = runs.stops(runs.g >= most[runs.run])
     at_end = runs.g[runs.end]
-    first = runs.rows[runs.start]
+    first = rows[runs.start]
     table = first.select("trace", "trace_id", "task_id").with_columns(
         k=pl.Series(runs.length),
         k_best=pl.Series(runs.k[best]),
         regret=pl.Series(most - at_end),
         over_run=pl.Series(best < runs.end),
     )
-    under = _under_run(runs, first, at_end)
+    under = _under_run(runs, rows, first)
     return (
         table.hstack(_termination_lag(runs))
         .join(under, on="trace", how="left", maintain_order="left")
@@ -277,16 +280,17 @@ def _termination_lag(runs: Answers) -> pl.DataFrame:
     )
 
 
-def _under_run(runs: Answers, first: pl.DataFrame, at_end: Any) -> pl.DataFrame:
+def _under_run(runs: Answers, rows: pl.DataFrame, first: pl.DataFrame) -> pl.DataFrame:
     """Of each run with longer siblings the mean of what these reached beyond its end."""
     # the best payoff from each row on, run by run, backward
     ahead = runs.g.copy()
     for k in range(int(runs.length.max()) - 1, 0, -1):
-        rows = np.flatnonzero((runs.k == k) & ~runs.last)
-        ahead[rows] = np.maximum(ahead[rows], ahead[rows + 1])
+        at = np.flatnonzero((runs.k == k) & ~runs.last)
+        ahead[at] = np.maximum(ahead[at], ahead[at + 1])
     group = pl.coalesce("group_id", "task_id")
-    heads = first.select("trace", "task_id", group=group, k=pl.Series(runs.length), paid=pl.Series(at_end))
-    after = runs.rows.select("trace", "task_id", group=group, k=pl.col("k").cast(pl.Int64) - 1).with_columns(
+    paid = pl.Series(runs.g[runs.end])
+    heads = first.select("trace", "task_id", group=group, k=pl.Series(runs.length), paid=paid)
+    after = rows.select("trace", "task_id", group=group, k=pl.col("k").cast(pl.Int64) - 1).with_columns(
         best=pl.Series(ahead)
     )
     both = heads.join(after, on=["task_id", "group", "k"], how="inner", suffix="_other")
@@ -351,14 +355,15 @@ def export(
             f"rule '{method}' does not say what going on is worth: take {', '.join(learned)}"
         )
     chosen = None if features is None else tuple(features)
-    runs = answers(epochs, problem=problem, price=price, cost=cost, folds=folds, seed=seed, features=chosen)
+    rows = check_epochs(epochs)
+    runs = laid_out(rows, Layout(problem, price, cost, folds, seed, chosen))
     worth = held_out(runs, method, regressed_by(trees)).worth if len(runs) else np.zeros(0)
     assert worth is not None
     is_valued = ~runs.last & np.isfinite(worth)
     going = pl.Series(np.where(is_valued, worth, np.nan), dtype=pl.Float64).fill_nan(None)
     payoff = pl.Series(runs.g, dtype=pl.Float64)
     value = pl.select(pl.max_horizontal(payoff, going).alias("value")).to_series()
-    return runs.rows.select("trace", "trace_id", "task_id", "k", *runs.names).with_columns(
+    return rows.select("trace", "trace_id", "task_id", "k", *runs.names).with_columns(
         action=pl.Series(np.where(runs.last, "stop", "continue").tolist(), dtype=pl.String),
         payoff=payoff,
         continuation=going,

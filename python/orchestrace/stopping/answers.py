@@ -3,7 +3,8 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from functools import cached_property
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -23,23 +24,41 @@ COSTS: Final = ("epochs", "tokens", "seconds", "usd")
 _EPOCH: Final = "ot.stopping.epochs and ot.stopping.epochs_from_frame make such frames"
 
 
+class Layers(NamedTuple):
+    """Rows by epoch, so that what an epoch needs lies side by side.
+
+    ``rows`` are in order of k and run; those of epoch k are from ``begin[k - 1]`` up to ``begin[k]``. ``x``
+    are their features, (columns, rows).
+    """
+
+    rows: Ints
+    begin: Ints
+    x: Floats
+
+    def of(self, first: int, last: int) -> tuple[Ints, Floats]:
+        """Rows of the epochs `first` to `last`, and their features, (rows, columns) column by column."""
+        inside = slice(self.begin[first - 1], self.begin[last])
+        return self.rows[inside], self.x[:, inside].T
+
+
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Runs of epochs and what stopping pays; rows are in order of run and k.
 
-    ``k g x`` are of rows (``x`` the features, NaN where absent), ``start length task fold`` of runs. ``g`` is
-    what it pays to stop at the row, in units of q or of the reward. ``q`` and ``c`` are quality and cost so
-    far, ``s`` the score. Runs of a task are in one fold. ``cut`` (of runs) says that the run would have gone
-    on, had the recorded policy not stopped it; ``weight`` (of rows) how many runs one that was recorded up to
-    the row stands for. With the estimand ``capped`` nothing is cut and every weight is 1.
+    ``k g x`` are of rows (``x`` the features, NaN where absent, in memory column by column: regressions go
+    over columns), ``start length task fold`` of runs. ``g`` is what it pays to stop at the row, in units of q
+    or of the reward. ``q`` and ``c`` are quality and cost so far, ``s`` the score. Runs of a task are in one
+    fold. ``failed`` (of runs) says that the run ended with an error, ``cut`` that it would have gone on, had
+    the recorded policy not stopped it; ``weight`` (of rows) how many runs one that was recorded up to the row
+    stands for. With the estimand ``capped`` nothing is cut and every weight is 1.
     """
 
-    rows: pl.DataFrame
     names: tuple[str, ...]
     start: Ints
     length: Ints
     task: Ints
     fold: Ints
+    failed: Bools
     k: Ints
     q: Floats
     s: Floats
@@ -80,19 +99,30 @@ class Answers:
         flags[self.end[~self.cut]] = True
         return flags
 
-    def take(self, runs: Ints) -> "Answers":
-        """Some of the runs."""
-        inside = np.isin(self.run, runs)
-        length = self.length[runs]
+    @cached_property
+    def layers(self) -> Layers:
+        """Rows by epoch. O(rows · columns), once."""
+        deepest = int(self.length.max(initial=0))
+        rows = np.argsort(self.k.astype(np.uint16) if deepest < 2**16 else self.k, kind="stable")
+        counts = np.bincount(self.k, minlength=deepest + 1)
+        return Layers(rows, np.cumsum(counts), self.x.T.take(rows, axis=1))
+
+    def rows_of(self, runs: Ints) -> Ints:
+        """The rows of some of the runs."""
+        chosen = np.zeros(len(self), bool)
+        chosen[runs] = True
+        return np.flatnonzero(np.repeat(chosen, self.length))
+
+    def take(self, runs: Ints, *, with_features: bool = True) -> "Answers":
+        """Some of the runs, which rise."""
+        rows, length = self.rows_of(runs), self.length[runs]
         return Answers(
-            rows=self.rows.filter(pl.Series(inside)),
-            names=self.names,
+            names=self.names if with_features else (),
             start=np.cumsum(length) - length,
             length=length,
-            task=self.task[runs],
-            fold=self.fold[runs],
-            cut=self.cut[runs],
-            **{name: getattr(self, name)[inside] for name in ("k", "q", "s", "c", "g", "x", "weight")},
+            x=self.x.T[:, rows].T if with_features else np.zeros((len(rows), 0)),
+            **{name: getattr(self, name)[runs] for name in ("task", "fold", "failed", "cut")},
+            **{name: getattr(self, name)[rows] for name in ("k", "q", "s", "c", "g", "weight")},
         )
 
     def at(self, k: int, among: Ints) -> Ints:
@@ -133,15 +163,35 @@ def answers(
     SchemaError
         Epochs that contradict each other, or that lack what the problem needs.
     """
-    rows = check_epochs(epochs)
-    if by_name:
-        rows = rows.sort("trace_id", "trace", "k")
+    how = Layout(problem, price, cost, folds, seed, features)
+    return laid_out(check_epochs(epochs), how, by_name=by_name)
+
+
+class Layout(NamedTuple):
+    """What `laid_out` makes of rows: arguments of `evaluate`."""
+
+    problem: Problem
+    price: Price
+    cost: str
+    folds: int = 2
+    seed: int = 0
+    features: tuple[str, ...] | None = None
+
+
+def laid_out(rows: pl.DataFrame, how: Layout, *, by_name: bool = False) -> Answers:
+    """Lay out rows that `check_epochs` checked, as they come or by the names of runs.
+
+    Raises
+    ------
+    ParameterError, SchemaError
+        As `answers`, but for contradictions.
+    """
+    problem, price, cost, folds, seed, features = how
     k = rows["k"].to_numpy().astype(np.int64)
     start = np.flatnonzero(k == 1)
     length = np.diff(np.append(start, len(k)))
+    end = start + length - 1
     spent = _spent(rows, price, cost)
-    last = np.zeros(len(k), bool)
-    last[start + length - 1] = True
     if problem == "answer":
         if rows["q"].null_count():
             raise SchemaError(
@@ -152,26 +202,39 @@ def answers(
     else:
         if rows["y"].null_count():
             raise SchemaError("epochs have no outcome y in some rows: leave these runs out")
-        g = np.where(last, rows["y"].to_numpy(), 0.0) - spent
+        g = 0.0 - spent
+        g[end] += rows["y"].gather(end).to_numpy()
     if not np.isfinite(g).all():
         raise ParameterError("a payoff is beyond the range of a float: give a smaller price")
     named = _features(rows, features)
-    tasks = rows["task_id"].gather(start).to_list()
+    heads = rows.select("trace", "trace_id", "task_id")[start]
+    failed = (rows["end"].gather(end) == "error").fill_null(False).to_numpy()
+    order: slice | Ints = slice(None)
+    if by_name and len(start):
+        # whole runs move: only their heads are sorted
+        runs = heads.select(pl.arg_sort_by("trace_id", "trace")).to_series().to_numpy().astype(np.int64)
+        heads, failed = heads[runs], failed[runs]
+        moved, length = start[runs], length[runs]
+        start = np.cumsum(length) - length
+        order = np.repeat(moved - start, length) + np.arange(len(k))
+    tasks = heads["task_id"].to_list()
     _, task = np.unique(np.array(tasks, dtype=object).astype(str), return_inverse=True)
-    x = np.column_stack([_numbers(rows[name]) for name in named]) if named else np.zeros((len(k), 0))
+    x = np.empty((len(named), len(k)))
+    for name, column in zip(named, x, strict=True):
+        column[:] = _numbers(rows[name])[order]
     return Answers(
-        rows=rows,
         names=named,
         start=start,
         length=length,
         task=task.astype(np.int64),
         fold=folds_over(tasks, folds, seed) if tasks else np.zeros(0, np.int64),
-        k=k,
-        q=_numbers(rows["q"]),
-        s=_numbers(rows["s"]),
-        c=_cost(rows, cost),
-        g=g.astype(np.float64),
-        x=x,
+        failed=failed,
+        k=k[order],
+        q=_numbers(rows["q"])[order],
+        s=_numbers(rows["s"])[order],
+        c=_cost(rows, cost)[order],
+        g=g[order].astype(np.float64, copy=False),
+        x=x.T,
         weight=np.ones(len(k)),
         cut=np.zeros(len(start), bool),
     )

@@ -144,8 +144,7 @@ def claimed(runs: Answers, estimand: Estimand, problem: str) -> Claim:
 
 def stopped(runs: Answers) -> Bools:
     """Runs that the recorded policy stopped: they neither reached the greatest k nor failed."""
-    failed = (runs.rows["end"].gather(runs.end) == "error").fill_null(False).to_numpy()
-    short: Bools = (runs.length < runs.length.max(initial=0)) & ~failed
+    short: Bools = (runs.length < runs.length.max(initial=0)) & ~runs.failed
     return short
 
 
@@ -234,7 +233,6 @@ def _up_to(runs: Answers, horizon: int, weight: Floats, censored: Bools) -> Answ
     length = np.minimum(runs.length, horizon)
     return replace(
         runs,
-        rows=runs.rows.filter(pl.Series(inside)),
         start=np.cumsum(length) - length,
         length=length,
         cut=censored & (runs.length < horizon),

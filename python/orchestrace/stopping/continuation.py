@@ -8,7 +8,7 @@ Schwartz 2001), `tvr` max(g, C) at k + 1 (Tsitsiklis and Van Roy 2001), `fqi` th
 all k, repeated (fitted Q iteration), `tabular` means over runs with the same history of q and c.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple
@@ -104,41 +104,39 @@ def regressed_by(trees: bool) -> Regress:
 class Continuation:
     """Fitted values of going on, by epoch; beyond the last that was fitted its model goes on.
 
-    ``expected`` predicts max(g, C) at the next epoch more finely than `models`, for the dual bound.
+    ``expected`` predicts max(g, C) at the next epoch more finely than `models`, for the dual bound: from what
+    the model says and the features.
     """
 
     models: list[Predict]
     expected: list[Predict]
 
-    def __call__(self, x: Floats, k: Ints) -> Floats:
+    def __call__(self, runs: Answers) -> Floats:
         """What going on is worth, of rows, (rows,) float64; minus infinity where nothing was fitted: stop."""
-        return _predicted(self.models, x, k)
+        worth = np.full(len(runs.k), -np.inf)
+        for model, rows, x in _by_model(self.models, runs):
+            worth[rows] = model(x)
+        return worth
 
-    def expect(self, x: Floats, k: Ints) -> Floats:
-        """The value to be expected at the next epoch, of rows, (rows,) float64."""
-        return _predicted(self.expected, x, k)
-
-
-def _predicted(models: list[Predict], x: Floats, k: Ints) -> Floats:
-    values = np.full(len(k), -np.inf)
-    if not models or not len(k):
+    def expect(self, runs: Answers, worth: Floats) -> Floats:
+        """The value to be expected at the next epoch, of rows, (rows,) float64, given what they are worth."""
+        values = np.full(len(runs.k), -np.inf)
+        for model, rows, x in _by_model(self.expected, runs):
+            values[rows] = model(_beside(worth[rows], x))
         return values
-    # rows by epoch, in one sort; the last model serves all epochs from its own on
-    at = np.minimum(k, len(models))
-    order = np.argsort(at.astype(np.uint16) if len(models) < 2**16 else at, kind="stable")
-    ends = np.searchsorted(at[order], np.arange(1, len(models) + 1), side="right")
-    first = 0
-    for model, end in zip(models, ends, strict=True):
-        rows = order[first:end]
-        if len(rows):
-            values[rows] = model(x[rows])
-        first = end
-    return values
+
+
+def _by_model(models: list[Predict], runs: Answers) -> Iterator[tuple[Predict, Ints, Floats]]:
+    """Models with their rows and features; the last one serves all epochs from its own on."""
+    deepest = int(runs.length.max(initial=0))
+    for k, model in enumerate(models[:deepest], 1):
+        yield model, *runs.layers.of(k, deepest if k == len(models) else k)
 
 
 def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) -> Continuation:
     """`lsm` where the targets are realized payoffs, `tvr` where they are fitted values. O(Σ K · columns²)."""
     deepest = int(runs.length[among].max(initial=1))
+    fewest = max(FEWEST, PER_COLUMN * (1 + 2 * runs.x.shape[1]))
     models: list[Predict] = []
     expected: list[Predict] = []
     # what the rule gets from the next epoch on, for each run; and the greater of payoff and value there
@@ -149,18 +147,20 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
     for k in range(deepest - 1, 0, -1):
         of = among[runs.length[among] > k]
         rows = runs.start[of] + k - 1
-        parts = (runs.x[rows], ahead[of], greater[of], runs.weight[rows + 1])
-        for before, part in zip(pooled, parts, strict=True):
-            before.append(part)
-        if len(rows) < max(FEWEST, PER_COLUMN * (1 + 2 * runs.x.shape[1])):
+        # where the runs lie among those that reach the epoch
+        place = np.cumsum(runs.length >= k)[of] - 1
+        features = runs.layers.of(k, k)[1].T.take(place, axis=1).T
+        x, y, aim, times = features, ahead[of], greater[of], runs.weight[rows + 1]
+        now, later = runs.g[rows], y
+        if len(rows) < fewest:  # epochs before have as many runs: once there are enough, nothing is pooled
+            for before, part in zip(pooled, (x, y, aim, times), strict=True):
+                before.append(part)
             x, y, aim, times = (np.concatenate(part) for part in pooled)
-        else:
-            x, y, aim, times = parts
         values, model = regress(x, times)(y)
         models.append(model)
-        expected.append(_calibrated(model, of_cells(_beside(values, x), aim)))
-        value, now = values[-len(rows) :], runs.g[rows]
-        ahead[of] = np.where(now >= value, now, parts[1] if realized else value)
+        expected.append(of_cells(_beside(values, x), aim))
+        value = values[-len(rows) :]
+        ahead[of] = np.where(now >= value, now, later if realized else value)
         greater[of] = np.maximum(now, value)
         # the ends of these runs are unknown: the model gives the value of going on
         cut = runs.cut_at(k, among)
@@ -170,12 +170,11 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
 
 
 def _beside(values: Floats, x: Floats) -> Floats:
-    return np.concatenate([values[:, None], x], axis=1)
-
-
-def _calibrated(model: Predict, expected: Predict) -> Predict:
-    """What is expected by the features and by what a model says of them."""
-    return lambda x: expected(_beside(model(x), x))
+    """Rows with the values as first column, column by column in memory."""
+    columns = np.empty((1 + x.shape[1], len(x)))
+    columns[0] = values
+    columns[1:] = x.T
+    return columns.T
 
 
 def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
@@ -183,8 +182,8 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
 
     O(rows · columns · (columns + sweeps)): sweeps share what is made of the rows.
     """
-    inside = np.isin(runs.run, among) & ~runs.last
-    rows = np.flatnonzero(inside)
+    rows = runs.rows_of(among)
+    rows = rows[~runs.last[rows]]
     if not len(rows):
         return Continuation([], [])
     x = with_k(runs.x, runs.k)
@@ -225,13 +224,13 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         if len(at) < FEWEST:
             at = np.flatnonzero(k >= k_of)
         features = runs.x[rows[at]]
-        expected.append(_calibrated(model, of_cells(_beside(model(features), features), target[at])))
+        expected.append(of_cells(_beside(model(features), features), target[at]))
     return Continuation(models, expected)
 
 
 def with_k(x: Floats, k: Ints) -> Floats:
     """Features and the epoch, which comes first."""
-    return np.concatenate([k[:, None].astype(np.float64), x], axis=1)
+    return _beside(k.astype(np.float64), x)
 
 
 @dataclass(frozen=True, eq=False)

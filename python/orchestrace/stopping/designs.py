@@ -106,9 +106,11 @@ class Cells:
         places = []
         for column, cuts in zip(self.basis.varying, self.cuts, strict=True):
             values = np.ascontiguousarray(x[:, column])
-            cell = np.searchsorted(cuts, values, side="right")
-            cell[np.isnan(values)] = 0
-            places.append(cell)
+            # cuts are few: to compare with each takes less than to search for each row
+            cell = np.zeros(len(values), np.uint8)
+            for cut in cuts:
+                cell += values >= cut
+            places.append(cell.astype(np.int64))
         return places
 
 

@@ -24,8 +24,8 @@ class Fitted:
     stop: Callable[[Answers], Bools]
     #: Of learned rules; they stop where the payoff is at least that.
     worth: Callable[[Answers], Floats] | None = None
-    #: Of learned rules the value to be expected at the next epoch, for the dual; that of `worth` without.
-    expect: Callable[[Answers], Floats] | None = None
+    #: Of learned rules the value to be expected at the next epoch, for the dual, given what `worth` says.
+    expect: Callable[[Answers, Floats], Floats] | None = None
     constant: float | None = None
 
 
@@ -70,7 +70,10 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
 
     `values` rise. O(rows · log(values) + runs · values).
     """
-    best = float(values[int(np.argmax(_payoffs(runs.take(among), values, level)))]) if len(values) else np.inf
+    best = np.inf
+    if len(values):
+        payoffs = _payoffs(runs.take(among, with_features=False), values, level)
+        best = float(values[int(np.argmax(payoffs))])
     return Fitted(lambda judged: level.stop(judged, best), constant=best)
 
 
@@ -151,7 +154,7 @@ def _quality(runs: Answers) -> Floats:
 
 
 def _threshold(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    inside = np.isin(runs.run, among)
+    inside = runs.rows_of(among)
     return _best(runs, among, np.append(_quantiles(_quality(runs)[inside]), np.inf), Level(_quality))
 
 
@@ -164,7 +167,8 @@ def _loss(runs: Answers) -> Floats:
 
 
 def _plateau(runs: Answers, among: Ints, _: Regress) -> Fitted:
-    losses = _loss(runs)[np.isin(runs.run, among) & (runs.k > 1)]
+    inside = runs.rows_of(among)
+    losses = _loss(runs)[inside[runs.k[inside] > 1]]
     best = _best(runs, among, np.append(_quantiles(losses), np.inf), Level(_loss))
     return replace(best, constant=-float(best.constant or 0.0))
 
@@ -177,14 +181,15 @@ def _budget(runs: Answers, among: Ints, _: Regress) -> Fitted:
         costs: Floats = np.maximum(judged.c, after)
         return costs
 
-    inside = np.isin(runs.run, among)
+    inside = runs.rows_of(among)
     return _best(
         runs, among, np.append(_quantiles(runs.c[inside]), np.inf), Level(soon, strict=True, needs="next")
     )
 
 
 def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
-    rows = np.flatnonzero(np.isin(runs.run, among) & ~runs.last)
+    rows = runs.rows_of(among)
+    rows = rows[~runs.last[rows]]
     if not len(rows):
         return Fitted(lambda judged: np.zeros(len(judged.k), bool))
     solve = regress(with_k(runs.x, runs.k)[rows], runs.weight[rows + 1])
@@ -193,12 +198,7 @@ def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
 
 
 def _learned(fitted: Continuation) -> Fitted:
-    def worth(judged: Answers) -> Floats:
-        return fitted(judged.x, judged.k)
-
-    return Fitted(
-        lambda judged: judged.g >= worth(judged), worth, lambda judged: fitted.expect(judged.x, judged.k)
-    )
+    return Fitted(lambda judged: judged.g >= fitted(judged), fitted, fitted.expect)
 
 
 def _lsm(runs: Answers, among: Ints, regress: Regress) -> Fitted:
@@ -215,7 +215,7 @@ def _fqi(runs: Answers, among: Ints, regress: Regress) -> Fitted:
 
 def _tabular(runs: Answers, among: Ints, _: Regress) -> Fitted:
     worth = by_history(runs, among)
-    return Fitted(lambda judged: judged.g >= worth(judged), worth, worth)
+    return Fitted(lambda judged: judged.g >= worth(judged), worth, lambda _, known: known)
 
 
 def _oracle(runs: Answers, among: Ints, _: Regress) -> Fitted:
