@@ -28,12 +28,13 @@ class Layers(NamedTuple):
     """Rows by epoch, so that what an epoch needs lies side by side.
 
     ``rows`` are in order of k and run; those of epoch k are from ``begin[k - 1]`` up to ``begin[k]``. ``x``
-    are their features, (columns, rows).
+    are their features, (columns, rows), ``g`` what they pay.
     """
 
     rows: Ints
     begin: Ints
     x: Floats
+    g: Floats
 
     def of(self, first: int, last: int) -> tuple[Ints, Floats]:
         """Rows of the epochs `first` to `last`, and their features, (rows, columns) column by column."""
@@ -105,7 +106,7 @@ class Answers:
         deepest = int(self.length.max(initial=0))
         rows = np.argsort(self.k.astype(np.uint16) if deepest < 2**16 else self.k, kind="stable")
         counts = np.bincount(self.k, minlength=deepest + 1)
-        return Layers(rows, np.cumsum(counts), self.x.T.take(rows, axis=1))
+        return Layers(rows, np.cumsum(counts), self.x.T.take(rows, axis=1), self.g[rows])
 
     def rows_of(self, runs: Ints) -> Ints:
         """The rows of some of the runs."""

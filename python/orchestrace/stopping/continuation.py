@@ -143,23 +143,24 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
     ahead = np.zeros(len(runs))
     ahead[among] = runs.g[runs.end[among]]
     greater = ahead.copy()
+    alike = bool((runs.weight == 1.0).all())
+    layers = runs.layers
     pooled: tuple[list[Floats], list[Floats], list[Floats], list[Floats]] = ([], [], [], [])
     for k in range(deepest - 1, 0, -1):
         of = among[runs.length[among] > k]
-        rows = runs.start[of] + k - 1
         # where the runs lie among those that reach the epoch
         place = np.cumsum(runs.length >= k)[of] - 1
-        features = runs.layers.of(k, k)[1].T.take(place, axis=1).T
-        x, y, aim, times = features, ahead[of], greater[of], runs.weight[rows + 1]
-        now, later = runs.g[rows], y
-        if len(rows) < fewest:  # epochs before have as many runs: once there are enough, nothing is pooled
+        x, now = layers.of(k, k)[1].T.take(place, axis=1).T, layers.g[layers.begin[k - 1] + place]
+        y, aim = ahead[of], greater[of]
+        later, times = y, np.ones(len(of)) if alike else runs.weight[runs.start[of] + k]
+        if len(of) < fewest:  # epochs before have as many runs: once there are enough, nothing is pooled
             for before, part in zip(pooled, (x, y, aim, times), strict=True):
                 before.append(part)
             x, y, aim, times = (np.concatenate(part) for part in pooled)
         values, model = regress(x, times)(y)
         models.append(model)
         expected.append(of_cells(_beside(values, x), aim))
-        value = values[-len(rows) :]
+        value = values[-len(of) :]
         ahead[of] = np.where(now >= value, now, later if realized else value)
         greater[of] = np.maximum(now, value)
         # the ends of these runs are unknown: the model gives the value of going on
