@@ -109,13 +109,14 @@ class Answers:
         return Layers(rows, np.cumsum(counts), self.x.T.take(rows, axis=1), self.g[rows])
 
     def rows_of(self, runs: Ints) -> Ints:
-        """The rows of some of the runs."""
-        chosen = np.zeros(len(self), bool)
-        chosen[runs] = True
-        return np.flatnonzero(np.repeat(chosen, self.length))
+        """The rows of some of the runs, in their order."""
+        length = self.length[runs]
+        begin = np.cumsum(length) - length
+        rows: Ints = np.repeat(self.start[runs] - begin, length) + np.arange(length.sum())
+        return rows
 
     def take(self, runs: Ints, *, with_features: bool = True) -> "Answers":
-        """Some of the runs, which rise."""
+        """Some of the runs."""
         rows, length = self.rows_of(runs), self.length[runs]
         return Answers(
             names=self.names if with_features else (),
@@ -236,7 +237,7 @@ def laid_out(rows: pl.DataFrame, how: Layout, *, by_name: bool = False) -> Answe
         c=_cost(rows, cost)[order],
         g=g[order].astype(np.float64, copy=False),
         x=x.T,
-        weight=np.ones(len(k)),
+        weight=np.broadcast_to(np.float64(1.0), len(k)),
         cut=np.zeros(len(start), bool),
     )
 

@@ -14,7 +14,9 @@ from .continuation import Continuation, Regress, by_epoch, by_history, by_iterat
 CANDIDATES: Final = 50
 """Thresholds and budgets that are tried: quantiles of the fitting rows."""
 BLOCK: Final = 2**22
-"""Payoffs of runs and values that are laid out at once."""
+"""Payoffs of runs and values that are added up at once."""
+NEAR: Final = 2**17
+"""Those, or rows, that are looked for at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +74,37 @@ def _best(runs: Answers, among: Ints, values: Floats, level: Level) -> Fitted:
     """
     best = np.inf
     if len(values):
-        payoffs = _payoffs(runs.take(among, with_features=False), values, level)
-        best = float(values[int(np.argmax(payoffs))])
+        best = float(values[int(np.argmax(_payoffs(runs, among, values, level)))])
     return Fitted(lambda judged: level.stop(judged, best), constant=best)
 
 
-def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
+def _payoffs(runs: Answers, among: Ints, values: Floats, level: Level) -> Floats:
     """The mean payoff of each value, (values,) float64; minus infinity where no run shows it.
+
+    Sums go over blocks of runs; each is laid out a few runs at a time, which stay near the processor.
+    """
+    n, deepest = len(values), int(runs.length[among].max(initial=1))
+    alike = not runs.cut.any() and bool((runs.weight == 1.0).all())
+    paid, counted = np.zeros(n), np.zeros(n)
+    many, few = max(1, BLOCK // n), max(1, NEAR // max(n, deepest))
+    for first in range(0, len(among), many):
+        block = among[first : first + many]
+        gained, times = np.empty((len(block), n)), np.empty((0 if alike else len(block), n))
+        for at in range(0, len(block), few):
+            of = slice(at, at + few)
+            part = runs.take(block[of], with_features=False)
+            rows, stopping = _stops_of(part, values, level)
+            gained[of] = part.g[rows]
+            if not alike:
+                times[of] = _times(part, rows, stopping, level.needs)
+                gained[of] *= times[of]
+        paid += gained.sum(axis=0)
+        counted += float(len(block)) if alike else times.sum(axis=0)
+    return np.where(counted > 0.0, paid / np.maximum(counted, np.finfo(float).tiny), -np.inf)
+
+
+def _stops_of(runs: Answers, values: Floats, level: Level) -> tuple[Ints, Ints]:
+    """The row at which each value stops each run, (runs, values); how many of them do so by a row.
 
     A larger value stops later. Each run is therefore a list of rows that begin to stop some values, in order.
     """
@@ -88,30 +114,21 @@ def _payoffs(runs: Answers, values: Floats, level: Level) -> Floats:
     reached[np.isnan(numbers)] = 0
     apart = runs.run * (n + 1)
     reached = np.maximum.accumulate(reached + apart) - apart
-    stopping = reached[runs.end]  # values that stop a run before it ends anyway, or there
+    stopping = reached[runs.end]  # the others stop where the run ends anyway
     reached[runs.end] = n
     begins = np.diff(reached, prepend=0)
     begins[runs.start] = reached[runs.start]
-    alike = not runs.cut.any() and bool((runs.weight == 1.0).all())
-    paid, counted = np.zeros(n), np.zeros(n)
-    many = max(1, BLOCK // max(n, 1))
-    for first in range(0, len(runs), many):
-        of = slice(first, min(first + many, len(runs)))
-        inside = slice(runs.start[first], runs.end[of.stop - 1] + 1)
-        rows = np.repeat(np.arange(inside.start, inside.stop), begins[inside]).reshape(-1, n)
-        if alike:
-            paid += runs.g[rows].sum(axis=0)
-            counted += len(rows)
-            continue
-        end = runs.end[of][:, None]
-        if level.needs == "next":  # it stops because of what the next epoch costs
-            unknown, at = rows == end, np.minimum(rows + 1, end)
-        else:
-            unknown, at = np.arange(n)[None, :] >= stopping[of][:, None], rows
-        times = np.where(runs.cut[of][:, None] & unknown, 0.0, runs.weight[at])
-        paid += (times * runs.g[rows]).sum(axis=0)
-        counted += times.sum(axis=0)
-    return np.where(counted > 0.0, paid / np.maximum(counted, np.finfo(float).tiny), -np.inf)
+    return np.repeat(np.arange(len(runs.k)), begins).reshape(-1, n), stopping
+
+
+def _times(runs: Answers, rows: Ints, stopping: Ints, needs: Needs) -> Floats:
+    """How many runs each one stands for when a value stops it, (runs, values) float64; 0 where none shows."""
+    end = runs.end[:, None]
+    if needs == "next":  # it stops because of what the next epoch costs
+        unknown, at = rows == end, np.minimum(rows + 1, end)
+    else:
+        unknown, at = np.arange(rows.shape[1])[None, :] >= stopping[:, None], rows
+    return np.where(runs.cut[:, None] & unknown, 0.0, runs.weight[at])
 
 
 def _fixed(runs: Answers, among: Ints, _: Regress) -> Fitted:
