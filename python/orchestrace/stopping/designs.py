@@ -1,7 +1,9 @@
 """Design matrices of stopping regressions: standardized columns with their squares, and cells."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, combinations_with_replacement, product
 from typing import Final
 
 import numpy as np
@@ -12,6 +14,8 @@ MOST_CELLS: Final = 12
 """Cells of a column."""
 PER_CELL: Final = 10
 """Rows that a cell needs, times the number of columns."""
+MOST_JOINT: Final = 2**11
+"""Cells of several columns together, whose sums stay near the processor."""
 PENALTY_OF_CELLS: Final = 1e-5
 """Of ridge on cells, times the number of rows."""
 
@@ -140,44 +144,94 @@ def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     where = cells(x)
     size = [len(cuts) for cuts in cells.cuts]
     begin = len(smooth) + np.cumsum([0, *size])
+    steps = [slice(begin[i], begin[i + 1]) for i in range(len(size))]
     gram = np.zeros((begin[-1], begin[-1]))
     aim = np.zeros(begin[-1])
     gram[: len(smooth), : len(smooth)] = smooth @ smooth.T
     aim[: len(smooth)] = smooth @ around
-    share = np.zeros(begin[-1])  # of rows beyond a cut
-    for i, cell in enumerate(where):
-        block = slice(begin[i], begin[i + 1])
-        rows = np.bincount(cell, minlength=size[i] + 1)
-        share[block] = _beyond(rows) / len(y)
-        aim[block] = _beyond(np.bincount(cell, around, size[i] + 1))
-        for j, column in enumerate(smooth):
-            gram[j, block] = _beyond(np.bincount(cell, column, size[i] + 1))
-        gram[block, : len(smooth)] = gram[: len(smooth), block].T
-        for j in range(i + 1):
-            other = slice(begin[j], begin[j + 1])
-            if i == j:
-                both = np.diag(rows)
-            else:
-                key = cell * (size[j] + 1) + where[j]
-                both = np.bincount(key, minlength=(size[i] + 1) * (size[j] + 1))
-            counts = _beyond(_beyond(both.reshape(size[i] + 1, size[j] + 1)).T).T
-            gram[block, other] = counts - len(y) * np.outer(share[block], share[other])
-            gram[other, block] = gram[block, other].T
+    groups = _grouped([n + 1 for n in size], min(MOST_JOINT, len(y)))
+    for at, group in enumerate(groups):
+        joint = Joint.of([where[i] for i in group], [size[i] + 1 for i in group])
+        for column, sums in zip((*smooth, around), (*gram[: len(smooth)], aim), strict=True):
+            of_cells = joint.sums(column)
+            for axis, i in enumerate(group):
+                sums[steps[i]] = _beyond(joint.along(of_cells, axis))
+        for j, i in combinations_with_replacement(range(len(group)), 2):
+            gram[steps[group[j]], steps[group[i]]] = _beyond_both(joint.both(j, i))
+        for other, i in product(chain.from_iterable(groups[:at]), group):
+            pair = Joint.of([where[other], where[i]], [size[other] + 1, size[i] + 1])
+            gram[steps[other], steps[i]] = _beyond_both(pair.both(0, 1))
+    # of rows beyond a cut, which the products of a step with itself count
+    share = np.zeros(begin[-1])
+    share[len(smooth) :] = np.diag(gram)[len(smooth) :] / len(y)
+    gram -= len(y) * np.outer(share, share)
+    gram = np.triu(gram) + np.triu(gram, 1).T
     gram[np.diag_indices_from(gram)] += PENALTY_OF_CELLS * len(y)
     weights = np.linalg.solve(gram, aim)
     slope = weights[: len(smooth)]
-    steps = [np.append(0.0, np.cumsum(weights[begin[i] : begin[i + 1]])) for i in range(len(size))]
+    heights = [np.append(0.0, np.cumsum(weights[of])) for of in steps]
     level -= float(center @ slope + share @ weights)
 
     def predict(rows: Floats) -> Floats:
         predicted = summed(cells.basis.columns(rows), slope, level)
-        for cell, height in zip(cells(rows), steps, strict=True):
+        for cell, height in zip(cells(rows), heights, strict=True):
             predicted += height[cell]
         return predicted
 
     return predict
 
 
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """Rows by their cells in several columns at once: one pass over rows serves them all.
+
+    ``key`` is of rows, ``counts`` has one axis per column.
+    """
+
+    key: Ints
+    counts: Ints
+
+    @classmethod
+    def of(cls, cells: list[Ints], sizes: list[int]) -> "Joint":
+        """Of the cells of each column, and how many it has."""
+        key = cells[0]
+        for cell, size in zip(cells[1:], sizes[1:], strict=True):
+            key = key * size + cell
+        return cls(key, np.bincount(key, minlength=math.prod(sizes)).reshape(sizes))
+
+    def sums(self, column: Floats) -> Floats:
+        """What a column of rows adds up to in each cell, one axis per column of cells."""
+        sums: Floats = np.bincount(self.key, column, self.counts.size).reshape(self.counts.shape)
+        return sums
+
+    def along(self, of_cells: Floats, axis: int) -> Floats:
+        """Sums over the cells of one column."""
+        return of_cells.sum(axis=tuple(other for other in range(of_cells.ndim) if other != axis))
+
+    def both(self, first: int, second: int) -> Ints:
+        """Rows in each cell of one column and of another, or the same, (cells, cells)."""
+        others = tuple(axis for axis in range(self.counts.ndim) if axis not in (first, second))
+        counts: Ints = self.counts.sum(axis=others)
+        return np.diag(counts) if first == second else counts
+
+
+def _grouped(sizes: list[int], most: int) -> list[list[int]]:
+    """Neighboring columns that have at most so many cells together; each column is in one group."""
+    groups: list[list[int]] = []
+    together = most + 1
+    for column, size in enumerate(sizes):
+        together *= size
+        if together > most:
+            groups.append([])
+            together = size
+        groups[-1].append(column)
+    return groups
+
+
 def _beyond(of_cells: Floats | Ints) -> Floats:
     """Sums over cells to sums beyond each cut: the first axis, added up from its end, without the first."""
     return np.cumsum(of_cells[::-1], axis=0, dtype=np.float64)[-2::-1]
+
+
+def _beyond_both(counts: Ints) -> Floats:
+    return _beyond(_beyond(counts).T).T
