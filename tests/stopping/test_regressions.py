@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from orchestrace.statistics.regression import ridge
 from orchestrace.stopping.answers import Answers, answers
 from orchestrace.stopping.continuation import PENALTY, of_ridge, regressed_by
-from orchestrace.stopping.designs import PENALTY_OF_CELLS, Cells, of_cells
+from orchestrace.stopping.designs import PENALTY_OF_CELLS, Basis, Cells, at_shares, of_cells
 from orchestrace.stopping.stopping_rules import METHODS
 from samples.examples import examples
 
@@ -77,6 +77,52 @@ def test_sums_over_cells_are_those_of_a_dense_design(seed: int, n: int, absent: 
     design = np.column_stack([smooth(x), *steps])
     expected = design @ ridge(design, y, PENALTY_OF_CELLS * n)
     assert of_cells(x, y)(x) == pytest.approx(expected, abs=1e-6)
+
+
+@examples(30)
+@given(st.integers(0, 2**31), st.integers(1, 600), st.integers(1, 7), st.sampled_from([0.0, 0.3]))
+def test_sums_over_several_cells_are_those_over_each(seed: int, n: int, columns: int, absent: float) -> None:
+    """Column by column, pair by pair: numbers, few values, null in places or throughout."""
+    rng = np.random.default_rng(seed)
+    few = rng.random(columns) < 0.5
+    x = np.where(few, rng.integers(0, 4, (n, columns)), rng.normal(size=(n, columns)))
+    x[rng.random(x.shape) < absent] = np.nan
+    x[:, rng.random(columns) < 0.1] = np.nan
+    y = rng.normal(size=n) + np.nan_to_num(x[:, 0])
+    assert of_cells(x, y)(x) == pytest.approx(each_cell(x, y), abs=1e-8)
+
+
+def each_cell(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Ridge on the basis and the steps, from products of columns that are laid out."""
+    basis = Basis.of(x)
+    smooth = basis.columns(x)
+    if not len(smooth):
+        return np.full(len(x), y.mean())
+    many = int(min(12, len(x) // (10 * max(len(basis.varying), 1))))
+    steps = []
+    for column in basis.varying:
+        known = x[~np.isnan(x[:, column]), column]
+        shares = np.arange(1, many) / max(many, 1)
+        cuts = np.unique(np.quantile(known, shares, method="inverted_cdf")) if many > 1 else known[:0]
+        cell = np.searchsorted(cuts[cuts > known.min()], x[:, column], side="right")
+        cell[np.isnan(x[:, column])] = 0
+        steps += [(cell > below) * 1.0 for below in range((cuts > known.min()).sum())]
+    design = np.concatenate([smooth, np.array(steps).reshape(-1, len(x))])
+    around = design - design.mean(axis=1)[:, None]
+    gram = around @ around.T + PENALTY_OF_CELLS * len(x) * np.eye(len(design))
+    fitted: np.ndarray = y.mean() + np.linalg.solve(gram, around @ (y - y.mean())) @ around
+    return fitted
+
+
+@examples(60)
+@given(
+    st.lists(st.integers(-3, 3) | st.floats(-1e300, 1e300), min_size=1, max_size=60),
+    st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12),
+)
+def test_quantiles_of_sorted_values_are_those_of_numpy(values: list[float], shares: list[float]) -> None:
+    numbers = np.array(values, dtype=np.float64)
+    expected = np.quantile(numbers, shares, method="inverted_cdf")
+    assert np.array_equal(np.sort(numbers)[at_shares(len(numbers), np.array(shares))], expected)
 
 
 def runs_of(seed: int, n: int) -> Answers:

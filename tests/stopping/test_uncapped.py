@@ -135,7 +135,7 @@ def test_constants_pay_what_each_of_them_pays_alone(runs: list[Stopped], name: s
         lambda given: np.asarray(getattr(given, name), np.float64), needs="next" if name == "c" else "stop"
     )
     values = np.append(np.unique(level.of(found)), np.inf)
-    told = _payoffs(found, values, level)
+    told = _payoffs(found, np.arange(len(found)), values, level)
     for value, one in zip(values, told, strict=True):
         stop = level.stop(found, value)
         at = found.stops(stop)

@@ -12,24 +12,28 @@ _Result = TypeVar("_Result")
 
 MOST: Final = 4
 """Threads at once: each holds arrays of its own."""
+FEWEST: Final = 2**16
+"""Rows from which threads gain time: with fewer they wait for each other's interpreter."""
 
 
 def side_by_side(
-    call: Callable[[_Part], _Result], parts: Iterable[_Part], threads: int | None = None
+    call: Callable[[_Part], _Result], parts: Iterable[_Part], rows: int, *, threads: int | None = None
 ) -> list[_Result]:
-    """What a call returns for each part, in their order; of None, as many threads as cores, up to `MOST`.
+    """What a call returns for each part, in their order.
 
-    Parts must not depend on each other. Results are the same for any number of threads if those of the call
-    are: BLAS is held at one thread outside (`statistics.learners.in_one_order`).
+    Of None it takes as many threads as cores, up to `MOST`; one where the parts have fewer than `FEWEST` rows
+    together. Parts must not depend on each other. Results are the same for any number of threads if those of
+    the call are: BLAS is held at one thread outside (`statistics.learners.in_one_order`).
 
     Examples
     --------
     >>> from orchestrace.base.side_by_side import side_by_side
-    >>> side_by_side(abs, [-1, 2, -3], threads=2)
+    >>> side_by_side(abs, [-1, 2, -3], 3, threads=2)
     [1, 2, 3]
     """
     listed = list(parts)
-    threads = min(os.cpu_count() or 1, MOST) if threads is None else threads
+    if threads is None:
+        threads = min(os.cpu_count() or 1, MOST) if rows >= FEWEST else 1
     if threads < 2 or len(listed) < 2:
         return [call(part) for part in listed]
     # a thread begins with warnings of its own

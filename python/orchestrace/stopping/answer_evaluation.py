@@ -223,7 +223,7 @@ def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
     learned = METHODS[name].learned
     worth, expected = (np.zeros(len(runs.k)) if learned else None for _ in range(2))
     if learned:
-        _ = runs.layers  # made once, before the folds ask for it at the same time
+        _ = runs.payoffs  # made once, before the folds ask for it at the same time
 
     def of_fold(fold: int) -> None:
         inside = np.flatnonzero(runs.fold == fold)
@@ -244,7 +244,8 @@ def held_out(runs: Answers, name: str, regress: Regress) -> HeldOut:
         weight[inside] = seen(part, flags, stops, METHODS[name].needs)
 
     # trees hold OpenMP while they are fitted, which is a thing of the process
-    side_by_side(of_fold, np.unique(runs.fold).tolist(), threads=1 if regress is of_trees else None)
+    threads = 1 if regress is of_trees else None
+    side_by_side(of_fold, np.unique(runs.fold).tolist(), len(runs.k), threads=threads)
     return HeldOut(stop, weight, worth, expected)
 
 
@@ -309,18 +310,20 @@ def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
     of its own, on cells of the features: increments have to be 0 on average given what is known, and are
     tested so among low, middle and high expectations. O(rows).
     """
-    value = np.where(runs.final, runs.g, np.maximum(runs.g, worth))
     before = np.append(np.nan, expected[:-1])
     before[runs.start] = np.nan
+    step = np.where(runs.final, runs.g, np.maximum(runs.g, worth))
+    step -= before
     # beyond the deepest epoch that was fitted the value of going on is unknown: no increment
-    step = np.where(np.isfinite(before), value - before, 0.0)
+    step[~np.isfinite(before)] = 0.0
     sums = np.cumsum(step)
-    martingale = sums - np.repeat(sums[runs.start], runs.length)
-    bound: Floats = np.maximum.reduceat(runs.g - martingale, runs.start)
+    sums -= np.repeat(sums[runs.start], runs.length)
+    bound: Floats = np.maximum.reduceat(np.subtract(runs.g, sums, out=sums), runs.start)
+    del sums
     task = np.repeat(runs.task, runs.length)
 
     def thirds(k: int) -> list[Ints]:
-        rows = runs.layers.of(k, k)[0]
+        rows = runs.layers.at(k)
         rows = rows[np.isfinite(before[rows])]
         if len(rows) < FEWEST_ROWS:
             return []
@@ -328,7 +331,7 @@ def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
         third = (before[rows] > low) * 1 + (before[rows] > high)
         return [rows[third == part] for part in range(3) if (third == part).sum() >= FEWEST_ROWS]
 
-    parts = side_by_side(thirds, range(2, int(runs.length.max(initial=1)) + 1))
+    parts = side_by_side(thirds, range(2, int(runs.length.max(initial=1)) + 1), len(step))
     tested = [rows for of_epoch in parts for rows in of_epoch]
 
     def is_off(rows: Ints) -> bool:
@@ -337,4 +340,4 @@ def dual(runs: Answers, worth: Floats, expected: Floats) -> tuple[Floats, bool]:
             return False
         return not around.lower <= 0.0 <= around.upper
 
-    return bound, any(side_by_side(is_off, tested))
+    return bound, any(side_by_side(is_off, tested, len(step)))

@@ -13,6 +13,7 @@ from ..base.arguments import Number
 from ..base.arrays import Bools, Floats, Ints
 from ..base.errors import ParameterError, SchemaError
 from ..base.schema import unknown_name
+from ..base.side_by_side import side_by_side
 from ..base.text import briefly
 from ..statistics.folds import folds_over
 from .runs import check_epochs
@@ -25,33 +26,38 @@ _EPOCH: Final = "ot.stopping.epochs and ot.stopping.epochs_from_frame make such 
 
 
 class Layers(NamedTuple):
-    """Rows by epoch, so that what an epoch needs lies side by side.
+    """Which rows are of which epoch.
 
-    ``rows`` are in order of k and run; those of epoch k are from ``begin[k - 1]`` up to ``begin[k]``. ``x``
-    are their features, (columns, rows), ``g`` what they pay.
+    ``rows`` are in order of k and run; those of epoch k are from ``begin[k - 1]`` up to ``begin[k]``.
     """
 
     rows: Ints
     begin: Ints
-    x: Floats
-    g: Floats
 
-    def of(self, first: int, last: int) -> tuple[Ints, Floats]:
-        """Rows of the epochs `first` to `last`, and their features, (rows, columns) column by column."""
-        inside = slice(self.begin[first - 1], self.begin[last])
-        return self.rows[inside], self.x[:, inside].T
+    @classmethod
+    def of(cls, k: Ints) -> "Layers":
+        """Of the epoch of every row. O(rows)."""
+        deepest = int(k.max(initial=0))
+        rows = np.argsort(k.astype(np.uint16) if deepest < 2**16 else k, kind="stable")
+        return cls(rows, np.cumsum(np.bincount(k, minlength=deepest + 1)))
+
+    def at(self, k: int) -> Ints:
+        """The rows of an epoch, by run."""
+        return self.rows[self.begin[k - 1] : self.begin[k]]
 
 
 @dataclass(frozen=True, eq=False)
 class Answers:
     """Runs of epochs and what stopping pays; rows are in order of run and k.
 
-    ``k g x`` are of rows (``x`` the features, NaN where absent, in memory column by column: regressions go
-    over columns), ``start length task fold`` of runs. ``g`` is what it pays to stop at the row, in units of q
-    or of the reward. ``q`` and ``c`` are quality and cost so far, ``s`` the score. Runs of a task are in one
-    fold. ``failed`` (of runs) says that the run ended with an error, ``cut`` that it would have gone on, had
-    the recorded policy not stopped it; ``weight`` (of rows) how many runs one that was recorded up to the row
-    stands for. With the estimand ``capped`` nothing is cut and every weight is 1.
+    ``k g`` are of rows, ``start length task fold`` of runs. ``g`` is what it pays to stop at the row, in
+    units of q or of the reward. ``q`` and ``c`` are quality and cost so far, ``s`` the score. Runs of a task
+    are in one fold. ``failed`` (of runs) says that the run ended with an error, ``cut`` that it would have
+    gone on, had the recorded policy not stopped it; ``weight`` (of rows) how many runs one that was recorded
+    up to the row stands for. With the estimand ``capped`` nothing is cut and every weight is 1.
+
+    ``x`` are features, (columns, rows), NaN where absent. Its rows are in order of k and run: regressions are
+    of one epoch, whose rows lie side by side.
     """
 
     names: tuple[str, ...]
@@ -102,11 +108,20 @@ class Answers:
 
     @cached_property
     def layers(self) -> Layers:
-        """Rows by epoch. O(rows · columns), once."""
-        deepest = int(self.length.max(initial=0))
-        rows = np.argsort(self.k.astype(np.uint16) if deepest < 2**16 else self.k, kind="stable")
-        counts = np.bincount(self.k, minlength=deepest + 1)
-        return Layers(rows, np.cumsum(counts), self.x.T.take(rows, axis=1), self.g[rows])
+        """Which rows are of which epoch."""
+        return Layers.of(self.k)
+
+    @cached_property
+    def payoffs(self) -> Floats:
+        """The payoff g of rows in order of k and run, as the features are."""
+        return self.g[self.layers.rows]
+
+    @property
+    def features(self) -> Floats:
+        """The features of rows in order of run and k, (rows, columns) float64, column by column in memory."""
+        columns = np.empty(self.x.shape)
+        columns[:, self.layers.rows] = self.x
+        return columns.T
 
     def rows_of(self, runs: Ints) -> Ints:
         """The rows of some of the runs, in their order."""
@@ -116,16 +131,24 @@ class Answers:
         return rows
 
     def take(self, runs: Ints, *, with_features: bool = True) -> "Answers":
-        """Some of the runs."""
+        """Some of the runs, which rise."""
         rows, length = self.rows_of(runs), self.length[runs]
         return Answers(
             names=self.names if with_features else (),
             start=np.cumsum(length) - length,
             length=length,
-            x=self.x.T[:, rows].T if with_features else np.zeros((len(rows), 0)),
+            x=self._features_of(runs) if with_features else np.zeros((0, len(rows))),
             **{name: getattr(self, name)[runs] for name in ("task", "fold", "failed", "cut")},
             **{name: getattr(self, name)[rows] for name in ("k", "q", "s", "c", "g", "weight")},
         )
+
+    def _features_of(self, runs: Ints) -> Floats:
+        chosen = np.zeros(len(self), bool)
+        chosen[runs] = True
+        begin = self.layers.begin
+        # of each epoch the runs that reach it, in their order
+        at = [begin[k - 1] + np.flatnonzero(chosen[self.length >= k]) for k in range(1, len(begin))]
+        return self.x.take(np.concatenate([np.zeros(0, np.int64), *at]), axis=1)
 
     def at(self, k: int, among: Ints) -> Ints:
         """The rows at epoch k of those runs of `among` that go on beyond it."""
@@ -221,9 +244,14 @@ def laid_out(rows: pl.DataFrame, how: Layout, *, by_name: bool = False) -> Answe
         order = np.repeat(moved - start, length) + np.arange(len(k))
     tasks = heads["task_id"].to_list()
     _, task = np.unique(np.array(tasks, dtype=object).astype(str), return_inverse=True)
+    k = k[order]
+    by_epoch = Layers.of(k).rows
     x = np.empty((len(named), len(k)))
-    for name, column in zip(named, x, strict=True):
-        column[:] = _numbers(rows[name])[order]
+
+    def lay_out(column: int) -> None:
+        x[column] = _numbers(rows[named[column]])[order][by_epoch]
+
+    side_by_side(lay_out, range(len(named)), len(k))
     return Answers(
         names=named,
         start=start,
@@ -231,12 +259,12 @@ def laid_out(rows: pl.DataFrame, how: Layout, *, by_name: bool = False) -> Answe
         task=task.astype(np.int64),
         fold=folds_over(tasks, folds, seed) if tasks else np.zeros(0, np.int64),
         failed=failed,
-        k=k[order],
+        k=k,
         q=_numbers(rows["q"])[order],
         s=_numbers(rows["s"])[order],
         c=_cost(rows, cost)[order],
         g=g[order].astype(np.float64, copy=False),
-        x=x.T,
+        x=x,
         weight=np.broadcast_to(np.float64(1.0), len(k)),
         cut=np.zeros(len(start), bool),
     )

@@ -157,7 +157,7 @@ def hazards(runs: Answers, censored: Bools) -> Floats:
     chances = np.zeros(len(runs.k))
     choice = _choices(runs, censored)
     stop = (runs.last & choice).astype(np.float64)
-    x = np.concatenate([runs.k.astype(np.float64)[:, None], runs.x], axis=1)
+    x = np.concatenate([runs.k.astype(np.float64)[:, None], runs.features], axis=1)
     fold = runs.fold[runs.run]
     for part in np.unique(runs.fold):
         judged, learnt = choice & (fold == part), choice & (fold != part)
@@ -237,7 +237,8 @@ def _up_to(runs: Answers, horizon: int, weight: Floats, censored: Bools) -> Answ
         length=length,
         cut=censored & (runs.length < horizon),
         weight=weight[inside],
-        **{name: getattr(runs, name)[inside] for name in ("k", "q", "s", "c", "g", "x")},
+        x=runs.x[:, : runs.layers.begin[horizon]],
+        **{name: getattr(runs, name)[inside] for name in ("k", "q", "s", "c", "g")},
     )
 
 

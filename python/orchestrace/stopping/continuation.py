@@ -130,13 +130,15 @@ def _by_model(models: list[Predict], runs: Answers) -> Iterator[tuple[Predict, I
     """Models with their rows and features; the last one serves all epochs from its own on."""
     deepest = int(runs.length.max(initial=0))
     for k, model in enumerate(models[:deepest], 1):
-        yield model, *runs.layers.of(k, deepest if k == len(models) else k)
+        last = deepest if k == len(models) else k
+        inside = slice(runs.layers.begin[k - 1], runs.layers.begin[last])
+        yield model, runs.layers.rows[inside], runs.x[:, inside].T
 
 
 def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) -> Continuation:
     """`lsm` where the targets are realized payoffs, `tvr` where they are fitted values. O(Σ K · columns²)."""
     deepest = int(runs.length[among].max(initial=1))
-    fewest = max(FEWEST, PER_COLUMN * (1 + 2 * runs.x.shape[1]))
+    fewest = max(FEWEST, PER_COLUMN * (1 + 2 * len(runs.x)))
     models: list[Predict] = []
     expected: list[Predict] = []
     # what the rule gets from the next epoch on, for each run; and the greater of payoff and value there
@@ -144,13 +146,13 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
     ahead[among] = runs.g[runs.end[among]]
     greater = ahead.copy()
     alike = bool((runs.weight == 1.0).all())
-    layers = runs.layers
+    begin, payoffs = runs.layers.begin, runs.payoffs
     pooled: tuple[list[Floats], list[Floats], list[Floats], list[Floats]] = ([], [], [], [])
     for k in range(deepest - 1, 0, -1):
         of = among[runs.length[among] > k]
-        # where the runs lie among those that reach the epoch
-        place = np.cumsum(runs.length >= k)[of] - 1
-        x, now = layers.of(k, k)[1].T.take(place, axis=1).T, layers.g[layers.begin[k - 1] + place]
+        # where the row of the epoch lies, of each run that reaches it
+        place = begin[k - 1] - 1 + np.cumsum(runs.length >= k)
+        x, now = runs.x.take(place[of], axis=1).T, payoffs[place[of]]
         y, aim = ahead[of], greater[of]
         later, times = y, np.ones(len(of)) if alike else runs.weight[runs.start[of] + k]
         if len(of) < fewest:  # epochs before have as many runs: once there are enough, nothing is pooled
@@ -165,7 +167,7 @@ def by_epoch(runs: Answers, among: Ints, regress: Regress, *, realized: bool) ->
         greater[of] = np.maximum(now, value)
         # the ends of these runs are unknown: the model gives the value of going on
         cut = runs.cut_at(k, among)
-        ahead[cut] = np.maximum(runs.g[runs.end[cut]], model(runs.x[runs.end[cut]]))
+        ahead[cut] = np.maximum(runs.g[runs.end[cut]], model(runs.x.take(place[cut], axis=1).T))
         greater[cut] = ahead[cut]
     return Continuation(models[::-1], expected[::-1])
 
@@ -187,7 +189,8 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
     rows = rows[~runs.last[rows]]
     if not len(rows):
         return Continuation([], [])
-    x = with_k(runs.x, runs.k)
+    features = runs.features
+    x = with_k(features, runs.k)
     now, k = runs.g[rows + 1], runs.k[rows]
     # rows with a choice at the next epoch; if the run was cut there, that epoch is not in `rows`
     goes_on = np.flatnonzero(~runs.final[rows + 1])
@@ -224,8 +227,8 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         at = np.flatnonzero(k == k_of)
         if len(at) < FEWEST:
             at = np.flatnonzero(k >= k_of)
-        features = runs.x[rows[at]]
-        expected.append(of_cells(_beside(model(features), features), target[at]))
+        known = features[rows[at]]
+        expected.append(of_cells(_beside(model(known), known), target[at]))
     return Continuation(models, expected)
 
 

@@ -152,10 +152,10 @@ def of_cells(x: Floats, y: Floats) -> Callable[[Floats], Floats]:
     groups = _grouped([n + 1 for n in size], min(MOST_JOINT, len(y)))
     for at, group in enumerate(groups):
         joint = Joint.of([where[i] for i in group], [size[i] + 1 for i in group])
-        for column, sums in zip((*smooth, around), (*gram[: len(smooth)], aim), strict=True):
-            of_cells = joint.sums(column)
-            for axis, i in enumerate(group):
-                sums[steps[i]] = _beyond(joint.along(of_cells, axis))
+        sums = joint.sums([*smooth, around])
+        for axis, i in enumerate(group):
+            beyond = _beyond(joint.along(sums, axis).T)
+            gram[: len(smooth), steps[i]], aim[steps[i]] = beyond[:, :-1].T, beyond[:, -1]
         for j, i in combinations_with_replacement(range(len(group)), 2):
             gram[steps[group[j]], steps[group[i]]] = _beyond_both(joint.both(j, i))
         for other, i in product(chain.from_iterable(groups[:at]), group):
@@ -199,14 +199,18 @@ class Joint:
             key = key * size + cell
         return cls(key, np.bincount(key, minlength=math.prod(sizes)).reshape(sizes))
 
-    def sums(self, column: Floats) -> Floats:
-        """What a column of rows adds up to in each cell, one axis per column of cells."""
-        sums: Floats = np.bincount(self.key, column, self.counts.size).reshape(self.counts.shape)
-        return sums
+    def sums(self, columns: list[Floats]) -> Floats:
+        """What columns of rows add up to in each cell, (columns, ...) with one axis per column of cells."""
+        sums = np.empty((len(columns), self.counts.size))
+        for column, of_column in zip(columns, sums, strict=True):
+            of_column[:] = np.bincount(self.key, column, self.counts.size)
+        return sums.reshape(len(columns), *self.counts.shape)
 
-    def along(self, of_cells: Floats, axis: int) -> Floats:
-        """Sums over the cells of one column."""
-        return of_cells.sum(axis=tuple(other for other in range(of_cells.ndim) if other != axis))
+    def along(self, sums: Floats, axis: int) -> Floats:
+        """Those sums over the cells of one column alone, (columns, cells)."""
+        others = tuple(1 + other for other in range(self.counts.ndim) if other != axis)
+        of_one: Floats = sums.sum(axis=others)
+        return of_one
 
     def both(self, first: int, second: int) -> Ints:
         """Rows in each cell of one column and of another, or the same, (cells, cells)."""

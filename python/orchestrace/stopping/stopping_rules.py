@@ -209,9 +209,9 @@ def _one_step(runs: Answers, among: Ints, regress: Regress) -> Fitted:
     rows = rows[~runs.last[rows]]
     if not len(rows):
         return Fitted(lambda judged: np.zeros(len(judged.k), bool))
-    solve = regress(with_k(runs.x, runs.k)[rows], runs.weight[rows + 1])
+    solve = regress(with_k(runs.features, runs.k)[rows], runs.weight[rows + 1])
     gain = solve(runs.g[rows + 1] - runs.g[rows]).predict
-    return Fitted(lambda judged: gain(with_k(judged.x, judged.k)) <= 0.0)
+    return Fitted(lambda judged: gain(with_k(judged.features, judged.k)) <= 0.0)
 
 
 def _learned(fitted: Continuation) -> Fitted:
