@@ -5,11 +5,19 @@
 Medians over rounds in one process, after one round that is not counted, on one BLAS thread each. The peer is
 Longstaff and Schwartz on dense arrays, with the same basis, penalty and five folds by task: it gives the
 held-out value alone. Ours also gives the dual upper bound, intervals over tasks and the comparison with the
-best fixed epoch. Both values are printed: they are of the same rule.
+best fixed epoch, with its folds on as many threads as there are cores, up to four. Both values are printed:
+they are of the same rule. The peak of memory is that of a process of its own, which has read the epochs.
 """
 
 import argparse
+import json
+import resource
 import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -22,6 +30,7 @@ import orchestrace as ot
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 FOLDS = 5
+PRICE = 0.01
 
 
 def dense(epochs: pl.DataFrame) -> tuple[Floats, Ints, Ints]:
@@ -87,6 +96,38 @@ def held_out_value(quality: Floats, length: Ints, fold: Ints, price: float) -> f
     return float(paid.mean())
 
 
+def planted(runs: int, deepest: int) -> tuple[pl.DataFrame, ot.synthetic.StopTruth]:
+    return ot.synthetic.stops(runs, deepest=deepest, price=PRICE, end=0.005, seed=0)
+
+
+def evaluated(epochs: pl.DataFrame) -> float:
+    return float(ot.stopping.evaluate(epochs, ["lsm"], price=PRICE, n_boot=200)["value"][0])
+
+
+def resident() -> float:
+    """Peak resident set of this process in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def say_peak(path: Path) -> None:
+    epochs = pl.read_parquet(path)
+    evaluated(epochs.head(1000))
+    base = resident()
+    evaluated(epochs)
+    print(json.dumps({"base": base, "peak": resident()}))
+
+
+def peak(runs: int, deepest: int) -> tuple[float, float]:
+    """Peak of memory in MB with the epochs alone, and with their evaluation."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/epochs.parquet"
+        command = [sys.executable, __file__, "--runs", str(runs), "--epochs", str(deepest)]
+        subprocess.run([*command, "--write", path], check=True)
+        said = subprocess.run([*command, "--peak", path], check=True, stdout=subprocess.PIPE, text=True)
+    found = json.loads(said.stdout)
+    return found["base"], found["peak"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -94,18 +135,31 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100_000)
     parser.add_argument("--epochs", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--peak", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    epochs, truth = ot.synthetic.stops(asked.runs, deepest=asked.epochs, price=0.01, end=0.005, seed=0)
+    if asked.peak:
+        say_peak(asked.peak)
+        return
+    if asked.write:
+        planted(asked.runs, asked.epochs)[0].write_parquet(asked.write)
+        return
+    # first, while this process is small: a child begins with the peak of its parent
+    base, highest = peak(asked.runs, asked.epochs)
+    epochs, truth = planted(asked.runs, asked.epochs)
     quality, length, fold = dense(epochs)
     times: dict[str, list[float]] = {}
+    processor: dict[str, list[float]] = {}
     value = peer = float("nan")
 
     def timed(name: str, call: object) -> None:
+        begun = time.process_time()
         times.setdefault(name, []).append(seconds(call))  # type: ignore[arg-type]
+        processor.setdefault(name, []).append(time.process_time() - begun)
 
     def ours() -> None:
         nonlocal value
-        value = ot.stopping.evaluate(epochs, ["lsm"], price=truth.price, n_boot=200)["value"][0]
+        value = evaluated(epochs)
 
     def theirs() -> None:
         nonlocal peer
@@ -121,7 +175,10 @@ def main() -> None:
     print(f"{asked.runs:,} runs, {epochs.height:,} epochs")
     for name in ("features", "lsm"):
         other = median[f"{name}, NumPy"]
+        spent, others = (statistics.median(processor[which][1:]) for which in (name, f"{name}, NumPy"))
         print(f"{name}: {median[name]:.2f} s, NumPy {other:.2f} s, ratio {median[name] / other:.2f}")
+        print(f"  of processors: {spent:.2f} s, NumPy {others:.2f} s")
+    print(f"lsm, peak: {highest:.0f} MB, {base:.0f} MB of them before it, with the epochs")
     print(f"value {value:.5f}, NumPy {peer:.5f}, best rule {truth.value:.5f}")
 
 

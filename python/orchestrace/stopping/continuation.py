@@ -227,8 +227,8 @@ def by_iteration(runs: Answers, among: Ints, regress: Regress) -> Continuation:
         at = np.flatnonzero(k == k_of)
         if len(at) < FEWEST:
             at = np.flatnonzero(k >= k_of)
-        known = features[rows[at]]
-        expected.append(of_cells(_beside(model(known), known), target[at]))
+        at_epoch = features[rows[at]]
+        expected.append(of_cells(_beside(model(at_epoch), at_epoch), target[at]))
     return Continuation(models, expected)
 
 

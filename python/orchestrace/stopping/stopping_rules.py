@@ -232,7 +232,7 @@ def _fqi(runs: Answers, among: Ints, regress: Regress) -> Fitted:
 
 def _tabular(runs: Answers, among: Ints, _: Regress) -> Fitted:
     worth = by_history(runs, among)
-    return Fitted(lambda judged: judged.g >= worth(judged), worth, lambda _, known: known)
+    return Fitted(lambda judged: judged.g >= worth(judged), worth, lambda _, valued: valued)
 
 
 def _oracle(runs: Answers, among: Ints, _: Regress) -> Fitted:
