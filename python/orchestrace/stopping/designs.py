@@ -238,4 +238,5 @@ def _beyond(of_cells: Floats | Ints) -> Floats:
 
 
 def _beyond_both(counts: Ints) -> Floats:
+    """Counts over pairs of cells to counts beyond both cuts."""
     return _beyond(_beyond(counts).T).T
