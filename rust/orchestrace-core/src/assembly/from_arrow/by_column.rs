@@ -279,8 +279,8 @@ fn take_over(column: &mut OptionalColumn, array: &ArrayRef, field: Option<EventF
         }
         OptionalColumn::I64(column) => {
             let array = array.as_primitive_opt::<Int64Type>()?;
-            let below_zero = array.values().iter().fold(false, |found, value| found | (*value < 0));
-            if field.is_some() && below_zero && array.iter().flatten().any(|value| value < 0) {
+            let least = array.values().iter().fold(0, |least, value| least.min(*value));
+            if field.is_some() && least < 0 && array.iter().flatten().any(|value| value < 0) {
                 return None;
             }
             column.take_over(array.values(), array.nulls());
