@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from ..corpus.corpus import Corpus
@@ -104,20 +105,38 @@ def superiors(corpus: Corpus, events: pl.DataFrame) -> pl.DataFrame:
 def with_depth_so_far(events: pl.DataFrame, above: pl.DataFrame, name: str) -> pl.DataFrame:
     """Add how many agents stand above the owner by what is recorded before the event (Int64).
 
-    A spawn may name who acts already, so that depth grows within a trace. `above` is of `superiors`. Rows
-    times the depth of the deepest tree of agents.
+    A spawn may name who acts already, so that depth grows within a trace. `above` is of `superiors`. A way up
+    is taken in steps of powers of two, as far as all spawns on it are recorded before the event. O((rows +
+    agents) log depth).
     """
-    depth = pl.when(pl.col("owner").is_not_null()).then(pl.lit(0, pl.Int64))
-    at = events.select("trace", "owner", "position", depth=depth)
-    is_open = True
-    while is_open:  # as often as the deepest tree has levels
-        at = at.join(above, on=["trace", "owner"], how="left", maintain_order="left")
-        is_spawned = (pl.col("since") < pl.col("position")).fill_null(False)
-        at = at.select(
-            "trace",
-            "position",
-            depth=pl.col("depth") + is_spawned.cast(pl.Int64),
-            owner=pl.when(is_spawned).then("above"),
+    links = above.with_row_index("link")
+    index = links.select("trace", "owner", "link")
+    further = links.join(
+        index.rename({"owner": "above", "link": "next"}),
+        on=["trace", "above"],
+        how="left",
+        maintain_order="left",
+    )
+    n = links.height  # stands for no link
+    steps = [
+        (
+            np.append(further["next"].fill_null(n).to_numpy().astype(np.int64), n),
+            np.append(further["since"].cast(pl.Float64).fill_null(np.inf).to_numpy(), np.inf),
         )
-        is_open = at["owner"].count() > 0
-    return events.with_columns(at["depth"].alias(name))
+    ]
+    while len(steps) < n.bit_length():
+        upward, latest = steps[-1]
+        doubled = np.maximum(latest, latest[upward])
+        if not np.isfinite(doubled).any():
+            break
+        steps.append((upward[upward], doubled))
+    rows = events.select("trace", "owner", "position").join(
+        index, on=["trace", "owner"], how="left", maintain_order="left"
+    )
+    at = rows["link"].fill_null(n).to_numpy().astype(np.int64)
+    position, depth = rows["position"].to_numpy(), np.zeros(len(at), np.int64)
+    for power, (upward, latest) in reversed(list(enumerate(steps))):
+        is_recorded = latest[at] < position
+        depth += is_recorded.astype(np.int64) << power
+        at = np.where(is_recorded, upward[at], at)
+    return events.with_columns(pl.when(pl.col("owner").is_not_null()).then(pl.Series(depth)).alias(name))
