@@ -15,7 +15,7 @@ O(agents · log agents).
 Reference: arXiv 2603.21563 and its code, `leave_one_out_rema.py`; the bonus is that of its later form.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -28,6 +28,9 @@ from ...statistics.within_groups import centered
 from ..parameters import Param
 from ..registry import EventValues, credit_method
 from .agent_rewards import owned_events, values_of_events
+
+_SUMS: Final = ("first_sum", "second_sum")
+"""Of hashes of the names of a team, 64 bits each, which wrap around."""
 
 
 @credit_method(
@@ -88,15 +91,20 @@ def differences(corpus: Corpus, rewards: pl.DataFrame) -> pl.DataFrame:
     name = pl.col("trace_id").cast(pl.String)
     runs = corpus.traces.select("trace", task=task, group=group, name=name).collect()
     paid = rewards.select("trace", "amount").drop_nulls("amount")
-    team = agents.sort("trace", "owner").group_by("trace", maintain_order=True).agg(team=pl.col("owner"))
-    # sums go by outcomes and names of runs, whatever the order of recordings
+    # a team is known by sums over its agents: those of the others follow, without a list for each agent
+    agents = agents.sort("trace", "owner").with_columns(
+        pl.col("owner").hash(seed).alias(sum_of) for seed, sum_of in enumerate(_SUMS)
+    )
+    team = agents.group_by("trace", maintain_order=True).agg(pl.col(_SUMS).sum(), size=pl.len())
+    # sums of outcomes go by outcomes and names of runs, whatever the order of recordings
     teams = paid.join(runs, on="trace").join(team, on="trace").sort("amount", "name")
-    alone = teams.select("task", "amount", others=pl.col("team").list.join("\0"))
-    means = alone.group_by("task", "others", maintain_order=True).agg(without=ordered_mean(pl.col("amount")))
-    members = teams.with_columns(owner=pl.col("team")).explode("owner")
-    rest = pl.col("team").list.set_difference(pl.concat_list("owner")).list.sort().list.join("\0")
-    members = members.with_columns(others=rest)
-    compared = members.join(means, on=["task", "others"], how="left", maintain_order="left")
+    same_team = ["task", "size", *_SUMS]
+    alone = teams.group_by(same_team, maintain_order=True).agg(without=ordered_mean(pl.col("amount")))
+    members = teams.join(agents, on="trace", how="left", suffix="_of_agent", maintain_order="left_right")
+    others = members.with_columns(
+        pl.col("size") - 1, *(pl.col(sum_of) - pl.col(f"{sum_of}_of_agent") for sum_of in _SUMS)
+    )
+    compared = others.join(alone, on=same_team, how="left", maintain_order="left")
     return compared.select(
         "trace", "owner", "group", "amount", difference=pl.col("amount") - pl.col("without")
     )
