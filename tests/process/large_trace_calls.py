@@ -60,8 +60,33 @@ def deep(agents: int) -> tuple[list[Any], list[Any]]:
     return events, [edge(n, n + 1, "spawn") for n in range(agents - 1)]
 
 
+def fan(agents: int) -> tuple[list[Any], list[Any]]:
+    """A root that spawns all others, who act once and go nowhere."""
+    events, edges = [event(0, "a0", "orchestrator_decision")], []
+    for n in range(agents):
+        events += [event(2 * n + 1, "a0", "spawn", to=f"a{n + 1}"), event(2 * n + 2, f"a{n + 1}")]
+        edges += [edge(0, 2 * n + 1, "spawn"), edge(2 * n + 1, 2 * n + 2)]
+    return events, edges
+
+
+def cycle(agents: int) -> tuple[list[Any], list[Any]]:
+    """Agents that write to the next one each, and the last to the first: an event follows from itself."""
+    events = [event(n, f"a{n}", to=f"a{(n + 1) % agents}") for n in range(agents)]
+    return events, [edge(n, (n + 1) % agents) for n in range(agents)]
+
+
+def mesh(events: int) -> tuple[list[Any], list[Any]]:
+    """A few agents that write to each other, each event after the one before and one of long ago."""
+    many = max(events // 8, 2)
+    rows = [event(n, f"a{n % many}", to=f"a{(7 * n + 1) % many}") for n in range(events)]
+    return rows, [edge(n, m) for m in range(1, events) for n in {m - 1, max(m - 5, 0)}]
+
+
+SHAPES = {shape.__name__: shape for shape in (line, one, team, deep, fan, cycle, mesh)}
+
+
 def corpus(shape: str, size: int) -> ot.Corpus:
-    events, edges = {"line": line, "one": one, "team": team, "deep": deep}[shape](size)
+    events, edges = SHAPES[shape](size)
     document = {
         "trace_id": shape,
         "task_id": "task",
