@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
 import polars as pl
 
 from .. import _core
@@ -54,6 +53,8 @@ def store_of_frames(
 
 def _names(column: pl.Series) -> pl.DataFrame | None:
     """The names of a categorical column by code; None where the codes go far beyond its rows."""
+    import numpy as np  # reading needs Polars alone
+
     codes = column.to_physical()
     last = codes.max()
     beyond = last + 1 if isinstance(last, int) else 0  # stands for null

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from ..corpus.corpus import Corpus
@@ -109,6 +108,8 @@ def with_depth_so_far(events: pl.DataFrame, above: pl.DataFrame, name: str) -> p
     is taken in steps of powers of two, as far as all spawns on it are recorded before the event. O((rows +
     agents) log depth).
     """
+    import numpy as np  # exports, which read the words of decisions, need Polars alone
+
     links = above.with_row_index("link")
     index = links.select("trace", "owner", "link")
     further = links.join(
