@@ -1,12 +1,18 @@
 """A store of Polars frames, whose names and words go to the core as the codes that they are held by."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from .. import _core
+from ..base.deferred import Deferred
 from ..base.schema import SCHEMAS
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Deferred("numpy")
 
 _MOST_CODES: Final = 4
 """For each row: where codes go further, since this process has held many other names, names go as texts."""
@@ -53,8 +59,6 @@ def store_of_frames(
 
 def _names(column: pl.Series) -> pl.DataFrame | None:
     """The names of a categorical column by code; None where the codes go far beyond its rows."""
-    import numpy as np  # reading needs Polars alone
-
     codes = column.to_physical()
     last = codes.max()
     beyond = last + 1 if isinstance(last, int) else 0  # stands for null

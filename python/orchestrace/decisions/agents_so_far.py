@@ -1,10 +1,17 @@
 """What is recorded of agents up to an event: roles, and who works for whom."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import polars as pl
 
+from ..base.deferred import Deferred
 from ..corpus.corpus import Corpus
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+    np = Deferred("numpy")
 
 
 def roles(events: pl.DataFrame) -> pl.DataFrame:
@@ -108,8 +115,6 @@ def with_depth_so_far(events: pl.DataFrame, above: pl.DataFrame, name: str) -> p
     is taken in steps of powers of two, as far as all spawns on it are recorded before the event. O((rows +
     agents) log depth).
     """
-    import numpy as np  # exports, which read the words of decisions, need Polars alone
-
     links = above.with_row_index("link")
     index = links.select("trace", "owner", "link")
     further = links.join(
