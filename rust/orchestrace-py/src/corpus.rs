@@ -129,10 +129,9 @@ fn input(object: Bound<'_, PyAny>, exchange: &Exchange) -> Input {
 
 #[pymethods]
 impl PyStore {
-    /// Checks tables and takes them over. `names`, by code: their columns of names and words may be
-    /// codes.
-    /// `judged`: their texts come from a reader that judged them; `set_aside`: what a store cannot hold is left out and
-    /// reported, rather than raised.
+    /// Checks tables and takes them over. With `names`, a table of `code` and `name`, columns of names and words may be
+    /// codes. `judged`: their texts come from a reader that judged them; `set_aside`: what a store cannot hold is left
+    /// out and reported, rather than raised.
     #[staticmethod]
     #[pyo3(signature = (tables, *, names = None, threads = None, judged = false, set_aside = false))]
     fn from_arrow(
@@ -149,11 +148,8 @@ impl PyStore {
         let optional = |name: &str| -> PyResult<Option<RecordBatch>> {
             let Some(table) = tables.get_item(name)?.filter(|t| !t.is_none()) else { return Ok(None) };
             let batch = import(py, name, &table)?;
-            codes
-                .as_ref()
-                .map_or(Ok(batch.clone()), |codes| codes.named(name, &batch))
-                .map(Some)
-                .map_err(fail)
+            let Some(codes) = &codes else { return Ok(Some(batch)) };
+            codes.named(name, &batch).map(Some).map_err(fail)
         };
         let required = |name: &str| -> PyResult<RecordBatch> {
             optional(name)?.ok_or_else(|| bad_parameter(py, format!("table {name} is needed")))

@@ -15,6 +15,7 @@ use arrow_schema::DataType;
 use hashbrown::HashMap;
 
 use super::Builder;
+use super::by_row::trimmed;
 use crate::columns::RawChunk;
 use crate::columns::block::BlockWriter;
 use crate::columns::column::NO_CODE;
@@ -152,11 +153,6 @@ impl Events<'_> {
         chunk.optional.extend(arrays);
         chunk.optional.sort_by_key(|(place, _)| *place);
     }
-}
-
-/// What the text of `extras` is without the white space around it, which is not part of what members are put behind.
-pub(super) fn trimmed(text: &str) -> &str {
-    text.trim_matches([' ', '\t', '\n', '\r'])
 }
 
 /// A column of names, by place in its dictionary until a name has the code of the block.

@@ -80,7 +80,7 @@ pub(crate) fn changed_tables_are_judged(program: &[u8]) {
 /// Events whose agents are plain text are looked at one by one, others column by column. What comes of them is the same, a
 /// refusal to the word.
 pub(crate) fn goes_alike_either_way(tables: &Tables) {
-    let by_row = Tables { events: spelled(&tables.events, "agent"), ..copied(tables) };
+    let by_row = Tables { events: spelled(&tables.events, "agent"), ..tables.clone() };
     for set_aside in [false, true] {
         let taking = Taking { set_aside, ..Taking::default() };
         let taken =
@@ -96,19 +96,6 @@ pub(crate) fn goes_alike_either_way(tables: &Tables) {
             [Err(by_column), Err(by_row)] => assert_eq!(by_column.to_string(), by_row.to_string()),
             [by_column, by_row] => panic!("{by_column:?} by column, {by_row:?} one by one"),
         }
-    }
-}
-
-fn copied(tables: &Tables) -> Tables {
-    Tables {
-        traces: tables.traces.clone(),
-        events: tables.events.clone(),
-        edges: tables.edges.clone(),
-        measures: tables.measures.clone(),
-        labels: tables.labels.clone(),
-        findings: tables.findings.clone(),
-        quarantine: tables.quarantine.clone(),
-        record_counts: tables.record_counts.clone(),
     }
 }
 
