@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, strategies as st
 
 import orchestrace as ot
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import manifest, shards
+from orchestrace.disk import batches, manifest
 from orchestrace.disk.manifest import Input, Manifest, Part
 from samples import on_disk
 from samples.examples import examples
@@ -56,6 +56,19 @@ INPUTS = st.builds(
     quarantined=SHARE,
     duplicates=SHARE,
 ).map(settled)
+
+
+def in_batches(made: Manifest) -> Manifest:
+    """The same with every other part of a partition in the file of a batch."""
+    parts = [part for of in made.parts.values() for part in of][::2]
+    for part in parts:
+        part.batch, part.pieces = "000003-00", {table: (n, n + 1) for n, table in enumerate(part.rows)}
+    if parts:
+        checksum = manifest.Fingerprint(7, "0" * 64)
+        made.batches = [Part("000003-00", 3, {"batches": 5}, 0, 0, {"batches": checksum})]
+    return made
+
+
 MANIFESTS = st.builds(
     Manifest,
     partitions=st.integers(1, 999),
@@ -66,10 +79,12 @@ MANIFESTS = st.builds(
     next_shard=NUMBER,
     next_trace=NUMBER,
     inputs=st.lists(INPUTS, max_size=3),
-    parts=st.dictionaries(st.from_regex(r"[0-9]{3}", fullmatch=True), parts(*shards.PARTITIONED), max_size=3),
+    parts=st.dictionaries(
+        st.from_regex(r"[0-9]{3}", fullmatch=True), parts(*batches.PARTITIONED), max_size=3
+    ),
     index=parts("index"),
     quarantine=parts("quarantine"),
-)
+).flatmap(lambda made: st.sampled_from([made, in_batches(copy.deepcopy(made))]))
 JSON = st.recursive(
     st.none()
     | st.booleans()

@@ -21,7 +21,7 @@ import polars as pl
 import orchestrace as ot
 from orchestrace import _core
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import merging, work as ingest_work
+from orchestrace.disk import batches, merging, work as ingest_work
 from samples import on_disk
 
 
@@ -114,6 +114,7 @@ def hook(moments: Moments, act: Callable[[], object]) -> None:
 
     pl.DataFrame.write_parquet, Path.write_text, os.replace = parquet, text, renamed  # type: ignore[method-assign]
     moments.around(Path, "unlink", "removing")
+    moments.around(batches, "_encoded", "piece")
     moments.around(merging, "_merged", "partition")
     moments.around(merging, "_merge_side", "side table")
 

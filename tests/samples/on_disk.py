@@ -16,12 +16,14 @@ import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.on_disk import MANIFEST
 from orchestrace.disk import (
+    batches,
     ingesting,
     manifest,
     memory as budgets,
     merging,
     partitioned,
     shards,
+    staging,
     work as ingest_work,
 )
 
@@ -42,10 +44,11 @@ def make_small(patch: Any, room: int = ROOM, block: int = 16 << 10, slice_rows: 
     patch(ingest_work, "LEAST_BATCH", 1)
     patch(budgets, "LEAST_BATCH", 1)
     patch(ingesting, "checked_options", lambda given: {**options(given), "block_size": block})
-    for module in (shards, merging):
+    for module in (staging, merging):
         patch(module, "ROW_GROUP", slice_rows)
+    for module in (shards, merging):
         patch(module, "EVENT_BYTES", -(-room // slice_rows))
-    patch(merging, "MERGED_AT_ONCE", 2)
+    patch(batches, "TOGETHER", 2)
 
 
 def slice_rows(patch: Any, corpus: ot.Corpus, rows: int) -> None:

@@ -32,7 +32,7 @@ from ..corpus.reward import (
     weights_of,
 )
 from ..disk.partitioned import PartitionedCorpus
-from ..disk.shards import staging
+from ..disk.staging import staging
 from .division import check_rewards, check_scope, check_trained, modules_of
 from .registry import BY_CHANNEL, Callback, Engine, computation, registered
 

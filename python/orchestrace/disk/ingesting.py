@@ -27,7 +27,7 @@ from .home import Home
 from .inputs import InputFiles, opened_inputs
 from .manifest import Input, Manifest, load, load_home
 from .memory import bounded, memory_bytes, partitions_of
-from .shards import translate_write_errors
+from .staging import translate_write_errors
 from .work import IngestWork
 
 GONE: Final = pl.Schema({"input": pl.String(), "used": pl.Int64(), "traces": pl.Int64()})

@@ -17,7 +17,7 @@ from .. import _core
 from ..base.errors import InputError, OrchestraceError, SchemaError
 from ..storage.stores import Unlike
 from .home import Wanted
-from .manifest import Fingerprint, Manifest, StoredFile
+from .manifest import BATCHES, Fingerprint, Manifest, StoredFile
 
 _UNREAD: Final = "it cannot be read"
 _STAYS: Final = (
@@ -49,7 +49,7 @@ def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Non
         Names the file that differs, what it holds, how it differs, and what repairs it.
     """
     new, states = [], {}
-    files = list(files)
+    files = manifest.each_once(files)
     copied(folder, manifest, files)
     for file in files:
         state = _state(folder / file.name)
@@ -67,17 +67,18 @@ def verify(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> Non
     manifest.verified |= {name: state for name, state in states.items() if state is not None}
 
 
-def note_written(manifest: Manifest, name: str, path: Path, columns: pl.Schema) -> None:
+def note_written(manifest: Manifest, name: str, path: Path, columns: dict[str, pl.Schema]) -> None:
     """Note a file that this process has just written: until somebody touches it, it is not compared again.
 
-    An ingest has tens of thousands of small files, which merging would otherwise hash and open once more.
+    `columns` are those of each table that lies in it. Merging would hash and open all of them again.
     """
     state = _state(path)
     if state is not None:
         manifest.verified[name] = state
         # Most files of a table have the same columns: one object stands for all of them.
-        alike = (name.rpartition("/")[0].rpartition("/")[2], *columns)
-        manifest.columns[name] = manifest.alike.setdefault(alike, columns)
+        manifest.columns[name] = {
+            table: manifest.alike.setdefault((table, *schema), schema) for table, schema in columns.items()
+        }
 
 
 def copied(folder: Path, manifest: Manifest, files: list[StoredFile], *, anew: bool = False) -> None:
@@ -211,7 +212,7 @@ def reading(folder: Path, manifest: Manifest, files: Iterable[StoredFile]) -> It
     except OrchestraceError:
         raise
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        files = list(files)
+        files = manifest.each_once(files)
         for damage in _compared(folder, files, content=True):
             raise damaged(folder, manifest, damage) from error
         for file in files:
@@ -271,6 +272,8 @@ def _fault(path: Path, expected: Fingerprint | None, *, content: bool) -> str | 
 
 def _unreadable(path: Path, file: StoredFile) -> str | None:
     """Why a file without a checksum cannot be what was written, as far as decoding it shows."""
+    if file.table == BATCHES:
+        return None  # it always has a checksum
     try:
         scanned = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         rows = scanned.select(pl.len()).collect().item()

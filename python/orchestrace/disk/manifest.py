@@ -7,7 +7,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,13 +28,18 @@ EXPORTED: Final = "<export>"
 _FILE: Final = re.compile(
     r"(part=[0-9]{3}/(traces|events|edges|agents|measures|findings|labels)|index|quarantine|record_counts|labels)"
     r"/[0-9]{6,}(-[0-9]{3,})?\.parquet"
+    r"|batches/[0-9]{6,}-[0-9]{2,}\.arrows"
 )
 """Files of a corpus; nothing else is opened or removed because a manifest says so."""
 
 SIDE: Final = ("index", "quarantine", "record_counts", "labels")
 """Tables with files of no partition. Labels lie there if their trace was not read with them."""
 
+BATCHES: Final = "batches"
+"""The folder of files with rows of several partitions, until these are merged; stands for their table."""
+
 _RESTORE: Final = "restore it, or ingest the recordings into another folder"
+_PARTITION: Final = re.compile(r"[0-9]{3}")
 _SEAL: Final = re.compile(rb',"blake2b":"([0-9a-f]{64})"\}\n?\Z')
 """How the text of a manifest ends: the hash of all that is before. Manifests of before have none."""
 
@@ -133,20 +138,28 @@ class Part:
     """Range of its trace numbers."""
     files: dict[str, Fingerprint] = field(default_factory=dict)
     """By table; what was written before there were fingerprints has none."""
+    batch: str | None = None
+    """The file of a batch that its rows lie in; null where it has files of its own."""
+    pieces: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Where in the file of the batch, by table: the first byte, and how many."""
 
 
 class StoredFile(NamedTuple):
-    """One Parquet file that a manifest lists."""
+    """One file that a manifest lists, or the piece of the file of a batch that holds a table of a part."""
 
     name: str
     """Its path below the folder."""
     table: str
     partition: str | None
     part: Part
+    piece: tuple[int, int] | None = None
+    """First byte and length, where it is a piece."""
 
     @property
     def content(self) -> str:
         """What it holds, for an error."""
+        if self.table == BATCHES:
+            return f"rows of batch {self.part.shard}"
         return self.table if self.partition is None else f"{self.table} of partition {self.partition}"
 
     @property
@@ -157,6 +170,8 @@ class StoredFile(NamedTuple):
 
 def stored(table: str, partition: str | None, part: Part) -> StoredFile:
     """The file of a table of a part; of a side table without a partition."""
+    if part.batch is not None:
+        return StoredFile(batch_file(part.batch), table, partition, part, part.pieces[table])
     side = partition is None
     name = side_file(table, part.name) if side else file_of(str(partition), table, part.name)
     return StoredFile(name, table, partition, part)
@@ -185,6 +200,8 @@ class Manifest:
     quarantine: list[Part] = field(default_factory=list)
     record_counts: list[Part] = field(default_factory=list)
     labels: list[Part] = field(default_factory=list)
+    batches: list[Part] = field(default_factory=list)
+    """Files of batches, as long as a part lies in them."""
     gathering: Gathering | None = None
     mapping: str | None = None
     """The mapping of its custom format, as JSON."""
@@ -203,24 +220,43 @@ class Manifest:
         """Whether files are compared with their checksums when they are first scanned."""
         self.verified: dict[str, tuple[int, ...]] = {}
         """Files that were compared, and what the system said of them then."""
-        self.columns: dict[str, pl.Schema] = {}
-        """Columns of files that this process wrote."""
+        self.columns: dict[str, dict[str, pl.Schema]] = {}
+        """Columns of files that this process wrote, by table."""
         self.alike: dict[tuple[str, ...], pl.Schema] = {}
         """Those columns, each set of them once."""
         self.home: Home | None = None
         """Of a corpus in object storage; its folder holds copies."""
 
     def stored(self) -> Iterator[StoredFile]:
-        """All files, the manifest itself excepted."""
+        """All files, the manifest itself excepted; of a batch the file, not its pieces."""
         for partition, parts in self.parts.items():
             for part in parts:
-                yield from (stored(table, partition, part) for table in part.rows)
+                if part.batch is None:
+                    yield from (stored(table, partition, part) for table in part.rows)
+        yield from map(stored_batch, self.batches)
         for table in SIDE:
             yield from (stored(table, None, part) for part in self.side(table))
 
     def files(self) -> Iterator[str]:
         """Paths of all files below the folder, the manifest itself excepted."""
         return (file.name for file in self.stored())
+
+    def each_once(self, files: Iterable[StoredFile]) -> list[StoredFile]:
+        """Files each once, where several of these may be pieces of one."""
+        batches = {batch.name: batch for batch in self.batches}
+        by_name: dict[str, StoredFile] = {}
+        for file in files:
+            if file.name not in by_name:
+                batch = file.part.batch
+                by_name[file.name] = file if batch is None else stored_batch(batches[batch])
+        return list(by_name.values())
+
+    def held_by(self, files: Iterable[StoredFile]) -> set[int]:
+        """The parts that lie in these files, in whole or in part, by `id`."""
+        listed = list(files)
+        batches = {file.part.name for file in listed if file.table == BATCHES}
+        pieces = (part for parts in self.parts.values() for part in parts if part.batch in batches)
+        return {id(file.part) for file in listed} | {id(part) for part in pieces}
 
     @property
     def is_newer(self) -> bool:
@@ -243,7 +279,7 @@ class Manifest:
 
     def restart(self) -> None:
         """Drop all rows, and mark all inputs unread; names of files are not used again."""
-        self.parts, self.gathering, self.mapping_counts = {}, None, []
+        self.parts, self.batches, self.gathering, self.mapping_counts = {}, [], None, []
         for table in SIDE:
             setattr(self, table, [])
         self.next_trace, self.complete = 0, False
@@ -251,11 +287,19 @@ class Manifest:
 
     def drop(self, parts: list[StoredFile]) -> None:
         """Stop listing the parts that these files belong to."""
-        gone = {id(file.part) for file in parts}
+        gone = self.held_by(parts)
         left = {name: [part for part in of if id(part) not in gone] for name, of in self.parts.items()}
         self.parts = {name: of for name, of in left.items() if of}
+        self.drop_batches()
         for table in SIDE:
             setattr(self, table, [part for part in self.side(table) if id(part) not in gone])
+
+    def drop_batches(self) -> list[StoredFile]:
+        """Stop listing the files of batches that no part lies in; those files."""
+        used = {part.batch for parts in self.parts.values() for part in parts}
+        empty = [batch for batch in self.batches if batch.name not in used]
+        self.batches = [batch for batch in self.batches if batch.name in used]
+        return list(map(stored_batch, empty))
 
     def forget(self, name: str) -> None:
         """Forget what a file was when it was written or compared."""
@@ -314,6 +358,11 @@ def _members(value: Any) -> dict[str, object]:
     members = {member.name: getattr(value, member.name) for member in fields(value)}
     if isinstance(value, Fingerprint) and value.etag is None:
         del members["etag"]  # files on disk have no etag
+    if isinstance(value, Part):
+        if value.batch is None:
+            del members["batch"], members["pieces"]
+        else:
+            del members["files"]
     return members
 
 
@@ -329,6 +378,16 @@ def is_of_corpus(name: str) -> bool:
 def file_of(partition: str, table: str, name: str) -> str:
     """Path of a file of a partition, below the folder."""
     return f"part={partition}/{table}/{name}.parquet"
+
+
+def batch_file(name: str) -> str:
+    """Path of the file of a batch, below the folder."""
+    return f"{BATCHES}/{name}.arrows"
+
+
+def stored_batch(batch: Part) -> StoredFile:
+    """The file of a batch."""
+    return StoredFile(batch_file(batch.name), BATCHES, None, batch)
 
 
 def side_file(table: str, name: str) -> str:
@@ -443,10 +502,12 @@ def _faults(manifest: Manifest) -> Iterator[str]:
                 f"inputs[{number}] has {entry.records} records and says of {accounted} what became of them: "
                 "ingest the recordings again"
             )
+    yield from _faults_of_batches(manifest)
     for name in manifest.files():
         if not _FILE.fullmatch(name):
             yield f"it names a file that is none of a corpus: {name!r}"
     side = [(table, part) for table in SIDE for part in manifest.side(table)]
+    side += [(BATCHES, batch) for batch in manifest.batches]
     parts = [*itertools.chain.from_iterable(manifest.parts.values()), *(part for _, part in side)]
     numbers = [manifest.next_shard, manifest.next_trace, *manifest.since().values()]
     if max(numbers + [n for part in parts for n in (part.shard, part.first, part.last)]) >= 2**32:
@@ -461,3 +522,20 @@ def _faults(manifest: Manifest) -> Iterator[str]:
         len(manifest.inputs), 1
     ):
         yield "it puts traces together from inputs that it does not list"
+
+
+def _faults_of_batches(manifest: Manifest) -> Iterator[str]:
+    batches = {batch.name for batch in manifest.batches}
+    side = [part for table in SIDE for part in manifest.side(table)]
+    if any(part.batch is not None for part in (*side, *manifest.batches)):
+        yield "a file of no partition lies in a batch"
+    if any(BATCHES not in batch.files for batch in manifest.batches):
+        yield "the file of a batch has no checksum"
+    for partition, parts in manifest.parts.items():
+        for part in parts:
+            if part.batch is None:
+                continue
+            if part.batch not in batches or not _PARTITION.fullmatch(partition):
+                yield f"part '{part.name}' of partition {partition!r} lies in a batch that is not listed"
+            if part.pieces.keys() != part.rows.keys():
+                yield f"part '{part.name}' of partition {partition!r} does not say where its tables lie"

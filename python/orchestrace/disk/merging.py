@@ -8,23 +8,14 @@ from typing import Final
 import polars as pl
 
 from ..base.schema import SCHEMAS
-from .manifest import SIDE, Manifest, Part, file_of, side_file
+from .batches import PARTITIONED, group_of
+from .manifest import SIDE, Manifest, Part, side_file, stored
 from .memory import OVERHEAD
-from .shards import (
-    EVENT_BYTES,
-    PARTITIONED,
-    ROW_GROUP,
-    Staging,
-    current_side,
-    present_schema,
-    scan,
-    stage,
-    stage_side,
-    staging,
-)
+from .shards import current_side, present_schema, rows_of, stage, stage_side
+from .staging import ROW_GROUP, Staging, staging
 
-MERGED_AT_ONCE: Final = 16
-"""Partitions whose new parts are published together: the whole manifest is written each time."""
+EVENT_BYTES: Final = 1_600
+"""Memory for an event while its part is merged: its piece, its row in the window, and that row encoded."""
 
 
 def merge(folder: Path, manifest: Manifest) -> None:
@@ -34,14 +25,14 @@ def merge(folder: Path, manifest: Manifest) -> None:
     allows. A part is put together in memory, windows of trace numbers at a time.
     """
     room = max(manifest.memory - OVERHEAD, manifest.memory // 2)
-    target = max(room // EVENT_BYTES, ROW_GROUP)
+    target = max(room // EVENT_BYTES, ROW_GROUP // 2)
     waiting = [
         (partition, parts)
         for partition, parts in sorted(manifest.parts.items())
         if not _is_merged(manifest, parts, target)
     ]
-    for first in range(0, len(waiting), MERGED_AT_ONCE):
-        _merge_partitions(folder, manifest, waiting[first : first + MERGED_AT_ONCE], target)
+    for _, some in itertools.groupby(waiting, lambda item: group_of(int(item[0]))):
+        _merge_partitions(folder, manifest, list(some), target)
     for table in SIDE:
         parts = manifest.side(table)
         if len(parts) > 1 or any(manifest.outdated(part) for part in parts):
@@ -50,6 +41,8 @@ def merge(folder: Path, manifest: Manifest) -> None:
 
 
 def _is_merged(manifest: Manifest, parts: list[Part], target: int) -> bool:
+    if any(part.batch is not None for part in parts):
+        return False
     ordered = all(a.last < b.first for a, b in itertools.pairwise(parts))
     events = [part.rows.get("events", 0) for part in parts]
     small = any(a + b <= target for a, b in itertools.pairwise(events))
@@ -59,29 +52,19 @@ def _is_merged(manifest: Manifest, parts: list[Part], target: int) -> bool:
 def _merge_partitions(
     folder: Path, manifest: Manifest, waiting: list[tuple[str, list[Part]]], target: int
 ) -> None:
-    """Some partitions, published together: each time the whole manifest is written."""
+    """Some partitions, published together, with which the files of their batches go."""
     merged: dict[str, list[Part]] = {}
     with staging(folder, manifest.home) as files:
         for shard, (partition, parts) in enumerate(waiting, manifest.next_shard):
             merged[partition] = _merged(files, folder, manifest, partition, parts, shard, target)
         files.publish(manifest)
-        for partition, parts in merged.items():
-            if parts:
-                manifest.parts[partition] = parts
-            else:
-                del manifest.parts[partition]
+        manifest.parts |= merged
+        manifest.parts = {partition: parts for partition, parts in manifest.parts.items() if parts}
+        old = [stored(table, name, part) for name, parts in waiting for part in parts for table in part.rows]
+        old = [file for file in old if file.piece is None] + manifest.drop_batches()
         manifest.next_shard += len(waiting)
         manifest.save(folder)
-    _remove(
-        folder,
-        manifest,
-        [
-            file_of(partition, table, part.name)
-            for partition, parts in waiting
-            for part in parts
-            for table in part.rows
-        ],
-    )
+    _remove(folder, manifest, [file.name for file in old])
 
 
 def _merged(
@@ -93,9 +76,13 @@ def _merged(
     shard: int,
     target: int,
 ) -> list[Part]:
-    """The new parts of a partition, staged."""
+    """The new parts of a partition, staged.
+
+    One after the other: the names of a part are given up with it, and not while another part is there.
+    """
     named = [(partition, part) for part in parts]
-    sizes = scan(folder, manifest, "traces", named, SCHEMAS["traces"]).select("trace", "n_events").collect()
+    columns = pl.Schema({name: SCHEMAS["traces"][name] for name in ("trace", "n_events")})
+    sizes = rows_of(folder, manifest, "traces", named, columns)
     sizes = sizes.sort("trace").with_columns(events=pl.col("n_events").cast(pl.Int64).cum_sum())
     merged = []
     for window, numbers in enumerate(_windows(sizes, target)):
@@ -116,23 +103,28 @@ def _windows(sizes: pl.DataFrame, target: int) -> list[tuple[int, int]]:
 
 
 def _collect_window(
-    folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]], numbers: tuple[int, int]
+    folder: Path, manifest: Manifest, table: str, parts: list[tuple[str, Part]], window: tuple[int, int]
 ) -> pl.DataFrame:
-    # A label may lie in another part than the first trace with its id.
-    labels = table == "labels"
-    here = [pair for pair in parts if labels or (pair[1].first <= numbers[1] and pair[1].last >= numbers[0])]
-    frame = scan(folder, manifest, table, here, present_schema(folder, manifest, table, here))
-    window = pl.col("trace").is_between(*numbers)
     if table == "labels":
-        # A label is of the first trace with its id, wherever that is.
-        traces = scan(folder, manifest, "traces", parts, SCHEMAS["traces"]).select("trace_id", "trace")
-        first = traces.sort("trace").unique("trace_id", keep="first").filter(window)
-        frame = frame.join(first, on="trace_id", how="inner", maintain_order="left")
-    else:
-        frame = frame.filter(window)
-    rows = frame.collect(engine="streaming")
-    rows = rows if rows["trace"].is_sorted() else rows.sort("trace", maintain_order=True)
-    return rows.drop("trace") if table == "labels" else rows
+        return _collect_labels(folder, manifest, parts, window)
+    here = [pair for pair in parts if pair[1].first <= window[1] and pair[1].last >= window[0]]
+    schema = present_schema(folder, manifest, table, here)
+    rows = rows_of(folder, manifest, table, here, schema, window)
+    return rows if rows["trace"].is_sorted() else rows.sort("trace", maintain_order=True)
+
+
+def _collect_labels(
+    folder: Path, manifest: Manifest, parts: list[tuple[str, Part]], window: tuple[int, int]
+) -> pl.DataFrame:
+    """Labels of the traces of a window: each is of the first trace with its id, in whichever part it lies."""
+    labels = rows_of(folder, manifest, "labels", parts, present_schema(folder, manifest, "labels", parts))
+    if not labels.height:
+        return labels
+    ids = pl.Schema({name: SCHEMAS["traces"][name] for name in ("trace_id", "trace")})
+    traces = rows_of(folder, manifest, "traces", parts, ids).sort("trace")
+    first = traces.unique("trace_id", keep="first").filter(pl.col("trace").is_between(*window))
+    rows = labels.join(first, on="trace_id", how="inner", maintain_order="left")
+    return rows.sort("trace", maintain_order=True).drop("trace")
 
 
 def _merge_side(folder: Path, manifest: Manifest, table: str, rows: pl.LazyFrame) -> None:

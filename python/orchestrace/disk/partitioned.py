@@ -31,11 +31,12 @@ from ..corpus.parts import sizes_of, store_of, stored_table, table_of
 from ..corpus.pieces import empty_tables
 from ..storage.addresses import address_of, is_address
 from ..storage.objects import look_up
+from .batches import PARTITIONED, TRACE_TABLES
 from .home import Home
 from .integrity import reading, verify
 from .manifest import SIDE, Manifest, Part, StoredFile, load, load_home, stored
 from .memory import memory_bytes
-from .shards import EVENT_BYTES, PARTITIONED, TRACE_TABLES, current_side, present_schema, scan
+from .shards import EVENT_BYTES, current_side, present_schema, scan
 
 Step = Callable[[Corpus], Corpus]
 

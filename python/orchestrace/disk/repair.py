@@ -13,7 +13,7 @@ from .. import _core
 from ..base.schema import SCHEMAS
 from .inputs import InputFiles
 from .integrity import Damage, damaged
-from .manifest import GATHERED, Input, Manifest
+from .manifest import BATCHES, GATHERED, Input, Manifest
 from .shards import scan, scan_index
 
 
@@ -32,20 +32,22 @@ def inputs_to_repeat(
     gathered = set() if manifest.gathering is None else set(manifest.gathering.inputs)
     read = {number for number, entry in enumerate(manifest.inputs) if entry.records}
     again: set[int] = set()
+    divided = [
+        damage for damage in damages if damage.file.partition is not None or damage.file.table == BATCHES
+    ]
     for damage in damages:
+        if damage in divided:
+            continue
         if damage.file.table == "index":
             sources = read
         elif damage.file.table == "quarantine":
             sources = {number for number in read if manifest.inputs[number].quarantined}
-        elif damage.file.table == "record_counts" or (damage.file.partition is None and not gathered):
+        elif damage.file.table == "record_counts" or not gathered:
             sources = read
-        elif damage.file.partition is None:
-            sources = gathered  # labels of no partition come from traces that are put together
         else:
-            continue
+            sources = gathered  # labels of no partition come from traces that are put together
         _refuse_lost(folder, manifest, damage, sources, paths, files)
         again |= sources
-    divided = [damage for damage in damages if damage.file.partition is not None]
     if divided and not any(damage.file.table == "index" for damage in damages):
         sources = _inputs_of_parts(folder, manifest, divided)
         _refuse_lost(folder, manifest, divided[0], sources - {GATHERED}, paths, files)
@@ -59,7 +61,7 @@ def inputs_to_repeat(
 
 def _inputs_of_parts(folder: Path, manifest: Manifest, damages: list[Damage]) -> set[int]:
     """The inputs of the traces that the index lists and no sound part has."""
-    broken = {id(damage.file.part) for damage in damages}
+    broken = manifest.held_by(damage.file for damage in damages)
     sound = [
         (partition, part) for partition, of in manifest.parts.items() for part in of if id(part) not in broken
     ]

@@ -1,30 +1,29 @@
-"""Files of a corpus on disk: written under another name, renamed, entered into the manifest.
-
-A crash at any point leaves the manifest of before or of after. Files that it does not list are leftovers,
-which the next ingest removes.
-"""
+"""Tables of a corpus on disk: divided by partition and written, and scanned over the files of their parts."""
 
 import itertools
-import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 import polars as pl
 
 from .. import _core
-from ..base.durable import sync_file, sync_folder, temporary
-from ..base.errors import InputError
-from ..base.publication import written
 from ..base.schema import SCHEMAS
-from .home import Home
-from .integrity import fingerprint, note_written, verify
+from .batches import (
+    PARTITIONED,
+    WRITERS,
+    columns_of_piece,
+    read_pieces,
+    scan_pieces,
+    stage_batch,
+    trace_range,
+)
+from .integrity import verify
 from .manifest import (
+    BATCHES,
     GATHERED,
     SIDE,
-    Fingerprint,
     Manifest,
     Part,
     StoredFile,
@@ -33,18 +32,7 @@ from .manifest import (
     side_file,
     stored,
 )
-
-ROW_GROUP: Final = 1 << 16
-"""Rows of a Parquet row group: what a reader that wants one trace has to decode."""
-
-TRACE_TABLES: Final = ("traces", "events", "edges", "agents", "measures", "findings")
-"""Tables with a column `trace`."""
-
-PARTITIONED: Final = (*TRACE_TABLES, "labels")
-"""Tables that are divided by trace."""
-
-WRITERS: Final = 2
-"""Partitions of a batch that are written at once: what they hold beside the batch is a copy of each."""
+from .staging import Staging
 
 INDEX: Final = pl.Schema(
     {
@@ -62,110 +50,27 @@ EVENT_BYTES: Final = 1_000
 """Memory for an event while a slice is worked on: its row in a frame, in a store, and in a result."""
 
 
-@contextmanager
-def translate_write_errors(folder: Path) -> Iterator[None]:
-    """Turn an error of writing into an `InputError` that says what to do."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (OSError, RuntimeError, pl.exceptions.PolarsError) as error:
-        reason = (isinstance(error, OSError) and error.strerror) or str(error).partition("\n")[0]
-        if type(error) is RuntimeError:
-            if "new thread" not in reason:
-                raise
-            reason += " (a limit on memory or processes, see 'ulimit -a', leaves no room for one)"
-        raise InputError(
-            f"cannot write to '{folder}': {reason}; what is published is safe; the same call resumes from it"
-        ) from error
-
-
-class Staging:
-    """Files of one step: none has its name before all are on disk."""
-
-    def __init__(self, folder: Path, home: Home | None = None) -> None:
-        self._folder = folder
-        self._home = home
-        self._files: list[Path] = []
-        self._written: dict[Path, tuple[Fingerprint, pl.Schema]] = {}
-
-    def write(self, frame: pl.DataFrame, name: str) -> Fingerprint:
-        """Write a frame to a temporary file; its fingerprint, computed while the system has it in memory."""
-        path = self._folder / name
-        if not path.parent.is_dir():
-            path.parent.mkdir(parents=True, exist_ok=True)
-        aside = temporary(path)
-        self._files.append(path)
-        with written(aside, "xb") as file:
-            frame.write_parquet(file, compression="zstd", compression_level=1, row_group_size=ROW_GROUP)
-        identity = fingerprint(aside)
-        self._written[path] = identity, frame.schema
-        return identity
-
-    def publish(self, manifest: Manifest | None = None) -> None:
-        """Make all files durable under their names; `manifest` notes what need not be looked up again."""
-        folders = {
-            parent for path in self._files for parent in path.parents if parent.is_relative_to(self._folder)
-        }
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(sync_file, map(temporary, self._files)))
-            if self._home is not None:
-                names = [(temporary(path), path.relative_to(self._folder).as_posix()) for path in self._files]
-                for path, tag in zip(self._files, self._home.upload(names), strict=True):
-                    self._written[path][0].etag = tag
-            for path in self._files:
-                os.replace(temporary(path), path)
-            list(pool.map(sync_folder, folders))
-        if manifest is not None and self._home is None:
-            for path in self._files:
-                name = path.relative_to(self._folder).as_posix()
-                note_written(manifest, name, path, self._written[path][1])
-        self._files.clear()
-        self._written.clear()
-
-    def discard(self) -> None:
-        """Remove what was not published, as far as that is possible."""
-        for path in self._files:
-            temporary(path).unlink(missing_ok=True)
-
-
-@contextmanager
-def staging(folder: Path, home: Home | None = None) -> Iterator[Staging]:
-    """Files that are published together or not at all; with a `home` there too."""
-    files = Staging(folder, home)
-    try:
-        with translate_write_errors(folder):
-            yield files
-    except BaseException:
-        with suppress(OSError):  # what stays is removed by the next ingest
-            files.discard()
-        raise
-
-
 def write_shard(
     files: Staging,
     manifest: Manifest,
     store: _core.Store,
     index: pl.DataFrame,
     counts: pl.DataFrame | None = None,
+    *,
+    together: bool = False,
 ) -> None:
     """Stage the tables of a batch, divided by partition, and enter them into the manifest.
 
-    `counts` replace those of the store.
+    `counts` replace those of the store. `together` writes few files for all partitions, which are there until
+    they are merged.
     """
     shard = manifest.next_shard
-    name = f"{shard:06}"
     division = _core.Partition(store, manifest.key, manifest.partitions)
-
-    def staged(number: int) -> Part:
-        piece = division.part(number)
-        frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
-        return stage(files, f"{number:03}", name, shard, frames)
-
-    # A file of few rows takes the time of its calls, not of its bytes.
-    with ThreadPoolExecutor(WRITERS) as pool:
-        for number, part in zip(division.present, pool.map(staged, division.present), strict=True):
-            manifest.parts.setdefault(f"{number:03}", []).append(part)
+    parts = (
+        stage_batch(files, manifest, division, shard) if together else _stage_parts(files, division, shard)
+    )
+    for number, part in parts:
+        manifest.parts.setdefault(f"{number:03}", []).append(part)
     side = {
         "index": index,
         "quarantine": pl.DataFrame(store.table("quarantine")),
@@ -174,8 +79,19 @@ def write_shard(
     }
     for table, frame in side.items():
         if frame.height:
-            manifest.side(table).append(stage_side(files, table, name, shard, frame))
+            manifest.side(table).append(stage_side(files, table, f"{shard:06}", shard, frame))
     manifest.next_shard = shard + 1
+
+
+def _stage_parts(files: Staging, division: _core.Partition, shard: int) -> Iterator[tuple[int, Part]]:
+    def staged(number: int) -> tuple[int, Part]:
+        piece = division.part(number)
+        frames = ((table, pl.DataFrame(piece.table(table))) for table in PARTITIONED)
+        return number, stage(files, f"{number:03}", f"{shard:06}", shard, frames)
+
+    # A file of few rows takes the time of its calls, not of its bytes.
+    with ThreadPoolExecutor(WRITERS) as pool:
+        yield from pool.map(staged, division.present)
 
 
 def stage(
@@ -185,7 +101,7 @@ def stage(
     part = Part(name, shard, {}, 0, 0)
     for table, frame in frames:
         if table == "traces":
-            part.first, part.last = int(frame["trace"].min() or 0), int(frame["trace"].max() or 0)  # type: ignore[arg-type]
+            part.first, part.last = trace_range(frame)
         if frame.height:
             part.rows[table] = frame.height
             part.files[table] = files.write(frame, file_of(partition, table, name))
@@ -202,10 +118,10 @@ def clear_leftovers(folder: Path, manifest: Manifest) -> None:
     """Remove the files of ours that the manifest does not list: those of a step that was cut short."""
     listed = set(manifest.files())
     paths = [*folder.glob("part=*/*/*"), *folder.glob("part=*/*/.*"), *folder.glob(".*.tmp")]
-    for table in SIDE:
+    for table in (*SIDE, BATCHES):
         paths += [*folder.glob(f"{table}/*"), *folder.glob(f"{table}/.*")]
     for path in paths:
-        ours = path.suffix == ".parquet" or path.name.endswith(".tmp")
+        ours = path.suffix in (".parquet", ".arrows") or path.name.endswith(".tmp")
         if ours and path.relative_to(folder).as_posix() not in listed and path.is_file():
             path.unlink()
     if manifest.home is not None:
@@ -239,6 +155,34 @@ def scan(
     return _with_counts(frame) if counted else frame
 
 
+def rows_of(
+    folder: Path,
+    manifest: Manifest,
+    table: str,
+    parts: list[tuple[str, Part]],
+    schema: pl.Schema,
+    window: tuple[int, int] | None = None,
+) -> pl.DataFrame:
+    """The rows of `scan`, in memory; of a window of traces, where one is given."""
+    in_batches = {
+        id(part): stored(table, partition, part)
+        for partition, part in parts
+        if part.batch is not None and table in part.rows and not manifest.outdated(part)
+    }
+    if manifest.schema_version == "1.0":
+        in_batches.clear()  # `scan` knows what columns it lacked
+    frames = []
+    if rest := [pair for pair in parts if id(pair[1]) not in in_batches and table in pair[1].rows]:
+        frame = scan(folder, manifest, table, rest, schema)
+        frame = frame if window is None else frame.filter(pl.col("trace").is_between(*window))
+        frames.append(frame.collect(engine="streaming"))
+    if pieces := list(in_batches.values()):
+        verify(folder, manifest, pieces)
+        with_columns = [(piece, columns_of(folder, manifest, piece)) for piece in pieces]
+        frames.append(read_pieces(folder, with_columns, schema, window))
+    return pl.concat(frames) if frames else pl.DataFrame(schema=schema)
+
+
 def _with_counts(events: pl.LazyFrame) -> pl.LazyFrame:
     """Events of layout 1.0 with the columns of today; rows that were written since stay as they are.
 
@@ -262,7 +206,17 @@ def _scan_files(
     folder: Path, manifest: Manifest, listed: list[StoredFile], schema: pl.Schema
 ) -> pl.LazyFrame:
     verify(folder, manifest, listed)
-    files = [folder / file.name for file in listed]
+    frames = []
+    for in_batches, some in itertools.groupby(listed, lambda file: file.piece is not None):
+        if in_batches:
+            pieces = [(file, columns_of(folder, manifest, file)) for file in some]
+            frames.append(scan_pieces(folder, pieces, schema))
+        else:
+            frames.append(_scan_parquet([folder / file.name for file in some], schema))
+    return frames[0] if len(frames) == 1 else pl.concat(frames)
+
+
+def _scan_parquet(files: list[Path], schema: pl.Schema) -> pl.LazyFrame:
     if "code" not in schema:
         return _scan_alike(files, schema)
     # The vocabularies of codes grow: files of an earlier version have fewer words.
@@ -370,12 +324,17 @@ def present_schema(folder: Path, manifest: Manifest, table: str, parts: list[tup
 
 
 def columns_of(folder: Path, manifest: Manifest, file: StoredFile) -> pl.Schema:
-    """The columns of a file; of one that this process wrote, as it wrote them."""
-    schema = manifest.columns.get(file.name)
-    if schema is None:
-        # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
-        schema = pl.scan_parquet(folder / file.name, glob=False, hive_partitioning=False).collect_schema()
-    return schema
+    """The columns of a table in a file; of one that this process wrote, as it wrote them."""
+    schema = manifest.columns.get(file.name, {}).get(file.table)
+    if schema is not None:
+        return schema
+    if file.piece is not None:
+        # All pieces of a table in the file of a batch have the same.
+        return manifest.columns.setdefault(file.name, {}).setdefault(
+            file.table, columns_of_piece(folder, file)
+        )
+    # Not `read_parquet_schema`, which takes brackets in the name of a folder for a pattern.
+    return pl.scan_parquet(folder / file.name, glob=False, hive_partitioning=False).collect_schema()
 
 
 def current_index(folder: Path, manifest: Manifest) -> pl.LazyFrame:

@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import polars as pl
 
-from ..base.errors import ParameterError, SchemaError
+from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.schema import SCHEMAS, dtype_of
 from ..base.text import plain
 from ..base.verbs import verb
@@ -123,6 +123,11 @@ def _check(opened: OnDisk) -> None:
         raise ParameterError(
             "the corpus is filtered, or changed by with_measures or with_fields, expected one as read_corpus"
             " opens it: views are of its files; ask for less in SQL"
+        )
+    if manifest.batches:
+        raise InputError(
+            f"an ingest into '{plain(opened.folder)}' was cut short, and rows lie in files that SQL cannot"
+            " read: repeat the same ingest, which ends it, then ask again"
         )
     if manifest.schema_version == "1.0":
         raise SchemaError(

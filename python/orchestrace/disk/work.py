@@ -18,15 +18,8 @@ from .manifest import GATHERED, Gathering, Input, KeyCount, Manifest
 from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
 from .merging import merge
 from .repair import inputs_to_repeat
-from .shards import (
-    INDEX,
-    clear_leftovers,
-    current_index,
-    scan_index,
-    staging,
-    translate_write_errors,
-    write_shard,
-)
+from .shards import INDEX, clear_leftovers, current_index, scan_index, write_shard
+from .staging import staging, translate_write_errors
 
 _Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
 """Records of a batch: read, used, ignored, quarantined, duplicates; and where the input is taken up again."""
@@ -252,6 +245,7 @@ class IngestWork:
             **self._options,
         )
         numbers = pl.Series("input", [*todo, GATHERED], pl.UInt32)
+        together = False
         total, before = sum(entry.size for entry in inputs), 0
         while True:
             left = self._room - OVERHEAD - self._index.nbytes
@@ -280,7 +274,9 @@ class IngestWork:
                 self._seen += sum(part[0] for part in parts)
                 self._rejected += sum(part[3] for part in parts)
                 self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
-                write_shard(files, manifest, store, index)
+                # What comes in one batch is written as it stays; what comes in many is merged.
+                together = together or not all(place[-1] for *_, place in parts)
+                write_shard(files, manifest, store, index, together=together)
                 if (counts := store.mapping_counts) is not None:
                     manifest.mapping_counts = [KeyCount(*row) for row in counts[0]]
                 manifest.next_trace = self._index.next_number

@@ -11,10 +11,10 @@ import polars as pl
 
 from ..base.errors import InputError, ParameterError
 from ..corpus.skipped import lossy_counts, warn_of_skipped
+from ..disk.batches import PARTITIONED
 from ..disk.ingesting import owned
 from ..disk.manifest import SIDE, Gathering, KeyCount, Manifest, Part, load
 from ..disk.shards import (
-    PARTITIONED,
     clear_leftovers,
     current_side,
     present_schema,
@@ -22,9 +22,8 @@ from ..disk.shards import (
     scan_index,
     stage,
     stage_side,
-    staging,
-    translate_write_errors,
 )
+from ..disk.staging import staging, translate_write_errors
 from .ingest_plan import Settings, input_of, settings_of
 from .ingest_task import begun, check_unchanged, corpus_folder, read_inputs, sound, table_of_inputs
 from .tasks import Plan, Task

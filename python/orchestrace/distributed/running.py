@@ -14,7 +14,7 @@ from ..base.errors import InputError, ParameterError
 from ..base.publication import published_file, refusal
 from ..base.verbs import verb
 from ..disk.partitioned import PartitionedCorpus, read_corpus
-from ..disk.shards import ROW_GROUP
+from ..disk.staging import ROW_GROUP
 from .arguments import arguments_of
 from .folder import PARTS, corpus_place, manifest_digest, part_file, part_of, save_result
 from .ingest_plan import INGEST, check_no_place

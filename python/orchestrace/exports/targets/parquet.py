@@ -14,7 +14,8 @@ from ...disk.manifest import EXPORTED, Input, Manifest
 from ...disk.memory import memory_bytes, partitions_of
 from ...disk.merging import merge
 from ...disk.partitioned import PartitionedCorpus, on_disk
-from ...disk.shards import EVENT_BYTES, INDEX, staging, translate_write_errors, write_shard
+from ...disk.shards import EVENT_BYTES, INDEX, write_shard
+from ...disk.staging import staging, translate_write_errors
 from ..format import Export, Request
 
 
