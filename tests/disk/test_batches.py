@@ -238,6 +238,10 @@ def test_sql_waits_for_the_end_of_the_ingest(unfinished: Unfinished, tmp_path: P
         (lambda made: made["batches"][0]["files"].clear(), "has no checksum"),
         (lambda made: made["batches"].append({**made["batches"][0], "name": "../x-00"}), "none of a corpus"),
         (lambda made: made["parts"]["001"][0]["pieces"].clear(), "does not say where its tables lie"),
+        (
+            lambda made: made["parts"]["001"][0]["pieces"].update(traces=[0, 2**62]),
+            "lies beyond the end of its batch",
+        ),
         (lambda made: made["parts"].update({"x": made["parts"]["001"]}), "partition 'x' lies in a batch"),
         (lambda made: made["index"][0].update(batch="000001-00"), "no partition lies in a batch"),
     ],

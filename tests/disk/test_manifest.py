@@ -62,7 +62,7 @@ def in_batches(made: Manifest) -> Manifest:
     """The same with every other part of a partition in the file of a batch."""
     parts = [part for of in made.parts.values() for part in of][::2]
     for part in parts:
-        part.batch, part.pieces = "000003-00", {table: (n, n + 1) for n, table in enumerate(part.rows)}
+        part.batch, part.pieces = "000003-00", {table: (n, 1) for n, table in enumerate(part.rows)}
     if parts:
         checksum = manifest.Fingerprint(7, "0" * 64)
         made.batches = [Part("000003-00", 3, {"batches": 5}, 0, 0, {"batches": checksum})]

@@ -525,7 +525,7 @@ def _faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _faults_of_batches(manifest: Manifest) -> Iterator[str]:
-    batches = {batch.name for batch in manifest.batches}
+    sizes = {batch.name: batch.files[BATCHES].size for batch in manifest.batches if BATCHES in batch.files}
     side = [part for table in SIDE for part in manifest.side(table)]
     if any(part.batch is not None for part in (*side, *manifest.batches)):
         yield "a file of no partition lies in a batch"
@@ -535,7 +535,9 @@ def _faults_of_batches(manifest: Manifest) -> Iterator[str]:
         for part in parts:
             if part.batch is None:
                 continue
-            if part.batch not in batches or not _PARTITION.fullmatch(partition):
+            if part.batch not in sizes or not _PARTITION.fullmatch(partition):
                 yield f"part '{part.name}' of partition {partition!r} lies in a batch that is not listed"
             if part.pieces.keys() != part.rows.keys():
                 yield f"part '{part.name}' of partition {partition!r} does not say where its tables lie"
+            if any(offset + length > sizes.get(part.batch, 0) for offset, length in part.pieces.values()):
+                yield f"part '{part.name}' of partition {partition!r} lies beyond the end of its batch"
