@@ -16,30 +16,11 @@ from polars.testing import assert_frame_equal
 import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import batches, manifest, work
+from orchestrace.disk import batches, manifest
 from orchestrace.disk.manifest import Manifest, Part, StoredFile
 from samples import on_disk
 
 PARTITIONS = 5
-
-
-class CutShort(Exception):
-    """What stops an ingest before it merges."""
-
-
-def cut_short(patch: pytest.MonkeyPatch, source: Path, out: Path, **options: Any) -> Manifest:
-    """A corpus as it lies when all batches are there and none is merged."""
-
-    def refuse(*_: Any) -> None:
-        raise CutShort
-
-    with patch.context() as held:
-        held.setattr(work, "merge", refuse)
-        with pytest.raises(CutShort):
-            ot.ingest(source, out, fields=on_disk.FIELDS, **options)
-    made = manifest.load(out)
-    assert made is not None and not made.complete
-    return made
 
 
 @dataclass
@@ -61,7 +42,7 @@ def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Unfinished:
     on_disk.write_recordings(place / "in")
     with pytest.MonkeyPatch.context() as patch:
         on_disk.make_small(patch.setattr)
-        cut_short(patch, place / "in", place / "cut", partitions=PARTITIONS)
+        on_disk.cut_short(patch, place / "in", place / "cut", partitions=PARTITIONS, fields=on_disk.FIELDS)
         ot.ingest(place / "in", place / "whole", partitions=PARTITIONS, fields=on_disk.FIELDS)
     return Unfinished(place / "in", place / "cut", on_disk.rows(ot.read_corpus(place / "whole")))
 
@@ -96,17 +77,9 @@ def test_a_batch_is_few_files(unfinished: Unfinished) -> None:
         assert batch.rows == {"batches": sum(sum(part.rows.values()) for part in parts)}
 
 
-def assert_unmerged(found: dict[str, pl.DataFrame], expected: dict[str, pl.DataFrame]) -> None:
-    """The same rows, but for counts of records, which merging adds up."""
-    summed = "record_counts"
-    for table in set(on_disk.TABLES) - {summed}:
-        on_disk.assert_table(table, found[table], expected[table])
-    assert found[summed]["count"].sum() == expected[summed]["count"].sum()
-
-
 def test_the_rows_can_be_read_before_they_are_merged(unfinished: Unfinished) -> None:
     corpus = ot.read_corpus(unfinished.folder)
-    assert_unmerged(on_disk.rows(corpus), unfinished.rows)
+    on_disk.assert_unmerged(on_disk.rows(corpus), unfinished.rows)
     events = unfinished.rows["events"]
     asked = pl.col("type") == "message"
     assert_frame_equal(
@@ -141,7 +114,8 @@ def test_what_comes_in_one_batch_is_written_as_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in.jsonl").write_bytes(on_disk.generated("a", 60, 1))
-    made = cut_short(monkeypatch, tmp_path / "in.jsonl", tmp_path / "out", partitions=3)
+    on_disk.cut_short(monkeypatch, tmp_path / "in.jsonl", tmp_path / "out", partitions=3)
+    made = listed(tmp_path / "out")
     assert not made.batches and made.parts
     assert all(part.batch is None for parts in made.parts.values() for part in parts)
 
@@ -154,13 +128,15 @@ def test_an_input_that_changes_before_they_are_merged(
     source.mkdir()
     for number, name in enumerate("abc"):
         (source / f"{name}.jsonl").write_bytes(on_disk.generated(name, 900, number))
-    cut_short(monkeypatch, source, tmp_path / "out", partitions=PARTITIONS)
+    options = {"partitions": PARTITIONS, "fields": on_disk.FIELDS}
+    on_disk.cut_short(monkeypatch, source, tmp_path / "out", **options)
     on_disk.touch(source / "b.jsonl", on_disk.generated("b", 700, 9))
-    made = cut_short(monkeypatch, source, tmp_path / "out")
+    on_disk.cut_short(monkeypatch, source, tmp_path / "out")
+    made = listed(tmp_path / "out")
     assert any(made.outdated(part) for parts in made.parts.values() for part in parts)
-    ot.ingest(source, tmp_path / "fresh", partitions=PARTITIONS, fields=on_disk.FIELDS)
+    ot.ingest(source, tmp_path / "fresh", **options)
     fresh = ot.read_corpus(tmp_path / "fresh")
-    assert_unmerged(on_disk.content(ot.read_corpus(tmp_path / "out")), on_disk.content(fresh))
+    on_disk.assert_unmerged(on_disk.content(ot.read_corpus(tmp_path / "out")), on_disk.content(fresh))
     ot.ingest(source, tmp_path / "out")
     on_disk.assert_tidy(tmp_path / "out")
     on_disk.assert_content(ot.read_corpus(tmp_path / "out"), fresh)

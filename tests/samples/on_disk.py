@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 from polars.testing import assert_frame_equal
 
 import orchestrace as ot
@@ -199,6 +200,30 @@ def assert_rows(corpus: ot.Corpus, expected: dict[str, pl.DataFrame]) -> None:
     found = rows(corpus)
     for table in TABLES:
         assert_table(table, found[table], expected[table])
+
+
+class CutShort(Exception):
+    """What stops an ingest before it merges."""
+
+
+def cut_short(patch: pytest.MonkeyPatch, source: Path, out: str | Path, **options: Any) -> None:
+    """Leave a corpus as it lies when all batches are there and none is merged."""
+
+    def refuse(*_: Any) -> None:
+        raise CutShort
+
+    with patch.context() as held:
+        held.setattr(ingest_work, "merge", refuse)
+        with pytest.raises(CutShort):
+            ot.ingest(source, out, **options)
+
+
+def assert_unmerged(found: dict[str, pl.DataFrame], expected: dict[str, pl.DataFrame]) -> None:
+    """The same rows, but for counts of records, which merging adds up."""
+    summed = "record_counts"
+    for table in set(TABLES) - {summed}:
+        assert_table(table, found[table], expected[table])
+    assert found[summed]["count"].sum() == expected[summed]["count"].sum()
 
 
 def content(corpus: ot.Corpus) -> dict[str, pl.DataFrame]:

@@ -164,6 +164,26 @@ def test_files_are_copied_once_and_the_oldest_go_first(
         on_disk.rows(opened(monkeypatch, tmp_path / "third"))
 
 
+def test_a_corpus_that_was_cut_short_is_read_and_ended(
+    recordings: Path, expected: ot.Corpus, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of batches are objects like others, and copies of them go when there is no room."""
+    on_disk.cut_short(monkeypatch, recordings, OUT, **OPTIONS)
+    whole = {key for key in bucket.keys("corpus/batches/") if key.endswith(".arrows")}
+    assert whole
+    rows = on_disk.rows(expected)
+    on_disk.assert_unmerged(on_disk.rows(opened(monkeypatch, tmp_path / "another")), rows)
+    copies = list((tmp_path / "another").rglob("*.arrows"))
+    assert len(copies) == len(whole)
+    monkeypatch.setenv("ORCHESTRACE_CACHE_LIMIT", str(sum(path.stat().st_size for path in copies) // 2))
+    on_disk.assert_unmerged(on_disk.rows(opened(monkeypatch, tmp_path / "small")), rows)
+    assert len(list((tmp_path / "small").rglob("*.arrows"))) < len(whole)
+    monkeypatch.delenv("ORCHESTRACE_CACHE_LIMIT")
+    ot.ingest(recordings, OUT, **OPTIONS)
+    assert_tidy(bucket)
+    on_disk.assert_rows(opened(monkeypatch, tmp_path / "third"), rows)
+
+
 @pytest.mark.nightly
 def test_damage_in_the_bucket_is_told_and_repaired(
     recordings: Path, expected: ot.Corpus, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

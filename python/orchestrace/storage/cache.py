@@ -6,9 +6,13 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from ..base.errors import InputError, ParameterError
 from .addresses import Address
+
+_COPIES: Final = (".parquet", ".arrows")
+"""Endings of the files of a corpus, its manifest excepted."""
 
 
 def cache_folder() -> Path:
@@ -71,7 +75,9 @@ def make_room(folder: Path, size: int, needed: set[Path]) -> None:
 
 def _copies(root: Path) -> Iterator[tuple[int, int, Path]]:
     """Time, size and path of every copy."""
-    for path in root.rglob("*.parquet"):
+    for path in root.rglob("*"):
+        if path.suffix not in _COPIES:
+            continue
         try:
             stat = path.stat()
         except OSError:
