@@ -1,10 +1,12 @@
 """A corpus on disk is the corpus in memory: table by table, verb by verb, however it was filled."""
 
+import errno
 import gzip
 import io
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -306,6 +308,42 @@ def test_an_input_that_was_removed_stays_in_the_corpus(tmp_path: Path) -> None:
     (tmp_path / "in" / "a.jsonl").unlink()
     assert status(ot.ingest(tmp_path / "in", out)) == {"b.jsonl": "unchanged"}
     assert set(numbers(ot.read_corpus(out))) == {"x", "y"}
+
+
+def in_trouble(patch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the system refuse to say anything of files of these names."""
+    sound = os.stat
+
+    def refused(path: Any, *args: Any, **more: Any) -> os.stat_result:
+        if isinstance(path, str | Path) and Path(path).name in names:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+        return sound(path, *args, **more)
+
+    patch.setattr(os, "stat", refused)
+
+
+def test_an_input_that_the_system_says_nothing_of_is_not_missing(tmp_path: Path) -> None:
+    """Named, or the origin of what is there: an error, or no word, but never a file that is gone."""
+    data = {"a.jsonl": lines(document("x")), "b.jsonl": lines(document("y"))}
+    out, source = ingested(data, tmp_path), tmp_path / "in"
+    on_disk.touch(source / "b.jsonl", lines(document("z")))
+    before = on_disk.files(out)
+    for named in (source, source / "b.jsonl", str(source / "*.jsonl")):
+        with pytest.MonkeyPatch.context() as patch:
+            in_trouble(patch, "b.jsonl")
+            with pytest.raises(ot.InputError, match=r"b\.jsonl: Input/output error") as refused:
+                ot.ingest(named, out)
+        assert "\n" not in str(refused.value) and on_disk.files(out) == before
+    with pytest.MonkeyPatch.context() as patch:
+        in_trouble(patch, "b.jsonl")
+        report = ot.ingest(source / "a.jsonl", out)
+    assert report.gone.is_empty()
+    with pytest.MonkeyPatch.context() as patch:
+        in_trouble(patch, "b.jsonl")
+        with pytest.raises(ot.InputError, match=r"b\.jsonl: Input/output error"):
+            ot.read_traces(str(source / "*.jsonl"))
+    assert status(ot.ingest(source, out)) == {"a.jsonl": "unchanged", "b.jsonl": "replaced"}
+    assert set(numbers(ot.read_corpus(out))) == {"x", "z"}
 
 
 def test_the_report_counts_what_came_of_files_that_are_gone(tmp_path: Path) -> None:

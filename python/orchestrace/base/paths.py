@@ -1,5 +1,6 @@
 """Paths as callers write them."""
 
+import errno
 import os
 import stat
 import sys
@@ -28,6 +29,24 @@ def path_of(target: object) -> Path:
     if not isinstance(name, str) or not name or "\0" in name:
         raise ParameterError(f"path is {name!r}, expected the name of a file")
     return Path(expanded(name))
+
+
+def is_file(path: str) -> bool:
+    """Whether there is a file of this name, or a link to one; `os.path.isfile` takes one in trouble for none.
+
+    Raises
+    ------
+    InputError
+        The system does not say what is there.
+    """
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL):
+            return False
+        raise InputError(f"{plain(path)}: {error.strerror or error}") from error
 
 
 def expect_an_end(path: str | os.PathLike[str]) -> None:

@@ -19,7 +19,7 @@ from ..base.arguments import Count, Share, Threads
 from ..base.deferred import Deferred
 from ..base.errors import InputError, ParameterError, QuarantineError
 from ..base.misfits import judge_fields
-from ..base.paths import expanded, expect_an_end
+from ..base.paths import expanded, expect_an_end, is_file
 from ..base.progress import Progress, reporting
 from ..base.schema import SCHEMAS, TraceBy, lifted_kind, unknown_name
 from ..base.text import counted, plain
@@ -386,12 +386,12 @@ def _add_path(path: str, opened: ExitStack, listing: Inputs) -> None:
         listing.skipped += skipped
     elif os.path.isdir(path):
         _add_folder(path, listing)
-    elif os.path.isfile(path):
+    elif is_file(path):
         listing.inputs.append(path)
     elif os.path.exists(path):
         listing.inputs.append(opened.enter_context(_special(path)))
     elif glob.has_magic(path):
-        matches = sorted({match for match in _matches(path) if os.path.isfile(match)})
+        matches = sorted({match for match in _matches(path) if is_file(match)})
         if not matches:
             raise InputError(f"no file matches '{plain(path)}' (looked from '{os.getcwd()}')")
         listing.inputs += matches

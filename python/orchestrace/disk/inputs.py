@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..base.errors import InputError
+from ..base.paths import is_file
 from ..storage.addresses import Address, address_of, is_address
 from ..storage.fetching import copies, fetch, scratch
 from ..storage.objects import RemoteObject, look_up
@@ -39,8 +40,14 @@ class InputFiles:
         return name if is_address(name) else os.path.abspath(name)
 
     def exists(self, path: str) -> bool:
-        """Whether an input can be read."""
-        return self._object(path) is not None if is_address(path) else os.path.isfile(path)
+        """Whether an input is there.
+
+        Raises
+        ------
+        InputError
+            The system does not say.
+        """
+        return self._object(path) is not None if is_address(path) else is_file(path)
 
     def content(self, name: str) -> Content:
         """Size and time of an input.

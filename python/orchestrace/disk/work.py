@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ class IngestWork:
         numbers = [
             number
             for number, entry in enumerate(self._manifest.inputs)
-            if number not in status and not is_address(entry.path) and not self._files.exists(entry.path)
+            if number not in status and not is_address(entry.path) and self._is_gone(entry.path)
         ]
         entries = [self._manifest.inputs[number] for number in numbers]
         rows = pl.DataFrame(
@@ -136,6 +137,11 @@ class IngestWork:
         counted = rows.join(counts, on="number", how="left", maintain_order="left")
         held = pl.when(~pl.col("gathered")).then(pl.col("n").fill_null(0))
         return counted.select("input", "used", traces=held)
+
+    def _is_gone(self, path: str) -> bool:
+        with suppress(InputError):
+            return not self._files.exists(path)
+        return False  # it may be there
 
     def _is_settled(self, number: int) -> bool:
         """Whether an input keeps its format, whatever this call says: the call does not name the input, or
