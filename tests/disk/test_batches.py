@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import orchestrace as ot
 from orchestrace.base.schema import SCHEMAS
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import batches, manifest
+from orchestrace.disk import batches, manifest, work
 from orchestrace.disk.manifest import Manifest, Part, StoredFile
 from samples import on_disk
 
@@ -118,6 +118,20 @@ def test_what_comes_in_one_batch_is_written_as_it_stays(
     made = listed(tmp_path / "out")
     assert not made.batches and made.parts
     assert all(part.batch is None for parts in made.parts.values() for part in parts)
+
+
+def test_large_parts_of_many_batches_are_files_of_their_own(
+    unfinished: Unfinished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever way a batch is written, the corpus is the same."""
+    monkeypatch.setattr(work, "ROW_GROUP", 1)
+    out = tmp_path / "out"
+    on_disk.cut_short(monkeypatch, unfinished.inputs, out, partitions=PARTITIONS, fields=on_disk.FIELDS)
+    made = listed(out)
+    assert len({part.shard for parts in made.parts.values() for part in parts}) > 5 and not made.batches
+    ot.ingest(unfinished.inputs, out)
+    on_disk.assert_tidy(out)
+    on_disk.assert_rows(ot.read_corpus(out), unfinished.rows)
 
 
 def test_an_input_that_changes_before_they_are_merged(

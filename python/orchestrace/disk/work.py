@@ -20,7 +20,7 @@ from .memory import BATCH_SHARE, LEAST_BATCH, OVERHEAD
 from .merging import merge
 from .repair import inputs_to_repeat
 from .shards import INDEX, clear_leftovers, current_index, scan_index, write_shard
-from .staging import staging, translate_write_errors
+from .staging import ROW_GROUP, staging, translate_write_errors
 
 _Part = tuple[int, int, int, int, int, tuple[int, int, int, bool]]
 """Records of a batch: read, used, ignored, quarantined, duplicates; and where the input is taken up again."""
@@ -280,8 +280,10 @@ class IngestWork:
                 self._seen += sum(part[0] for part in parts)
                 self._rejected += sum(part[3] for part in parts)
                 self._budget.check(self._rejected, self._seen, pl.DataFrame(store.table("quarantine")))
-                # What comes in one batch is written as it stays; what comes in many is merged.
-                together = together or not all(place[-1] for *_, place in parts)
+                # What comes in one batch is written as it stays. What comes in many is merged: large parts
+                # from files of their own, which costs less than writing every row once more.
+                is_one = all(place[-1] for *_, place in parts)
+                together = together or (not is_one and store.n_events < ROW_GROUP * manifest.partitions)
                 write_shard(files, manifest, store, index, together=together)
                 if (counts := store.mapping_counts) is not None:
                     manifest.mapping_counts = [KeyCount(*row) for row in counts[0]]
