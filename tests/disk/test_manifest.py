@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, strategies as st
 
 import orchestrace as ot
 from orchestrace.corpus.on_disk import MANIFEST
-from orchestrace.disk import batches, manifest
+from orchestrace.disk import manifest
 from orchestrace.disk.manifest import Input, Manifest, Part
 from samples import on_disk
 from samples.examples import examples
@@ -80,7 +80,7 @@ MANIFESTS = st.builds(
     next_trace=NUMBER,
     inputs=st.lists(INPUTS, max_size=3),
     parts=st.dictionaries(
-        st.from_regex(r"[0-9]{3}", fullmatch=True), parts(*batches.PARTITIONED), max_size=3
+        st.from_regex(r"[0-9]{3}", fullmatch=True), parts(*manifest.PARTITIONED), max_size=3
     ),
     index=parts("index"),
     quarantine=parts("quarantine"),

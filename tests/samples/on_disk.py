@@ -47,8 +47,8 @@ def make_small(patch: Any, room: int = ROOM, block: int = 16 << 10, slice_rows: 
     patch(ingesting, "checked_options", lambda given: {**options(given), "block_size": block})
     for module in (staging, merging):
         patch(module, "ROW_GROUP", slice_rows)
-    for module in (shards, merging):
-        patch(module, "EVENT_BYTES", -(-room // slice_rows))
+    patch(shards, "EVENT_BYTES", -(-room // slice_rows))
+    patch(merging, "MERGED_EVENT_BYTES", -(-room // slice_rows))
     patch(batches, "TOGETHER", 2)
 
 

@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from typing import Any, Final, Unpack
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from .. import _core
 from ..base.arguments import Count, Share, Threads
+from ..base.batched_scans import scan_batches
 from ..base.errors import ParameterError
 from ..base.schema import SCHEMAS, dtype_of
 from ..base.verbs import verb
@@ -120,20 +120,10 @@ def _scan(
         raise ParameterError("a scan reads its files again: use read_traces for streams and pipes")
     schema = _schema(table, options)
 
-    def batches(
-        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _size: int | None
-    ) -> Iterator[pl.DataFrame]:
-        # Rows are counted before the predicate, as everywhere in Polars.
-        left = n_rows
-        for frame in _Reading(table, schema, paths, threads, budget, options).frames(columns, left):
-            rows = frame if left is None else frame.head(left)
-            left = None if left is None else left - rows.height
-            rows = rows if predicate is None else rows.filter(predicate)
-            yield rows
-            if left == 0:
-                return
+    def frames(columns: list[str], n_rows: int | None) -> Iterator[pl.DataFrame]:
+        return _Reading(table, schema, paths, threads, budget, options).frames(columns, n_rows)
 
-    return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
+    return scan_batches(frames, schema)
 
 
 def _schema(table: str, options: dict[str, Any]) -> pl.Schema:
@@ -164,11 +154,10 @@ class _Reading:
         self._budget = budget
         self._options = options
 
-    def frames(self, columns: list[str] | None, n_rows: int | None) -> Iterator[pl.DataFrame]:
+    def frames(self, columns: list[str], n_rows: int | None) -> Iterator[pl.DataFrame]:
         """The table batch by batch, with the columns that are asked for."""
-        wanted = list(self._schema) if columns is None else columns
         with local_files(self._paths) as files:
-            yield from self._frames_of(files, wanted, n_rows)
+            yield from self._frames_of(files, columns, n_rows)
 
     def _frames_of(
         self, files: list[tuple[str, str]], wanted: list[str], n_rows: int | None

@@ -17,17 +17,11 @@ from pathlib import Path
 from typing import Final
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from .. import _core
-from .manifest import BATCHES, Manifest, Part, StoredFile, batch_file
+from ..base.batched_scans import scan_batches
+from .manifest import BATCHES, PARTITIONED, Manifest, Part, StoredFile, batch_file
 from .staging import Staging
-
-TRACE_TABLES: Final = ("traces", "events", "edges", "agents", "measures", "findings")
-"""Tables with a column `trace`."""
-
-PARTITIONED: Final = (*TRACE_TABLES, "labels")
-"""Tables that are divided by trace."""
 
 WRITERS: Final = 2
 """Partitions of a batch that are written at once: what they hold beside the batch is a copy of each."""
@@ -100,8 +94,8 @@ def _encoded(division: _core.Partition, shard: int, columns: dict[str, pl.Schema
 
 def trace_range(traces: pl.DataFrame) -> tuple[int, int]:
     """The lowest and the highest number of some traces; zeros where there is none."""
-    numbers = traces["trace"]
-    return (numbers.min(), numbers.max()) if traces.height else (0, 0)  # type: ignore[return-value]
+    first, last = traces.select(first=pl.col("trace").min(), last=pl.col("trace").max()).row(0)
+    return first or 0, last or 0
 
 
 def scan_pieces(folder: Path, pieces: list[tuple[StoredFile, pl.Schema]], schema: pl.Schema) -> pl.LazyFrame:
@@ -110,25 +104,12 @@ def scan_pieces(folder: Path, pieces: list[tuple[StoredFile, pl.Schema]], schema
     One piece is in memory at a time.
     """
 
-    def frames(
-        columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch: int | None
-    ) -> Iterator[pl.DataFrame]:
-        wanted = list(schema) if columns is None else columns
-        needed = set() if predicate is None else set(predicate.meta.root_names())
-        read = [name for name in schema if name in needed or name in wanted]
-        left = n_rows
+    def frames(columns: list[str], _rows: int | None) -> Iterator[pl.DataFrame]:
         for file, present in pieces:
-            frame = _fitted(_read(folder, file, [name for name in read if name in present]), read, schema)
-            # Rows are counted before the predicate, as everywhere in Polars.
-            if left is not None:
-                frame = frame.head(left)
-                left -= frame.height
-            frame = frame if predicate is None else frame.filter(predicate)
-            yield frame.select(wanted)
-            if left == 0:
-                return
+            frame = _read(folder, file, [name for name in columns if name in present])
+            yield _fitted(frame, columns, schema)
 
-    return register_io_source(frames, schema=schema, validate_schema=True, is_pure=True)
+    return scan_batches(frames, schema)
 
 
 def read_pieces(

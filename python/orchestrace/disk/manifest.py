@@ -32,6 +32,12 @@ _FILE: Final = re.compile(
 )
 """Files of a corpus; nothing else is opened or removed because a manifest says so."""
 
+TRACE_TABLES: Final = ("traces", "events", "edges", "agents", "measures", "findings")
+"""Tables with a column `trace`."""
+
+PARTITIONED: Final = (*TRACE_TABLES, "labels")
+"""Tables that are divided by trace."""
+
 SIDE: Final = ("index", "quarantine", "record_counts", "labels")
 """Tables with files of no partition. Labels lie there if their trace was not read with them."""
 
@@ -525,6 +531,7 @@ def _faults(manifest: Manifest) -> Iterator[str]:
 
 
 def _faults_of_batches(manifest: Manifest) -> Iterator[str]:
+    """Faults of the files of batches and of the places of their pieces."""
     sizes = {batch.name: batch.files[BATCHES].size for batch in manifest.batches if BATCHES in batch.files}
     side = [part for table in SIDE for part in manifest.side(table)]
     if any(part.batch is not None for part in (*side, *manifest.batches)):

@@ -8,13 +8,13 @@ from typing import Final
 import polars as pl
 
 from ..base.schema import SCHEMAS
-from .batches import PARTITIONED, group_of
-from .manifest import SIDE, Manifest, Part, side_file, stored
+from .batches import group_of
+from .manifest import PARTITIONED, SIDE, Manifest, Part, side_file, stored
 from .memory import OVERHEAD
 from .shards import current_side, present_schema, rows_of, stage, stage_side
 from .staging import ROW_GROUP, Staging, staging
 
-EVENT_BYTES: Final = 1_600
+MERGED_EVENT_BYTES: Final = 1_600
 """Memory for an event while its part is merged: its piece, its row in the window, and that row encoded."""
 
 
@@ -25,7 +25,7 @@ def merge(folder: Path, manifest: Manifest) -> None:
     allows. A part is put together in memory, windows of trace numbers at a time.
     """
     room = max(manifest.memory - OVERHEAD, manifest.memory // 2)
-    target = max(room // EVENT_BYTES, ROW_GROUP // 2)
+    target = max(room // MERGED_EVENT_BYTES, ROW_GROUP // 2)
     waiting = [
         (partition, parts)
         for partition, parts in sorted(manifest.parts.items())

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from .. import _core
 from ..base.arguments import Threads
+from ..base.batched_scans import scan_batches
 from ..base.errors import InputError, ParameterError, SchemaError
 from ..base.paths import expanded
 from ..base.progress import Progress, reporting
@@ -27,14 +27,23 @@ from ..corpus.coded_frames import store_of_frames
 from ..corpus.corpus import Corpus
 from ..corpus.measures import Measures, measures_of
 from ..corpus.on_disk import MANIFEST as NAME
-from ..corpus.parts import sizes_of, store_of, stored_table, table_of
+from ..corpus.parts import store_of, stored_table, table_of
 from ..corpus.pieces import empty_tables
 from ..storage.addresses import address_of, is_address
 from ..storage.objects import look_up
-from .batches import PARTITIONED, TRACE_TABLES
 from .home import Home
 from .integrity import reading, verify
-from .manifest import SIDE, Manifest, Part, StoredFile, load, load_home, stored
+from .manifest import (
+    PARTITIONED,
+    SIDE,
+    TRACE_TABLES,
+    Manifest,
+    Part,
+    StoredFile,
+    load,
+    load_home,
+    stored,
+)
 from .memory import memory_bytes
 from .shards import EVENT_BYTES, current_side, present_schema, scan
 
@@ -290,22 +299,12 @@ class PartitionedCorpus(Corpus):
         """A table of the slices after all steps."""
         schema = self._schema(name)
 
-        def batches(
-            columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, _batch: int | None
-        ) -> Iterator[pl.DataFrame]:
-            # Rows are counted before the predicate, as everywhere in Polars.
-            left = n_rows
+        def frames(columns: list[str], n_rows: int | None) -> Iterator[pl.DataFrame]:
             for corpus in self.slices():
-                frame = _in_schema(table_of(corpus, name), schema)
-                if left is not None:
-                    frame = frame.head(left)
-                    left -= min(left, sizes_of(corpus)[name])
-                frame = frame if predicate is None else frame.filter(predicate)
-                yield (frame if columns is None else frame.select(columns)).collect()
-                if left == 0:
-                    return
+                frame = _in_schema(table_of(corpus, name), schema).select(columns)
+                yield (frame if n_rows is None else frame.head(n_rows)).collect()
 
-        return register_io_source(batches, schema=schema, validate_schema=True, is_pure=True)
+        return scan_batches(frames, schema)
 
     def _plan(self, partition: str, parts: list[tuple[str, Part]]) -> Iterator[pl.Series | None]:
         """The traces of each slice of a partition; None stands for all of them."""

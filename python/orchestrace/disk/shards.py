@@ -11,7 +11,6 @@ import polars as pl
 from .. import _core
 from ..base.schema import SCHEMAS
 from .batches import (
-    PARTITIONED,
     WRITERS,
     columns_of_piece,
     read_pieces,
@@ -23,6 +22,7 @@ from .integrity import verify
 from .manifest import (
     BATCHES,
     GATHERED,
+    PARTITIONED,
     SIDE,
     Manifest,
     Part,

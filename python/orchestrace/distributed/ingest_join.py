@@ -11,9 +11,8 @@ import polars as pl
 
 from ..base.errors import InputError, ParameterError
 from ..corpus.skipped import lossy_counts, warn_of_skipped
-from ..disk.batches import PARTITIONED
 from ..disk.ingesting import owned
-from ..disk.manifest import SIDE, Gathering, KeyCount, Manifest, Part, load
+from ..disk.manifest import PARTITIONED, SIDE, Gathering, KeyCount, Manifest, Part, load
 from ..disk.shards import (
     clear_leftovers,
     current_side,
