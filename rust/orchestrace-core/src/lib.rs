@@ -24,6 +24,7 @@ pub mod ingest;
 pub mod json;
 pub mod lanes;
 pub mod metrics;
+mod registers;
 pub mod replay;
 pub mod rewards;
 pub mod rng;

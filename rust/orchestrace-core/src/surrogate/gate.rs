@@ -57,18 +57,14 @@ impl Gate<'_> {
         let fold = |start: f64, f: fn(f64, f64) -> f64| {
             let mut value = [start; L];
             for x in inputs.clone() {
-                for (value, &x) in value.iter_mut().zip(x) {
-                    *value = f(*value, x);
-                }
+                value = std::array::from_fn(|lane| f(value[lane], x[lane]));
             }
             value
         };
         let weighted = |start: f64, f: fn(f64, f64, f64) -> f64| {
             let mut value = [start; L];
             for (x, &w) in inputs.clone().zip(self.weights) {
-                for (value, &x) in value.iter_mut().zip(x) {
-                    *value = f(*value, x, w);
-                }
+                value = std::array::from_fn(|lane| f(value[lane], x[lane], w));
             }
             value
         };

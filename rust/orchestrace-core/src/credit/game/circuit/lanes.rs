@@ -45,6 +45,7 @@ impl<const L: usize> Lanes<L> {
     }
 
     /// Goes to the coalitions in which player p is where `members(p)` has a bit.
+    #[inline(always)]
     pub(super) fn visit(&mut self, circuit: &Circuit, members: impl Fn(usize) -> u16) {
         let n = circuit.players;
         let was_filled = std::mem::replace(&mut self.is_filled, true);
@@ -78,6 +79,7 @@ impl<const L: usize> Lanes<L> {
 
     /// Gains along up to `L` orders, side by side. What it returns is the work: nodes and inputs that were evaluated;
     /// none if it gave up in the middle, because that would be more than `most`.
+    #[inline(always)]
     pub(super) fn walk<const INCREMENTAL: bool>(
         &mut self,
         circuit: &Circuit,
@@ -126,6 +128,7 @@ impl<const L: usize> Lanes<L> {
         Ok(Some(work))
     }
 
+    #[inline(always)]
     fn read_by(&mut self, circuit: &Circuit, place: usize) {
         for &node in circuit.readers_of(place) {
             self.dirty[node as usize / 64] |= 1 << (node % 64);
@@ -133,6 +136,7 @@ impl<const L: usize> Lanes<L> {
     }
 
     /// Evaluates every node.
+    #[inline(always)]
     fn all(&mut self, circuit: &Circuit) -> u64 {
         for node in 0..circuit.nodes.len() {
             let (before, after) = self.values.split_at_mut(circuit.players + node);
@@ -142,6 +146,7 @@ impl<const L: usize> Lanes<L> {
     }
 
     /// Evaluates the nodes that are marked, and those behind them as far as values change.
+    #[inline(always)]
     fn changed(&mut self, circuit: &Circuit) -> u64 {
         let mut work = 0;
         let mut word = 0;
@@ -156,7 +161,7 @@ impl<const L: usize> Lanes<L> {
             let node = word * 64 + bits.trailing_zeros() as usize;
             let place = circuit.players + node;
             let player = circuit.nodes[node].player as usize;
-            let absent = self.values.get(player).is_some_and(|there| *there == [0.0; L]);
+            let absent = self.values.get(player).is_some_and(|there| is_same(there, &[0.0; L]));
             let (before, after) = self.values.split_at_mut(place);
             let value = if absent {
                 [0.0; L]
@@ -164,11 +169,17 @@ impl<const L: usize> Lanes<L> {
                 work += 1 + circuit.inputs_of(node).len() as u64;
                 circuit.evaluate(node, before)
             };
-            if after[0] != value {
+            if !is_same(&after[0], &value) {
                 after[0] = value;
                 self.read_by(circuit, place);
             }
         }
         work
     }
+}
+
+/// Whether all lanes have the same bits, without a jump for each.
+#[inline(always)]
+fn is_same<const L: usize>(one: &[f64; L], other: &[f64; L]) -> bool {
+    one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one.to_bits() ^ other.to_bits())) == 0
 }

@@ -91,6 +91,19 @@ proptest! {
         }
     }
 
+    /// The build for processors with wide registers and that for any, whatever was evaluated before.
+    #[test]
+    fn registers_do_not_show(((t, players, player_of, members), structure) in (played(), structures())) {
+        let (mut compiler, mut circuit) = (Compiler::default(), Circuit::default());
+        let (_, wide) = both(&t, &structure, players, &player_of, &members, (&mut compiler, &mut circuit));
+        let mut game = CircuitGame::new(&circuit, Memory::default(), Evaluation::Auto);
+        let mut out = [0.0; COALITIONS];
+        for (members, wide) in members.iter().zip(wide.chunks(COALITIONS)) {
+            game.block_values(members, &mut out).unwrap();
+            prop_assert_eq!(&out[..], wide);
+        }
+    }
+
     /// However the gains are found, at whatever place among others, they are the same bits, and those of the values.
     #[test]
     fn evaluations_give_the_same_bits(((t, players, player_of, _), structure) in (played(), structures()), seed: u64) {
@@ -108,6 +121,8 @@ proptest! {
             let cut = 7 * players;
             game.walks(&orders[..cut], &mut values_found[..cut]).unwrap();
             game.walks(&orders[cut..], &mut values_found[cut..]).unwrap();
+            prop_assert_eq!(&values_found, &wanted);
+            game.block_walks(&orders, &mut values_found).unwrap(); // as built for any processor
             prop_assert_eq!(&values_found, &wanted);
             let mut forked = vec![f64::NAN; orders.len()];
             game.fork().unwrap().walks(&orders, &mut forked).unwrap();
