@@ -32,13 +32,14 @@ PYTHONS ?= $(PYTHON)
 SDIST ?= $(wildcard dist/*.tar.gz)
 FUZZ_SECONDS ?= 60
 FUZZ_RUNS ?= 10000000
+PART ?= 1/1
 FUZZ_TARGETS ?=
 
 STARTED := $(shell date +%s)
 TOOK = @echo "make $@: $$(($$(date +%s) - $(STARTED))) s"
 
 .DEFAULT_GOAL := help
-.PHONY: help demo develop test test-rust test-python check style lint lint-rust lint-python gate gate-record site crates floors conformance golden fuzz nightly
+.PHONY: help demo develop test test-rust test-python check style lint lint-rust lint-python gate gate-record site crates floors conformance golden fuzz nightly nightly-rust nightly-python nightly-fuzz
 .PHONY: bench timings wheel wheels wheel-check sdist sdist-check sbom audit checksums clean
 
 help: ## List the targets
@@ -125,12 +126,18 @@ fuzz: $(ENVIRONMENT) ## Search for bytes that break the engine, FUZZ_SECONDS (60
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
 
-nightly: $(ENVIRONMENT) ## Run every case of all tests on examples drawn anew, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
+nightly: nightly-rust nightly-python nightly-fuzz ## Run every case of all tests on examples drawn anew, then FUZZ_RUNS (10,000,000) executions of the fuzz targets
+	$(TOOK)
+
+nightly-rust: ## Run the tests of Rust on examples drawn anew
 	ORCHESTRACE_NIGHTLY=1 PROPTEST_RNG_SEED= $(CARGO) test --workspace --tests $(CHECKED)
-	ORCHESTRACE_NIGHTLY=1 $(PYTHON) -m pytest -m 'nightly or not nightly' -s
+
+nightly-python: $(ENVIRONMENT) ## Run every case of the tests of Python, or PART (2/8: the second of eight) of them
+	ORCHESTRACE_NIGHTLY=1 ORCHESTRACE_PART=$(PART) $(PYTHON) -m pytest -m 'nightly or not nightly' -s
+
+nightly-fuzz: $(ENVIRONMENT) ## Run FUZZ_RUNS executions of the fuzz targets
 	$(PYTHON) rust/fuzz/seeds.py
 	FUZZ_RUNS=$(FUZZ_RUNS) FUZZ_TARGETS="$(FUZZ_TARGETS)" $(PYTHON) rust/fuzz/run.py
-	$(TOOK)
 
 bench: ## Say how to measure; a number without its command is not published
 	@echo "Benches are run one by one, on a quiet machine: see benches/README.md"

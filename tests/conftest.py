@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import hashlib
 import os
 from collections import defaultdict
 from collections.abc import Iterator
@@ -54,6 +55,7 @@ class Index:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    _wanted_part()  # a mistake shows before anything is collected
     # Not as a hook of this file, which would see the tests of this folder alone.
     config.pluginmanager.register(ExamplesAlone())
     if NIGHTLY:
@@ -76,7 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Which cases run with every change follows from the tests alone: of a test marked ``every_nth(n)`` the
     first case and each nth one after it, in the order in which they are written; of one marked as those of
-    `FOLDERS` are, each eighth. ORCHESTRACE_CASES=k leaves one in k of what runs.
+    `FOLDERS` are, each eighth. ORCHESTRACE_CASES=k leaves one in k of what runs, and ORCHESTRACE_PART=k/n the
+    k-th of n parts, which follow from the names of cases: n machines, or nights, run all.
     """
     one_in = int(os.environ.get("ORCHESTRACE_CASES", "1"))
     cases: dict[str, list[pytest.Item]] = defaultdict(list)
@@ -93,9 +96,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.nightly)
         daily = [item for item in several if item.get_closest_marker("nightly") is None]
         left.update(item for place, item in enumerate(daily) if place % one_in)
+    part, parts = _wanted_part()
+    left.update(item for item in items if _part_of(item.nodeid, parts) != part)
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
+
+
+def _part_of(nodeid: str, parts: int) -> int:
+    """In which of so many parts, from 1 on, a case runs."""
+    return int.from_bytes(hashlib.blake2b(nodeid.encode(), digest_size=8).digest()) % parts + 1
+
+
+def _wanted_part() -> tuple[int, int]:
+    """Which part runs, of how many."""
+    value = os.environ.get("ORCHESTRACE_PART", "1/1")
+    part, _, parts = value.partition("/")
+    if not (part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts)):
+        raise pytest.UsageError(f"ORCHESTRACE_PART is {value!r}, expected k/n with k from 1 to n")
+    return int(part), int(parts)
 
 
 @pytest.fixture(scope="session")
