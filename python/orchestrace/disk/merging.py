@@ -2,6 +2,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -9,7 +10,7 @@ import polars as pl
 
 from ..base.schema import SCHEMAS
 from .batches import group_of
-from .manifest import PARTITIONED, SIDE, Manifest, Part, side_file, stored
+from .manifest import BATCHES, PARTITIONED, SIDE, Manifest, Part, side_file, stored
 from .memory import OVERHEAD
 from .shards import current_side, present_schema, rows_of, stage, stage_side
 from .staging import ROW_GROUP, Staging, staging
@@ -65,6 +66,9 @@ def _merge_partitions(
         manifest.next_shard += len(waiting)
         manifest.save(folder)
     _remove(folder, manifest, [file.name for file in old])
+    if not manifest.batches:
+        with suppress(OSError):  # what does not belong to the corpus is left in it
+            (folder / BATCHES).rmdir()
 
 
 def _merged(
