@@ -43,6 +43,7 @@ CORE_ROOMS = (
     "error",
     "run",
     "rng",
+    "registers",
     "schema",
     "json",
     "columns",

@@ -241,8 +241,8 @@ def compare(options: argparse.Namespace) -> None:
         for _ in range(options.rounds + 1):
             found = {}
             for name, peer in peers.items():
-                found[name], wall = called(peer)
-                walls[name].append(wall)
+                found[name], median = called(peer)
+                walls[name].append(median)
             first = next(iter(found.values()))
             for name, values in found.items():
                 if task == "exact":

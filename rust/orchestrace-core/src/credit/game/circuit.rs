@@ -161,8 +161,8 @@ impl Circuit {
                 .evaluate(values),
         };
         if node.player != NO_PLAYER {
-            let there = &values[node.player as usize];
-            value = side_by_side(|lane| value[lane] * there[lane]);
+            let present = &values[node.player as usize];
+            value = side_by_side(|lane| value[lane] * present[lane]);
         }
         value
     }

@@ -180,6 +180,6 @@ impl<const L: usize> Lanes<L> {
 
 /// Whether all lanes have the same bits, without a jump for each.
 #[inline(always)]
-fn is_same<const L: usize>(one: &[f64; L], other: &[f64; L]) -> bool {
-    one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one.to_bits() ^ other.to_bits())) == 0
+fn is_same<const L: usize>(left: &[f64; L], right: &[f64; L]) -> bool {
+    left.iter().zip(right).fold(0, |differs, (left, right)| differs | (left.to_bits() ^ right.to_bits())) == 0
 }
