@@ -11,9 +11,11 @@ FOLDER = Path(__file__).parent.parent / "statistics"
 
 
 def _collected(part: str) -> subprocess.CompletedProcess[str]:
+    # Options that somebody has set for all runs say how much is printed.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", str(FOLDER)],
-        env=os.environ | {"ORCHESTRACE_PART": part, "ORCHESTRACE_CASES": "1"},
+        env=environment | {"ORCHESTRACE_PART": part, "ORCHESTRACE_CASES": "1"},
         cwd=Path(__file__).parent.parent.parent,
         capture_output=True,
         text=True,
