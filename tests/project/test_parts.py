@@ -28,13 +28,13 @@ def _cases(part: str) -> list[str]:
 
 
 def test_each_case_is_in_one_of_the_parts() -> None:
-    whole, parts = _cases("1/1"), [_cases(f"{part}/3") for part in (1, 2, 3)]
+    whole, parts = _cases("1/1"), [_cases("1/2"), _cases("2/2")]
     assert sorted(itertools.chain(*parts)) == sorted(whole)
-    assert all(len(part) > len(whole) / 6 for part in parts)
+    assert all(len(part) > len(whole) / 4 for part in parts)
 
 
 def test_a_part_that_cannot_be_is_refused_in_a_line() -> None:
-    for part in ("0/8", "9/8", "2", "a/b", "1/0"):
+    for part in ("9/8", "0/8", "two"):
         run = _collected(part)
         assert run.returncode == 4
         assert f"ORCHESTRACE_PART is '{part}', expected k/n with k from 1 to n" in run.stderr + run.stdout

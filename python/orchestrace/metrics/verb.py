@@ -228,12 +228,11 @@ def _with_measures(corpus: Corpus, table: pl.DataFrame) -> pl.DataFrame:
     wide = wide.with_columns(
         **{name: pl.lit(None, pl.Float64) for name in wanted if name not in wide.columns}
     )
-    # The traces alone are joined: the table is large, and a join would copy all of it.
-    traces = table.select("trace")
-    beside = traces.join(wide.select("trace", *wanted), on="trace", how="left", maintain_order="left")
+    # The traces alone are joined: a join of the table would copy all of it.
+    beside = table.select("trace").join(wide, on="trace", how="left", maintain_order="left")
     head = ["trace", "trace_id", "task_id", *wanted]
-    columns = table.with_columns(beside.drop("trace"))
-    return columns.select(*head, *(name for name in table.columns if name not in head))
+    joined = table.with_columns(beside.select(*wanted))
+    return joined.select(*head, *(name for name in table.columns if name not in head))
 
 
 def _with_families(table: pl.DataFrame) -> pl.DataFrame:
